@@ -1,0 +1,216 @@
+"""The command line. Nothing heavy is imported until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from symsim.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from symsim.lower import Result
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+_LISTED = ("models", "systems", "strategies", "symbols", "assumptions", "sources")
+_IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
+
+# typer carries click inside it from some version on; its public exception leads to the right base class in all
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, no_args_is_help=False,
+                  context_settings={"help_option_names": ["-h", "--help"]})
+
+_Model = Annotated[str, typer.Argument(metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face "
+                                                              "config.json, or a directory that 'symsim import' wrote.")]
+_Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
+_System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A file that describes the machine.")]
+_Report = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) "
+                                                                                     "instead of Markdown on standard output.")]
+_Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
+
+
+def _version(given: bool) -> None:
+    if given:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("symsim")
+        except PackageNotFoundError:
+            number = "from a checkout that is not installed"
+        _print(f"symsim {number}\n")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """A symbolic cost-model compiler for training large language models."""
+
+
+@app.command()
+def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None,
+           output: _Report = None) -> None:
+    """Derive the closed forms of a model's cost under a strategy, as a report."""
+    result = _result(model, strategy, system, settings)
+    if output is None:
+        from symsim.report import render_markdown
+
+        _print(render_markdown(result))
+        return
+    from symsim.report import write_report
+
+    for note in write_report(result, output):
+        print(f"symsim: {note}", file=sys.stderr)
+
+
+@app.command("eval")
+def evaluate(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None,
+             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Evaluate a model's cost under a strategy to numbers."""
+    result = _result(model, strategy, system, settings)
+    if as_json:
+        import json
+
+        _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n")
+    else:
+        _print(result.table().rstrip("\n") + "\n")
+
+
+@app.command("list")
+def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "}", help="What to list.")]) -> None:
+    """List what symsim knows."""
+    if what not in _LISTED:
+        raise InputError(f"there is no list of '{what}': {nearest(what, _LISTED)}")
+    if what == "symbols":
+        from symsim.vocabulary import SYMBOLS
+
+        _print(_columns([(name, entry.latex, entry.unit, entry.meaning) for name, entry in SYMBOLS.items()]))
+        return
+    if what == "assumptions":
+        from symsim.assumptions import ASSUMPTIONS
+
+        for name, assumption in ASSUMPTIONS.items():
+            _print(f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{_wrapped(assumption.meaning)}"
+                   f"{_wrapped(f'source: {assumption.source}')}")
+        return
+    from symsim import loading
+
+    names = {"models": loading.list_models, "systems": loading.list_systems, "strategies": loading.list_strategies,
+             "sources": lambda: []}[what]()
+    if not names:
+        print(f"symsim: no {what} are installed", file=sys.stderr)
+    _print("".join(f"{name}\n" for name in names))
+
+
+@app.command("import")
+def bring(kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) + "}", help="The system the files come from.")],
+          files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Its configuration files.")],
+          output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/model.yaml.")] = None) -> None:
+    """Read another system's configuration and say what became of every key."""
+    if kind not in _IMPORTED:
+        raise InputError(f"symsim does not import '{kind}': {nearest(kind, _IMPORTED)}")
+    if kind != "hf":
+        raise InputError(f"importing {kind} configurations is not built yet; 'symsim import hf' reads a Hugging Face config.json")
+    if len(files) != 1:
+        raise InputError(f"'symsim import hf' reads one config.json, and {len(files)} files are given")
+    from symsim.loading import format_model, import_hf
+    from symsim.reading import write_text
+
+    loaded = import_hf(files[0])
+    table = _columns([_cells(row) for row in loaded.rows])
+    if output is not None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{output}: the directory cannot be made: {error.strerror}") from None
+        write_text(output / "model.yaml", format_model(loaded.architecture))
+    _print(table)
+    print(f"symsim: wrote {output / 'model.yaml'}" if output is not None else "symsim: nothing written; -o DIR writes DIR/model.yaml",
+          file=sys.stderr)
+
+
+def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
+    if system is not None:
+        raise InputError("systems arrive with step times; this version derives counts and bytes, so leave -y out")
+    from symsim.checks import check
+    from symsim.loading import load_model, load_strategy, override_architecture, split_settings
+
+    asked = split_settings(settings or ())
+    loaded = load_model(model)
+    architecture = override_architecture(loaded.architecture, asked.architecture)
+    placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    check(architecture, placed)
+    from symsim.lower import derive as lower
+
+    return lower(architecture, placed, asked.assumptions)
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    from dataclasses import astuple, is_dataclass
+
+    values = astuple(row) if is_dataclass(row) and not isinstance(row, type) else row
+    return tuple(" ".join(str(value).split()) for value in values)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in aligned columns; a cell wider than its column's limit pushes the rest of its own row."""
+    if not rows:
+        return ""
+    widths = [min(max(len(row[column]) for row in rows), 40) for column in range(len(rows[0]))]
+    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ") + "\n"
+
+
+def _print(text: str) -> None:
+    """Write to standard output; a reader that has gone away is no error, a full disk is."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # what is left in the buffer would fail once more, with a traceback, when Python shuts down
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(_BROKEN_PIPE) from None
+        raise InputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def _fail(sentence: str, status: int) -> NoReturn:
+    print(f"symsim: {' '.join(sentence.split())}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its status: 0 done, 1 a check failed, 2 bad input."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command: Any = typer.main.get_command(app)
+    if hasattr(sys.stdout, "reconfigure"):
+        # a terminal that cannot show a character gets its escape, not a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        if given and not given[0].startswith("-") and given[0] not in command.commands:
+            _fail(f"there is no command '{given[0]}': {nearest(given[0], list(command.commands))}", _BAD_INPUT)
+        status = command.main(args=given, prog_name="symsim", standalone_mode=False)
+    except InputError as error:
+        _fail(str(error), _BAD_INPUT)
+    except _UsageError as error:
+        _fail(f"{error.format_message().rstrip('.')}; 'symsim --help' lists commands and options", _BAD_INPUT)
+    except (typer.Abort, KeyboardInterrupt):
+        # the shell has moved to a new line's start only if ^C was typed; begin one either way
+        print(file=sys.stderr)
+        raise SystemExit(_INTERRUPTED) from None
+    raise SystemExit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""Exact expressions: Laurent polynomials with rational coefficients over symbols and named functions.
+
+Every count symsim derives is a product of sizes over a product of degrees, so this closed, canonical form
+covers the derivation exactly, builds in microseconds, and evaluates to integers without rounding. Functions
+that are not polynomial (max, min, ceil, floor) appear as opaque atoms and are never rewritten, so
+ceil(x/y) keeps its true division. `to_sympy` gives the SymPy view for algebra; SymPy is imported only there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Union
+
+Number = Union[int, Fraction]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A named positive quantity; its LaTeX, unit and meaning live in `vocabulary`."""
+
+    name: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return (0, self.name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of expressions kept as one atom: 'max', 'min', 'ceil', 'floor', or 'sum' (a divisor of several terms)."""
+
+    function: str
+    arguments: tuple["Expr", ...]
+
+    @cached_property
+    def key(self) -> tuple[int, str]:
+        return (1, f"{self.function}({', '.join(map(str, self.arguments))})")
+
+
+Atom = Union[Symbol, Call]
+Monomial = tuple[tuple[Atom, int], ...]
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "max": max,
+    "min": min,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "sum": lambda x: x,
+}
+
+
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    if not left:
+        return right
+    if not right:
+        return left
+    powers = dict(left)
+    for atom, power in right:
+        total = powers.get(atom, 0) + power
+        if total:
+            powers[atom] = total
+        else:
+            del powers[atom]
+    return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+
+
+def _plain(value: Number) -> Number:
+    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+
+
+class Expr:
+    """A sum of monomials; immutable, hashable, compared by value."""
+
+    __slots__ = ("terms", "_hash")
+    terms: dict[Monomial, Number]
+
+    def __init__(self, terms: Mapping[Monomial, Number]):
+        self.terms = {m: _plain(c) for m, c in terms.items() if c}
+        self._hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, Fraction)):
+            other = expr(other)
+        return isinstance(other, Expr) and self.terms == other.terms
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __add__(self, other: "Expr | Number") -> "Expr":
+        other = expr(other)
+        terms = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return Expr(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Expr":
+        return Expr({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: "Expr | Number") -> "Expr":
+        return self + -expr(other)
+
+    def __rsub__(self, other: "Expr | Number") -> "Expr":
+        return expr(other) + -self
+
+    def __mul__(self, other: "Expr | Number") -> "Expr":
+        other = expr(other)
+        terms: dict[Monomial, Number] = {}
+        for m1, c1 in self.terms.items():
+            for m2, c2 in other.terms.items():
+                m = _times(m1, m2)
+                terms[m] = terms.get(m, 0) + c1 * c2
+        return Expr(terms)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Expr | Number") -> "Expr":
+        return self * _inverse(expr(other))
+
+    def __rtruediv__(self, other: "Expr | Number") -> "Expr":
+        return expr(other) * _inverse(self)
+
+    def __pow__(self, power: int) -> "Expr":
+        base = self if power >= 0 else _inverse(self)
+        result = ONE
+        for _ in range(abs(power)):
+            result = result * base
+        return result
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms or (len(self.terms) == 1 and () in self.terms)
+
+    def constant(self) -> Number:
+        """The value of a constant expression; ValueError when symbols remain."""
+        if not self.is_constant:
+            raise ValueError(f"{self} is not a constant")
+        return self.terms.get((), 0)
+
+    def symbols(self) -> set[str]:
+        """Names of all symbols, those inside function arguments included."""
+        found: set[str] = set()
+        for monomial in self.terms:
+            for atom, _ in monomial:
+                if isinstance(atom, Symbol):
+                    found.add(atom.name)
+                else:
+                    for argument in atom.arguments:
+                        found |= argument.symbols()
+        return found
+
+    def evaluate(self, values: Mapping[str, Number]) -> Number:
+        """Exact value with every symbol given; KeyError names a missing symbol."""
+        total: Number = 0
+        for monomial, coefficient in self.terms.items():
+            numerator, denominator = coefficient, 1
+            for atom, power in monomial:
+                value = values[atom.name] if isinstance(atom, Symbol) else _call(atom, values)
+                if power > 0:
+                    numerator = numerator * value**power
+                else:
+                    denominator = denominator * value**-power
+            total = total + (numerator if denominator == 1 else Fraction(numerator) / denominator)
+        return _plain(total)
+
+    def substitute(self, values: Mapping[str, "Expr | Number"]) -> "Expr":
+        """Replace symbols by expressions, inside function arguments too."""
+        if not (self.symbols() & values.keys()):
+            return self
+        total = ZERO
+        for monomial, coefficient in self.terms.items():
+            term = expr(coefficient)
+            for atom, power in monomial:
+                if isinstance(atom, Symbol):
+                    base = expr(values[atom.name]) if atom.name in values else symbol(atom.name)
+                else:
+                    base = _make_call(atom.function, tuple(a.substitute(values) for a in atom.arguments))
+                term = term * base**power
+            total = total + term
+        return total
+
+    def to_sympy(self, symbols: Mapping[str, Any] | None = None) -> Any:
+        """The SymPy view; symbols are positive integers unless given."""
+        import sympy
+
+        names = symbols if symbols is not None else {n: sympy.Symbol(n, positive=True, integer=True) for n in self.symbols()}
+        functions = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor}
+
+        def atom_view(atom: Atom) -> Any:
+            if isinstance(atom, Symbol):
+                return names[atom.name]
+            arguments = [a.to_sympy(names) for a in atom.arguments]
+            return arguments[0] if atom.function == "sum" else functions[atom.function](*arguments, evaluate=False)
+
+        return sympy.Add(*(
+            sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in self.terms.items()
+        ))
+
+    def __str__(self) -> str:
+        """A Python expression in the formula grammar (`grammar.parse` reads it back)."""
+        if not self.terms:
+            return "0"
+        parts = []
+        for monomial, coefficient in sorted(self.terms.items(), key=lambda t: [(a.key, -p) for a, p in t[0]]):
+            top = [_atom_text(a, p) for a, p in monomial if p > 0]
+            bottom = [_atom_text(a, -p) for a, p in monomial if p < 0]
+            fraction = Fraction(coefficient)
+            if abs(fraction.numerator) != 1 or not top:
+                top.insert(0, str(abs(fraction.numerator)))
+            if fraction.denominator != 1:
+                bottom.insert(0, str(fraction.denominator))
+            text = "*".join(top)
+            if bottom:
+                text += "/" + (bottom[0] if len(bottom) == 1 else f"({'*'.join(bottom)})")
+            parts.append(("- " if coefficient < 0 else "+ ") + text)
+        joined = " ".join(parts)
+        return joined[2:] if joined.startswith("+ ") else "-" + joined[2:]
+
+    __repr__ = __str__
+
+
+def _atom_text(atom: Atom, power: int) -> str:
+    if isinstance(atom, Symbol):
+        text = atom.name
+    elif atom.function == "sum":
+        text = f"({atom.arguments[0]})"
+    else:
+        text = atom.key[1]
+    return text if power == 1 else f"{text}**{power}"
+
+
+def _call(atom: Call, values: Mapping[str, Number]) -> Number:
+    result: Number = _FUNCTIONS[atom.function](*(a.evaluate(values) for a in atom.arguments))
+    return result
+
+
+def _inverse(divisor: Expr) -> Expr:
+    if not divisor:
+        raise ZeroDivisionError("division by an expression that is zero")
+    if len(divisor.terms) == 1:
+        ((monomial, coefficient),) = divisor.terms.items()
+        return Expr({tuple((a, -p) for a, p in monomial): Fraction(1) / coefficient})
+    return Expr({((Call("sum", (divisor,)), -1),): 1})
+
+
+def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
+    if all(a.is_constant for a in arguments):
+        return expr(_FUNCTIONS[function](*(a.constant() for a in arguments)))
+    if function in ("max", "min"):
+        arguments = tuple(dict.fromkeys(arguments))
+    if function == "sum" or (function in ("max", "min") and len(arguments) == 1):
+        return arguments[0]
+    return Expr({((Call(function, arguments), 1),): 1})
+
+
+def expr(value: "Expr | Number") -> Expr:
+    """An expression from a number (or an expression, unchanged)."""
+    return value if isinstance(value, Expr) else Expr({(): value})
+
+
+def symbol(name: str) -> Expr:
+    return Expr({((Symbol(name), 1),): 1})
+
+
+def maximum(*values: "Expr | Number") -> Expr:
+    return _make_call("max", tuple(map(expr, values)))
+
+
+def minimum(*values: "Expr | Number") -> Expr:
+    return _make_call("min", tuple(map(expr, values)))
+
+
+def ceil(value: "Expr | Number") -> Expr:
+    return _make_call("ceil", (expr(value),))
+
+
+def floor(value: "Expr | Number") -> Expr:
+    return _make_call("floor", (expr(value),))
+
+
+def product(factors: Iterable["Expr | Number"]) -> Expr:
+    result = ONE
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+ZERO = Expr({})
+ONE = Expr({(): 1})

@@ -1,0 +1,1 @@
+"""Layers: each file declares one, as operations over named dimensions; none knows of any strategy."""

@@ -1,0 +1,45 @@
+"""A decoder layer: how norms, mixer and feed-forward network are put around the residual stream."""
+
+from __future__ import annotations
+
+from symsim.architecture import Architecture, LayerKind
+from symsim.ir import Net
+from symsim.layers import notation as n
+from symsim.layers.attention import attention
+from symsim.layers.linear_attention import linear_attention
+from symsim.layers.mla import mla
+from symsim.layers.mlp import mlp
+from symsim.layers.moe import moe
+
+
+def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
+    """`x[b s h] -> y[b s h]`: sequential (x + mixer, then + ffn) or parallel (x + mixer + ffn), norms where the model has them."""
+
+    def normed(t: str, position: str) -> str:
+        if position not in model.norms:
+            return t
+        return n.norm(net, t, f"{position}_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight,
+                      unit_offset=model.norm_unit_offset, region="layernorm" if position.startswith("pre") else None)
+
+    def mixed(t: str) -> str:
+        with net.within("attention", "attention"):
+            if kind.mixer == "linear_attention":
+                return linear_attention(net, t, model)
+            return (mla if model.attention.kind == "mla" else attention)(net, t, model, kind)
+
+    def fed(t: str) -> str:
+        if kind.ffn == "moe":
+            with net.within("moe", "experts", region="moe"):
+                return moe(net, t, model)
+        spec = model.mlp
+        assert spec is not None
+        with net.within("mlp", "mlp", region="mlp"):
+            return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up)
+
+    ln1 = normed(x, "pre_attention")
+    attended = normed(mixed(ln1), "post_attention")
+    if model.parallel_block:
+        ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
+        return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
+    x = n.add(net, attended, x, "add_attention")
+    return n.add(net, normed(fed(normed(x, "pre_mlp")), "post_mlp"), x, "add_ffn")

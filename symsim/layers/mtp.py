@@ -1,0 +1,30 @@
+"""Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): one depth."""
+
+from __future__ import annotations
+
+from symsim.architecture import Architecture
+from symsim.ir import Net
+from symsim.layers import notation as n
+from symsim.layers.decoder import decoder_layer
+from symsim.layers.head import head
+
+
+def mtp_depth(net: Net, x: str, model: Architecture, *, owns_head: bool) -> str:
+    """`x[b s h], ids[b s] -> loss[b s]`: embed the next token, merge with x (2h -> h), one layer, the shared head."""
+    kind = model.layer_kinds[model.layers[-1].kinds[-1]]
+    net.dim("h2", 2 * net.dims["h"].size)
+    net.dim("h_o", net.dims["h"].size)
+    with net.within("embedding", "embedding"):
+        ids = net.input("mtp_ids", "b s", "int64", "index")
+        table = net.parameter("word_embeddings.weight", "V h")
+        embedded = net.tensor("words", "b s h")
+        net.op("embed", "lookup", [ids, table], [embedded])
+    with net.within("mtp", "mtp"):
+        embedded = n.norm(net, embedded, "enorm", kind=model.normalization, bias=model.norm_bias)
+        hidden = n.norm(net, x, "hnorm", kind=model.normalization, bias=model.norm_bias)
+        both = net.tensor("concat", "b s h2")
+        net.op("concat", "concat", [embedded, hidden], [both])
+        merged = n.linear(net, both, "eh_proj", "b s h_o", contract="h2")
+        y = decoder_layer(net, n.gather(net, str(merged), "merged", "b s h"), model, kind)
+        y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
+    return head(net, y, model, final_norm=False, owns_weight=owns_head, acceptance=True)

@@ -1,0 +1,111 @@
+"""The notation layers are declared in: one function an operation, over named dimensions.
+
+Declared operations are whole (a norm, a rotary embedding, a linear map); the fusion profile (`passes/fuse.py`)
+rewrites each into the kernels that run and the tensors they keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from symsim.ir import Net
+
+
+def linear(net: Net, x: str, name: str, outputs: "Sequence[tuple[str, str]] | str", *, contract: str = "h",
+           bias: bool = False, fused: bool = False, keep_original: bool = False) -> "tuple[str, ...] | str":
+    """y = x W (+ bias): `x[... contract]` to `outputs`, a list of (projection name, output dims) or one dims string.
+
+    Several outputs are one GEMM when `fused` (the modelling code does so) or when the profile fuses them.
+    keep_original: another operation keeps x anyway, so FP8 keeps no second copy (TransformerEngine save_original_input).
+    """
+    single = isinstance(outputs, str)
+    specs: list[tuple[str, str]] = [(name, outputs)] if isinstance(outputs, str) else list(outputs)
+    summed = contract.split()
+    batch = [d for d in net.dims_of(x) if d not in summed]
+    weights, biases, results = [], [], []
+    for label, dims in specs:
+        new = [d for d in dims.split() if d not in batch]
+        weights.append(net.parameter(f"{label}.weight", [*new, *summed]))
+        if bias:
+            biases.append(net.parameter(f"{label}.bias", new))
+    for label, dims in specs:
+        results.append(net.tensor(f"{label}.out", dims))
+    net.op("linear", name, [x, *weights, *biases], results, labels=tuple(label for label, _ in specs), bias=bias,
+           fused=fused, contract=tuple(summed), keep_original=keep_original)
+    return results[0] if single else tuple(results)
+
+
+def norm(net: Net, x: str, name: str, over: str = "h", *, kind: str = "RMSNorm", bias: bool = False, weight: bool = True,
+         weight_dims: "str | None" = None, unit_offset: bool = False, region: "str | None" = None) -> str:
+    """Normalisation of x over the dims `over`, with weight (and bias) of dims `weight_dims` (default: `over`)."""
+    held = weight_dims or over
+    with net.within("", "norm", region):
+        parameters = [net.parameter(f"{name}.weight", held)] if weight else []
+        parameters += [net.parameter(f"{name}.bias", held)] if weight and bias else []
+        y = net.tensor(f"{name}.out", net.dims_of(x))
+        net.op("norm", name, [x, *parameters], [y], over=tuple(over.split()), norm=kind, unit_offset=unit_offset)
+    return y
+
+
+def rope(net: Net, x: str, name: str, head: str, *, fraction: float = 1.0) -> str:
+    """Rotary position embedding of `x[b s heads head]`."""
+    y = net.tensor(f"{name}.out", net.dims_of(x))
+    net.op("rope", name, [x], [y], head=head, fraction=fraction)
+    return y
+
+
+def attend(net: Net, q: str, k: str, v: str, *, heads: str = "a", groups: str = "g", key_dim: str = "d", value_dim: str = "d",
+           window: bool = False, sinks: bool = False) -> str:
+    """softmax(q k^T) v, causal: `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]`."""
+    net.dim("z", "s")
+    net.dim("n_w" if window else "n_z")
+    offsets = [net.parameter("sinks", heads)] if sinks else []
+    with net.within("", region="core_attn"):
+        o = net.tensor("core.out", f"b s {heads} {value_dim}")
+        net.op("attention", "core", [q, k, v, *offsets], [o], heads=heads, groups=groups, key_dim=key_dim, value_dim=value_dim,
+               keys="n_w" if window else "n_z")
+    return o
+
+
+def activate(net: Net, x: "str | tuple[str, ...]", name: str, function: str, *, scale: "str | None" = None) -> str:
+    """function(gate) * up for a pair, function(x) otherwise; `scale` multiplies rows (routing probabilities)."""
+    parts = [x] if isinstance(x, str) else list(x)
+    y = net.tensor(f"{name}.out", net.dims_of(parts[-1]))
+    net.op("activation", name, parts + ([scale] if scale else []), [y], function=function, gated=len(parts) == 2, scaled=scale is not None)
+    return y
+
+
+def add(net: Net, x: str, y: str, name: str) -> str:
+    """Residual addition."""
+    z = net.tensor(f"{name}.out", net.dims_of(x), net.tensors[x].dtype)
+    net.op("add", name, [x, y], [z])
+    return z
+
+
+def view(net: Net, x: str, name: str, parts: "Iterable[tuple[str, str]]") -> tuple[str, ...]:
+    """Parts of x that share its memory."""
+    made = tuple(net.tensor(label, dims, net.tensors[x].dtype, net.tensors[x].kind, view_of=x) for label, dims in parts)
+    net.op("view", name, [x], made)
+    return made
+
+
+def multiply(net: Net, x: str, y: str, name: str) -> str:
+    """Elementwise product of two activations (broadcast over missing dims)."""
+    z = net.tensor(f"{name}.out", net.dims_of(y) if len(net.dims_of(y)) > len(net.dims_of(x)) else net.dims_of(x))
+    net.op("multiply", name, [x, y], [z])
+    return z
+
+
+def sigmoid(net: Net, x: str, name: str) -> str:
+    y = net.tensor(f"{name}.out", net.dims_of(x))
+    net.op("sigmoid", name, [x], [y])
+    return y
+
+
+def gather(net: Net, x: str, name: str, dims: "str | None" = None) -> str:
+    """x whole on every tensor-parallel rank (`dims` renames its dimensions): a redistribution the layer itself asks for."""
+    y = net.tensor(f"{name}.whole", dims or net.dims_of(x), net.tensors[x].dtype, view_of=x)
+    before, net.idle = net.idle, frozenset({"tp"})
+    net.op("view", name, [x], [y])
+    net.idle = before
+    return y

@@ -1,0 +1,349 @@
+"""From what a user names to frozen data: models, strategies, and --set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from symsim.architecture import Architecture, format_layers
+from symsim.errors import InputError, nearest
+from symsim.grammar import parse_value
+from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
+from symsim.strategy import Strategy
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Megatron-Core's long names for the fields of a strategy
+ALIASES = {
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "virtual_pipeline_model_parallel_size": "vpp",
+    "context_parallel_size": "cp",
+    "expert_model_parallel_size": "ep",
+    "expert_tensor_parallel_size": "etp",
+    "sequence_parallel": "sp",
+    "recompute_granularity": "recompute",
+    "data_parallel_size": "dp",
+    "mbs": "micro_batch_size",
+    "gbs": "global_batch_size",
+    "fp8_recipe": "fp8",
+}
+
+# Symbols of the vocabulary that stand for one field of the strategy or of the architecture
+STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microbatches", "D": "mtp_num_layers",
+                    "inst": "num_distributed_optimizer_instances"}
+ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
+    "h": ("hidden_size",), "V": ("vocab_size",), "L": ("num_layers",), "P": ("position_embedding_rows",),
+    "a": ("attention", "num_attention_heads"), "g": ("attention", "num_query_groups"), "d": ("attention", "kv_channels"),
+    "r_q": ("attention", "q_lora_rank"), "r_k": ("attention", "kv_lora_rank"), "d_k": ("attention", "qk_head_dim"),
+    "d_r": ("attention", "qk_pos_emb_head_dim"), "d_v": ("attention", "v_head_dim"),
+    "H_k": ("linear_attention", "linear_num_key_heads"), "H_v": ("linear_attention", "linear_num_value_heads"),
+    "D_k": ("linear_attention", "linear_key_head_dim"), "D_v": ("linear_attention", "linear_value_head_dim"),
+    "W_c": ("linear_attention", "linear_conv_kernel_dim"), "f": ("mlp", "ffn_hidden_size"),
+    "E": ("moe", "num_moe_experts"), "K": ("moe", "moe_router_topk"), "f_e": ("moe", "moe_ffn_hidden_size"),
+    "f_s": ("moe", "moe_shared_expert_intermediate_size"), "ell": ("moe", "moe_latent_size"),
+}
+
+_SECTIONS = ("attention", "linear_attention", "mlp", "moe")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """An architecture, where it came from, what became of every key of an import, and its default strategy file."""
+
+    architecture: Architecture
+    where: str
+    rows: tuple[Any, ...] = ()
+    strategy: str | None = None
+
+
+class Settings(NamedTuple):
+    """What --set asked for; an architecture key is the path to it."""
+
+    strategy: dict[str, Any]
+    architecture: dict[tuple[str, ...], Any]
+    assumptions: dict[str, str]
+
+
+def models_directory() -> Path:
+    """The models that come with symsim: inside an installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    packaged = package / "_models"
+    return packaged if packaged.is_dir() else package.parent / "models"
+
+
+def list_models() -> list[str]:
+    return _names(models_directory())
+
+
+def list_strategies() -> list[str]:
+    return _names(models_directory() / "strategies")
+
+
+def list_systems() -> list[str]:
+    return _names(models_directory() / "systems")
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.stem for path in directory.glob("*.yaml"))
+
+
+def load_model(reference: str) -> LoadedModel:
+    """A model by name, or from a YAML file, a Hugging Face config.json, or a directory that `symsim import` wrote."""
+    names = list_models()
+    if reference in names:
+        return _from_yaml(str(models_directory() / f"{reference}.yaml"))
+    if os.path.isdir(reference):
+        return _from_directory(reference)
+    suffix = os.path.splitext(reference)[1].lower()
+    if suffix == ".json":
+        return import_hf(reference)
+    if suffix in (".yaml", ".yml"):
+        return _from_yaml(reference)
+    if os.path.exists(reference):
+        raise InputError(f"{reference}: a model file ends in .yaml, .yml or .json")
+    if not reference.strip():
+        raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
+    hint = nearest(reference, names) if names else "no models are installed"
+    raise InputError(f"no model or file is named '{reference}': {hint}")
+
+
+def _from_yaml(path: str) -> LoadedModel:
+    document = read_yaml(path)
+    return LoadedModel(validate(Architecture, document.data, path, document), path)
+
+
+def _from_directory(path: str) -> LoadedModel:
+    model, config, strategy = (os.path.join(path, name) for name in ("model.yaml", "config.json", "strategy.yaml"))
+    if not os.path.exists(model):
+        if os.path.exists(config):
+            return import_hf(config)
+        raise InputError(f"{path}: the directory holds no model.yaml and no config.json")
+    loaded = _from_yaml(model)
+    return LoadedModel(loaded.architecture, model, (), strategy if os.path.exists(strategy) else None)
+
+
+def import_hf(path: str) -> LoadedModel:
+    """A Hugging Face config.json, with what became of each of its keys."""
+    document = read_json(path)
+    from symsim.hf import read_config
+
+    stem = Path(path).stem
+    name = Path(path).resolve().parent.name if stem == "config" else stem
+    try:
+        architecture, rows = read_config(document.data, name or stem, path)
+    except ValidationError as error:
+        raise from_validation_error(error, None, path, Architecture) from None
+    return LoadedModel(architecture, path, tuple(rows))
+
+
+def format_model(architecture: Architecture) -> str:
+    """The architecture as a file of models/: what differs from the defaults, in the schema's order."""
+    data = architecture.model_dump(exclude_defaults=True)
+    data["layers"] = format_layers(architecture.layers)
+    if "layer_kinds" in data:
+        data["layer_kinds"] = {kind: dict(fields) for kind, fields in data["layer_kinds"].items()}
+    return format_yaml(data)
+
+
+def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None = None) -> Strategy:
+    """A strategy from a YAML file or inline text (`tp=8,recompute_modules=core_attn+mlp`), then the overrides."""
+    if text_or_path is None or not text_or_path.strip():
+        document = Document({}, "the strategy")
+    elif text_or_path.lower().endswith((".yaml", ".yml", ".json")) or os.path.exists(text_or_path):
+        document = _canonical(read_json(text_or_path) if text_or_path.lower().endswith(".json") else read_yaml(text_or_path))
+    elif "=" in text_or_path:
+        document = _canonical(Document(_inline(text_or_path), f"strategy '{_cut(text_or_path)}'"))
+    elif text_or_path in list_strategies():
+        document = _canonical(read_yaml(models_directory() / "strategies" / f"{text_or_path}.yaml"))
+    else:
+        raise InputError(f"strategy '{_cut(text_or_path)}' is neither a file nor a list such as tp=8,pp=4")
+    # the base stands alone first, so that a fault in it is reported where it is
+    base = validate(Strategy, document.data, document.where, document)
+    if not overrides:
+        return base
+    changed = _canonical(Document(dict(overrides), "--set"))
+    return validate(Strategy, {**document.data, **changed.data}, changed.where, changed)
+
+
+def _inline(text: str) -> dict[str, Any]:
+    pairs: list[list[str]] = []
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            pairs.append([name.strip(), value.strip()])
+        elif pairs and pairs[-1][0] == "pipeline_model_parallel_layout":
+            # a layout's own commas are cosmetic, but they are its own
+            pairs[-1][1] += f",{part.strip()}"
+        elif part.strip():
+            raise InputError(f"strategy '{_cut(text)}': '{_cut(part.strip())}' is not NAME=VALUE")
+        else:
+            raise InputError(f"strategy '{_cut(text)}' has an empty entry between commas")
+    data: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in data:
+            raise InputError(f"strategy '{_cut(text)}' gives {name} twice")
+        if not value:
+            raise InputError(f"strategy '{_cut(text)}' gives {name or 'a name'} no value")
+        data[name] = value if _takes_text(ALIASES.get(name, name)) else parse_value(value)
+    return data
+
+
+def _canonical(document: Document) -> Document:
+    """The same document under the strategy's own names, with `a+b` made a list where a list is meant."""
+    data: dict[str, Any] = {}
+    spelt: dict[str, str] = {}
+    lines: dict[KeyPath, int] = {}
+    for given, value in document.data.items():
+        name = ALIASES.get(given, given)
+        if name in data:
+            raise InputError(f"{document.place((given,))}: {given} and {spelt[name]} are the same setting; give one of them")
+        spelt[name] = given
+        data[name] = _list(value) if _takes_list(name) else value
+        lines |= {(name, *path[1:]): line for path, line in document.lines.items() if path[0] == given}
+    unknown = next((name for name in data if name not in Strategy.model_fields), None)
+    if unknown is not None:
+        # names are matched here, since pydantic does not know the aliases
+        hint = nearest(unknown, [*Strategy.model_fields, *ALIASES])
+        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{_cut(unknown)}': {hint}")
+    return Document(data, document.where, lines)
+
+
+def _list(value: Any) -> Any:
+    if isinstance(value, str):
+        return [parse_value(part) for part in value.split("+")]
+    return [value] if isinstance(value, int) else value
+
+
+def _annotations(name: str) -> list[Any]:
+    annotation = Strategy.model_fields[name].annotation if name in Strategy.model_fields else None
+    return [annotation, *get_args(annotation)]
+
+
+def _takes_list(name: str) -> bool:
+    return any(get_origin(part) is tuple for part in _annotations(name))
+
+
+def _takes_text(name: str) -> bool:
+    return str in _annotations(name)
+
+
+def validate(model: type[Model], data: Mapping[str, Any], where: str, document: Document | None = None) -> Model:
+    """`data` as `model`; InputError for the first thing that does not fit, with file, line and key."""
+    try:
+        made = model.model_validate(dict(data))
+    except ValidationError as error:
+        raise from_validation_error(error, document, where, model) from None
+    _refuse_coercion(data, made, (), where, document)
+    return made
+
+
+def _refuse_coercion(given: Any, made: Any, path: KeyPath, where: str, document: Document | None) -> None:
+    """pydantic reads `true` as 1 and "8" as 8; in a configuration either is a mistake."""
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            child = made.get(key) if isinstance(made, Mapping) else getattr(made, key, None)
+            _refuse_coercion(value, child, (*path, key), where, document)
+    elif isinstance(given, (list, tuple)) and isinstance(made, tuple) and len(given) == len(made):
+        for index, (value, child) in enumerate(zip(given, made)):
+            _refuse_coercion(value, child, (*path, index), where, document)
+    elif isinstance(made, (bool, int, float, str)) and not isinstance(given, BaseModel):
+        for kind, wanted in ((bool, "true or false"), (str, "text")):
+            if isinstance(given, kind) != isinstance(made, kind):
+                place = document.place(path) if document is not None else where
+                needed = wanted if isinstance(made, kind) else "a number"
+                shown = f'"{_cut(given)}"' if isinstance(given, str) else str(given).lower()
+                raise InputError(f"{place}: {dotted(path)} is {shown}; it should be {needed}")
+
+
+@cache
+def _architecture_keys() -> dict[str, tuple[str, ...]]:
+    """Every name under which --set finds a field of the architecture: symbols, dotted paths, and bare names that are unique."""
+    paths: list[tuple[str, ...]] = [("num_layers",)]
+    for name, field in Architecture.model_fields.items():
+        if name in _SECTIONS:
+            section = next(t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type) and issubclass(t, BaseModel))
+            paths += [(name, inner) for inner in section.model_fields]
+        elif name not in ("layers", "layer_kinds", "norms"):
+            paths.append((name,))
+    bare = [path[-1] for path in paths]
+    keys = {".".join(path): path for path in paths}
+    keys |= {path[-1]: path for path in paths if bare.count(path[-1]) == 1}
+    return keys | ARCHITECTURE_SYMBOLS
+
+
+def split_settings(items: Iterable[str]) -> Settings:
+    """Sort NAME=VALUE settings by what they change; InputError for an unknown name, a name given twice or no value."""
+    from symsim.assumptions import ASSUMPTIONS, resolve
+    from symsim.vocabulary import SYMBOLS
+
+    settings = Settings({}, {}, {})
+    spelt: dict[tuple[str, ...], str] = {}
+    for item in items:
+        name, equals, text = (part.strip() for part in item.partition("="))
+        if not equals or not name or not text:
+            raise InputError(f"--set '{_cut(item)}' is not NAME=VALUE")
+        field = STRATEGY_SYMBOLS.get(name, ALIASES.get(name, name))
+        if name.startswith("assume."):
+            target: tuple[str, ...] = ("assume", name.removeprefix("assume."))
+            settings.assumptions[target[1]] = text
+        elif field in Strategy.model_fields:
+            target = (field,)
+            settings.strategy[field] = text if _takes_text(field) else parse_value(text)
+        elif name in _architecture_keys() or (name.startswith("layer_kinds.") and name.count(".") == 2):
+            path = _architecture_keys().get(name) or tuple(name.split("."))
+            target = ("architecture", *path)
+            settings.architecture[path] = parse_value(text)
+        elif name in SYMBOLS:
+            raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
+        else:
+            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYMBOLS, *(f"assume.{a}" for a in ASSUMPTIONS)]
+            raise InputError(f"--set {_cut(name)}: no such setting; {nearest(name, known)}")
+        if target in spelt:
+            other = spelt[target]
+            raise InputError(f"--set gives {name} twice" if other == name
+                             else f"--set {name} and --set {other} are the same setting; give one of them")
+        spelt[target] = name
+    resolve(settings.assumptions)
+    return settings
+
+
+def override_architecture(architecture: Architecture, changes: Mapping[tuple[str, ...], Any]) -> Architecture:
+    """The architecture with these fields changed, checked again as a whole."""
+    if not changes:
+        return architecture
+    data = architecture.model_dump()
+    for path, value in changes.items():
+        if path == ("num_layers",):
+            data["layers"] = _resized(architecture, value)
+            continue
+        place = data
+        for position, part in enumerate(path[:-1]):
+            if not isinstance(place.get(part), dict):
+                hint = f": {nearest(part, list(place))}" if position else ""
+                raise InputError(f"--set {'.'.join(path)}: {architecture.name} has no {'.'.join(path[:position + 1])}{hint}")
+            place = place[part]
+        place[path[-1]] = value
+    return validate(Architecture, data, "--set")
+
+
+def _resized(architecture: Architecture, layers: Any) -> Any:
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise InputError(f"--set num_layers={layers}: it should be a whole number above 0")
+    if len(architecture.layers) != 1:
+        raise InputError(f"--set num_layers: {architecture.name} has several runs of layers ({format_layers(architecture.layers)}); "
+                         "edit the model file's layers instead")
+    unit = len(architecture.layers[0].kinds)
+    if layers % unit:
+        raise InputError(f"--set num_layers={layers}: {architecture.name} repeats {unit} layers, so a multiple of {unit} is needed")
+    return [{"repeat": layers // unit, "kinds": architecture.layers[0].kinds}]
+
+
+def _cut(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[:length] + "..."

@@ -1,0 +1,105 @@
+"""The whole lowering, top to bottom.
+
+    Architecture -> declare -> Block            operations over named dimensions
+                 -> fuse    -> Block            the kernels that run, what each keeps
+                 -> communicate -> Placed       layouts, and the redistributions they require
+                 -> differentiate -> Differentiated   backward kernels, messages of both directions
+                 -> remember -> Remembered      what is kept, what is computed again
+                 -> count -> Derivation         named definitions, exact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symsim.architecture import Architecture, LayerKind
+from symsim.assumptions import resolve
+from symsim.ir import Block, Net
+from symsim.layers.decoder import decoder_layer
+from symsim.layers.embedding import embedding
+from symsim.layers.head import head
+from symsim.layers.mtp import mtp_depth
+from symsim.mesh import Mesh, mesh_of
+from symsim.passes.communicate import communicate
+from symsim.passes.differentiate import differentiate
+from symsim.passes.fuse import Profile, fuse
+from symsim.passes.remember import Remembered, remember
+from symsim.sizes import dimensions
+from symsim.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Every distinct block of the model, lowered once: the embedding, one layer of each kind, the head, an MTP depth.
+
+    checkpointed: the same layer kinds under full recomputation, where the strategy uses it.
+    """
+
+    profile: Profile
+    mesh: Mesh
+    blocks: Mapping[str, Remembered]
+    checkpointed: Mapping[str, Remembered]
+
+
+def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
+    """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
+    profile = Profile(model, strategy, resolve(assumptions))
+    mesh = mesh_of(strategy)
+    blocks = {name: lower_block(block, profile, mesh) for name, block in declare(profile, mesh).items()}
+    checkpointed = {}
+    if strategy.recompute not in ("none", "selective"):
+        checkpointed = {name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True)
+                        for name in model.kind_names()}
+    return Lowered(profile, mesh, blocks, checkpointed)
+
+
+def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
+    """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
+    model = profile.model
+    net = _net(profile, mesh, "embedding")
+    blocks = {"embedding": net.block([embedding(net, model)])}
+    for name in model.kind_names():
+        blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
+    net = _net(profile, mesh, "head")
+    blocks["head"] = net.block([head(net, _stream(net, profile), model, owns_weight=not model.tie_word_embeddings)])
+    if model.mtp_num_layers:
+        net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
+        blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model, owns_head=False)])
+    return blocks
+
+
+def declare_layer(profile: Profile, mesh: Mesh, name: str, kind: LayerKind) -> Block:
+    net = _net(profile, mesh, name, kind)
+    return net.block([decoder_layer(net, _stream(net, profile), profile.model, kind)])
+
+
+def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None) -> Net:
+    width = f"f_{name}" if kind is not None and kind.ffn_hidden_size else "f"
+    causal = profile.assumptions["causal"]
+    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, causal, kind.window if kind else None, width))
+
+
+def _stream(net: Net, profile: Profile) -> str:
+    return net.input("x", "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
+
+
+def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
+    """[declared Block] -> fused Block -> Placed -> Differentiated -> Remembered."""
+    model, strategy, assume = profile.model, profile.strategy, profile.assumptions
+    eager = strategy.fusion == "eager"
+    shared = assume["shared_redistribution"] == "true"
+    few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
+
+    fused = fuse(block, profile)
+    placed = communicate(fused, mesh, shared=shared, expand_groups=few_groups)
+    differentiated = differentiate(
+        placed, shared=shared, metadata=assume["dispatcher_metadata"] == "counted",
+        omit_gradient_of=frozenset({"k_pe_gather"}) if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp and not eager else frozenset())
+    return remember(
+        differentiated,
+        regions=frozenset(strategy.recompute_modules) if strategy.recompute == "selective" else frozenset(),
+        full=whole and strategy.recompute == "full", distribute=strategy.distribute_saved_activations,
+        stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
+        keep_gathered=assume["save_gathered"] == "true" or (assume["save_gathered"] == "profile" and eager),
+        early_stop=assume["recompute_early_stop"] == "true" or (assume["recompute_early_stop"] == "profile" and eager))

@@ -1,0 +1,1 @@
+"""Passes over blocks, in the order `lower.py` runs them."""

@@ -1,0 +1,185 @@
+"""communicate: insert the redistributions that the placements require.
+
+Every operation states where its dimensions live (`mesh.place`); a tensor produced elsewhere, or only as a partial
+sum, is redistributed first:
+
+    partial -> whole        all_reduce           shard -> whole        all_gather
+    partial -> shard        reduce_scatter       shard d1 -> shard d2  all_to_all
+    whole   -> shard        a local slice
+
+Nothing here knows a layer: tensor, sequence, context and expert parallelism all come out of these five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from symsim.ir import Block, IRError, Op, Tensor, verify
+from symsim.mesh import Layout, Mesh, parameter_layout, place
+
+PARTIAL = "partial"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block with its layouts: `layouts[tensor]` maps its dimensions to axes, `partial[tensor]` the axes over which
+    it is a partial sum, `iteration[op index]` the layout of the operation's iteration space.
+    """
+
+    block: Block
+    mesh: Mesh
+    layouts: Mapping[str, Layout]
+    partial: Mapping[str, tuple[str, ...]]
+    iteration: tuple[Layout, ...]
+
+
+@dataclass
+class _State:
+    tensors: dict[str, Tensor]
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    partial: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ops: list[Op] = field(default_factory=list)
+    iteration: list[Layout] = field(default_factory=list)
+    versions: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups: bool = False) -> Placed:
+    """Place every operation and insert redistributions. shared=False: every consumer redistributes for itself.
+
+    expand_groups: there are fewer key/value heads than TP ranks, so their projection is gathered and each rank
+    takes the head it needs.
+    """
+    block = _expand_groups(block) if expand_groups else block
+    state = _State(dict(block.tensors))
+    for name in block.inputs:
+        state.layouts[name] = _stream_layout(mesh, block.tensors[name])
+    for tensor in block.tensors.values():
+        if tensor.kind == "parameter":
+            state.layouts[tensor.name] = parameter_layout(mesh, block, tensor)
+    for op in block.ops:
+        layout = place(mesh, block, op)
+        inputs = []
+        for position, name in enumerate(op.inputs):
+            tensor = block.tensors[name]
+            if tensor.kind == "table":
+                state.layouts.setdefault(name, {d: layout.get(d, ()) if d != "z" else () for d in tensor.dims})
+            if tensor.kind in ("parameter", "table"):
+                inputs.append(name)
+                continue
+            if op.kind == "exchange_scatter":  # its reduction completes the partial sums of the experts
+                inputs.append(name)
+                continue
+            wanted = {d: layout[d] for d in tensor.dims}
+            if op.kind == "attention" and position in (1, 2):
+                wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
+            inputs.append(_redistribute(state, mesh, op, name, wanted, shared))
+        renamed = dict(zip(op.inputs, inputs))
+        made = replace(op, inputs=tuple(inputs), saves=tuple(renamed.get(t, t) for t in op.saves))
+        summed = {d for p in op.products for d in p} - {d for t in op.outputs for d in block.tensors[t].dims}
+        if op.kind == "embed":
+            summed = {"V"}
+        for name in op.outputs:
+            tensor = state.tensors[name]
+            if tensor.view_of in renamed:
+                state.tensors[name] = replace(tensor, view_of=renamed[tensor.view_of])
+            state.layouts[name] = {d: layout[d] for d in tensor.dims}
+            left = {a for d in summed for a in layout.get(d, ()) if a != "dp"}
+            if tensor.kind == "activation" and left and op.kind in ("einsum", "grouped", "embed"):
+                state.partial[name] = tuple(sorted(left))
+            elif op.kind in ("view", "add") and op.inputs and state.partial.get(inputs[0]):
+                raise IRError(f"{op.name} reads a partial sum")
+        state.ops.append(made)
+        state.iteration.append(layout)
+    outputs = []
+    for name in block.outputs:
+        tensor = state.tensors[name]
+        last = Op("output", f"{name} to the stream", tensor.module, (name,), ())
+        outputs.append(_redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
+    placed = replace(block, tensors=state.tensors, ops=tuple(state.ops), outputs=tuple(outputs))
+    verify(placed)
+    return check_layouts(Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration)))
+
+
+def _stream_layout(mesh: Mesh, tensor: Tensor) -> Layout:
+    """The residual stream between blocks: tokens over context (and, with sequence parallelism, tensor) ranks."""
+    sequence = tuple(mesh.context_axes) + (("tp",) if mesh.sequence_parallel and mesh.active("tp") and tensor.kind == "activation"
+                                           and "h" in tensor.dims else ())
+    return {d: sequence if d == "s" else ("dp",) if d == "b" and mesh.active("dp") else () for d in tensor.dims}
+
+
+def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
+    if axis in partial:
+        return PARTIAL
+    return next((d for d, axes in layout.items() if axis in axes), None)
+
+
+def _redistribute(state: _State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
+    """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
+    layout, partial = state.layouts[name], state.partial.get(name, ())
+    axes = [a for a in mesh.degrees if mesh.active(a) and a != "dp"]
+    for axis in axes:
+        source, target = _where(layout, partial, axis), _where(wanted, (), axis)
+        if source == target:
+            continue
+        key = (name, f"{axis}:{target}") if shared else (name, f"{axis}:{target}:{op.name}")
+        if key not in state.versions:
+            state.versions[key] = _insert(state, op, name, axis, source, target, key)
+        name = state.versions[key]
+        layout, partial = state.layouts[name], state.partial.get(name, ())
+    return name
+
+
+def _insert(state: _State, consumer: Op, name: str, axis: str, source: str | None, target: str | None, key: tuple[str, str]) -> str:
+    kinds = {(True, True, False): "all_reduce", (True, True, True): "reduce_scatter", (True, False, False): "all_gather",
+             (True, False, True): "all_to_all", (False, False, True): "slice"}
+    kind = kinds[(source is not None, source == PARTIAL, target is not None)]
+    tensor = state.tensors[name]
+    made = f"{name}@{key[1]}"
+    state.tensors[made] = replace(tensor, name=made, view_of=None)
+    layout = {d: tuple(a for a in axes if a != axis) for d, axes in state.layouts[name].items()}
+    if target is not None:
+        layout[target] = (*layout[target], axis)
+    state.layouts[made] = layout
+    state.partial[made] = tuple(a for a in state.partial.get(name, ()) if a != axis)
+    outside = kind in ("all_reduce", "reduce_scatter")  # a reduction belongs to the operation that made the partial sum
+    maker = next((o for o in state.ops if name in o.outputs), consumer) if outside else consumer
+    state.ops.append(Op(kind, f"{maker.name}.{kind}", maker.module, (name,), (made,),
+                        {"axis": axis, "from": source, "to": target, "what": f"{'output' if outside else 'input'} of {maker.name}",
+                         "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype},
+                        regions=maker.regions))
+    state.iteration.append(layout)
+    return made
+
+
+def _expand_groups(block: Block) -> Block:
+    """Fewer key/value heads than TP ranks: views of the joint projection first gather it (Megatron-Core attention.py)."""
+    ops = []
+    for op in block.ops:
+        parts = block.dims[block.tensors[op.inputs[0]].dims[-1]].parts if op.is_view and op.inputs else ()
+        if "g" in parts and op.is_view:
+            whole = f"{op.inputs[0]}.whole"
+            joint = block.tensors[op.inputs[0]]
+            dim = f"{joint.dims[-1]}.whole"
+            tensors = {**block.tensors, whole: replace(joint, name=whole, dims=(*joint.dims[:-1], dim))}
+            for name in op.outputs:
+                tensors[name] = replace(tensors[name], view_of=whole)
+            block = replace(block, tensors=tensors, dims={**block.dims, dim: replace(block.dims[joint.dims[-1]], parts=())})
+            ops.append(replace(op, kind="regroup", name=f"{op.name}.regroup", outputs=(whole,)))
+            ops.append(replace(op, inputs=(whole,)))
+        else:
+            ops.append(op)
+    return replace(block, ops=tuple(ops))
+
+
+def check_layouts(placed: Placed) -> Placed:
+    """No axis shards two dimensions of one tensor, and every operation's inputs are where it wants them."""
+    for name, layout in placed.layouts.items():
+        axes = [a for d in layout.values() for a in d]
+        if len(axes) != len(set(axes)):
+            raise IRError(f"{placed.block.name}: {name} is sharded twice by one axis: {dict(layout)}")
+    for op in placed.block.ops:
+        for name in op.inputs:
+            if placed.partial.get(name) and op.kind not in ("all_reduce", "reduce_scatter", "exchange_scatter"):
+                raise IRError(f"{placed.block.name}: {op.name} reads {name}, a partial sum over {placed.partial[name]}")
+    return placed

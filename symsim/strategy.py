@@ -1,0 +1,108 @@
+"""The strategy: how a model is placed on a mesh of ranks, and the choices that go with it.
+
+Names are Megatron-Core's short forms (see docs/strategy.md for aliases). Degrees and sizes are numbers;
+categorical choices select a variant of the derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Degree = Annotated[int, Field(gt=0)]
+
+RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
+
+
+class Strategy(BaseModel):
+    """A parallel strategy. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # the mesh
+    tp: Degree = Field(1, description="tensor-parallel degree")
+    sp: bool = Field(False, description="sequence parallelism in the TP group")
+    cp: Degree = Field(1, description="context-parallel degree")
+    cp_comm_type: Literal["p2p", "all_gather", "a2a", "a2a+p2p"] = Field("p2p", description="how context parallelism moves keys and values")
+    hierarchical_context_parallel_sizes: tuple[Degree, ...] | None = Field(None, description="(a2a, p2p) degrees for a2a+p2p")
+    pp: Degree = Field(1, description="pipeline stages")
+    vpp: Degree = Field(1, description="virtual stages (model chunks) a rank")
+    ep: Degree = Field(1, description="expert-parallel degree")
+    etp: Degree | None = Field(None, description="tensor-parallel degree inside an expert; default: tp, as Megatron-Core")
+    dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
+    # the batch
+    micro_batch_size: Degree = Field(1, description="sequences a micro-batch, per data-parallel rank")
+    num_microbatches: Degree | None = Field(None, description="micro-batches a step")
+    global_batch_size: Degree | None = Field(None, description="sequences a step, all data-parallel ranks together")
+    seq_length: Degree = Field(4096, description="tokens a sequence")
+    # data parallelism
+    zero: Literal[0, 1, 2, 3] = Field(1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)")
+    num_distributed_optimizer_instances: Degree = Field(1, description="replicas of the sharding group (HSDP)")
+    reshard_after_forward: bool = Field(True, description="FSDP: free gathered parameters after forward and gather again in backward")
+    grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
+    pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
+    # the pipeline
+    num_layers_in_first_pipeline_stage: Degree | None = None
+    num_layers_in_last_pipeline_stage: Degree | None = None
+    account_for_embedding_in_pipeline_split: bool = False
+    account_for_loss_in_pipeline_split: bool = False
+    pipeline_model_parallel_layout: str | None = Field(None, description="explicit layout: E embedding, t layer, m MTP, L loss; stages separated by |, e.g. Et*3|(tt|)*29,m|L")
+    # recompute
+    recompute: Literal["none", "full", "selective", "sac_mm", "sac_attn", "sac_mm_attn"] = Field("none", description="recompute_granularity; sac_*: PyTorch selective checkpointing that saves these ops' outputs")
+    recompute_method: Literal["uniform", "block"] = "uniform"
+    recompute_num_layers: Degree = 1
+    recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = ("core_attn",)
+    distribute_saved_activations: bool = False
+    # precision
+    precision: Literal["bf16", "fp16", "fp32"] = "bf16"
+    fp8: Literal["none", "tensorwise", "blockwise", "mxfp8"] = "none"
+    fp32_residual_connection: bool = False
+    activation_func_fp8_input_store: bool = False
+    # kernels
+    fusion: Literal["te", "eager"] = Field("te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op")
+    cross_entropy_fusion: Literal["unfused", "native", "te"] = Field("unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)")
+    # mixture of experts
+    moe_token_dispatcher_type: Literal["alltoall", "allgather"] = "alltoall"
+    moe_expert_capacity_factor: float | None = Field(None, gt=0)
+    moe_pad_expert_input_to_capacity: bool = False
+    moe_router_dtype: Literal["compute", "fp32"] = "compute"
+    moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = "none"
+    mtp_num_layers: int | None = Field(None, ge=0, description="multi-token prediction depths to train; default: the model's")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_dp(cls, data: Any) -> Any:
+        """Without dp: the fewest replicas over which etp * ep expert ranks fit (1 for a dense model)."""
+        if not isinstance(data, dict) or data.get("dp") is not None:
+            return data
+        degree = {k: data.get(k) or 1 for k in ("tp", "cp", "ep")}
+        degree["etp"] = data.get("etp") or degree["tp"]
+        if not all(isinstance(v, int) and v > 0 for v in degree.values()):
+            return data
+        expert, dense = degree["etp"] * degree["ep"], degree["tp"] * degree["cp"]
+        return {**data, "dp": expert // math.gcd(expert, dense)}
+
+    @property
+    def expert_tp(self) -> int:
+        """ETP with Megatron-Core's default (tp)."""
+        return self.etp if self.etp is not None else self.tp
+
+    @property
+    def microbatches(self) -> int:
+        """Micro-batches a step."""
+        if self.num_microbatches is not None:
+            return self.num_microbatches
+        if self.global_batch_size is not None:
+            return self.global_batch_size // (self.micro_batch_size * self.dp)
+        return 1
+
+    @property
+    def world_size(self) -> int:
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_dp(self) -> int:
+        """Expert data-parallel degree: the ranks of a stage that hold the same experts."""
+        return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)

@@ -1,0 +1,64 @@
+"""Every symbol that a formula may use: its LaTeX, unit and meaning. One name for one thing, everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    latex: str
+    unit: str
+    meaning: str
+
+
+def _table(text: str) -> dict[str, Entry]:
+    rows = (line.split("|") for line in text.strip().splitlines())
+    return {name.strip(): Entry(latex.strip(), unit.strip(), meaning.strip()) for name, latex, unit, meaning in rows}
+
+
+SYMBOLS: dict[str, Entry] = _table(r"""
+b       | b             | 1    | sequences in a micro-batch, per data-parallel rank
+s       | s             | 1    | sequence length in tokens
+h       | h             | 1    | hidden size
+L       | L             | 1    | decoder layers
+V       | V             | 1    | vocabulary size
+P       | P             | 1    | learned position embeddings
+a       | a             | 1    | query heads
+g       | g             | 1    | key/value heads (query groups)
+d       | d             | 1    | head dimension
+n_z     | n_z           | 1    | mean number of keys a query attends to
+w       | w             | 1    | attention window in tokens
+f       | f             | 1    | dense feed-forward width
+E       | E             | 1    | routed experts
+K       | K             | 1    | experts a token is routed to
+C       | C             | 1    | expert capacity: rows an expert takes from one rank
+f_e     | f_e           | 1    | expert feed-forward width
+f_s     | f_s           | 1    | total width of the shared experts
+ell     | \ell          | 1    | latent width of the experts
+lam     | \lambda       | 1    | expert load imbalance: rows of the busiest rank over the mean
+r_q     | r_q           | 1    | MLA query latent rank
+r_k     | r_k           | 1    | MLA key/value latent rank
+d_k     | d_k           | 1    | MLA head dimension without position
+d_r     | d_r           | 1    | MLA head dimension with rotary position
+d_v     | d_v           | 1    | MLA value head dimension
+H_k     | H_k           | 1    | linear-attention key heads
+H_v     | H_v           | 1    | linear-attention value heads
+D_k     | D_k           | 1    | linear-attention key head dimension
+D_v     | D_v           | 1    | linear-attention value head dimension
+W_c     | W_c           | 1    | linear-attention convolution kernel width
+D       | D             | 1    | multi-token prediction depths
+tp      | t             | 1    | tensor-parallel degree
+cp      | c             | 1    | context-parallel degree
+cp_a2a  | c_1           | 1    | context-parallel degree of the all-to-all level
+cp_p2p  | c_2           | 1    | context-parallel degree of the ring level
+pp      | p             | 1    | pipeline stages
+vpp     | v             | 1    | virtual stages a rank
+ep      | e             | 1    | expert-parallel degree
+etp     | \tau          | 1    | tensor-parallel degree inside an expert
+dp      | d_p           | 1    | data-parallel degree
+edp     | d_e           | 1    | expert data-parallel degree
+inst    | I             | 1    | distributed-optimizer instances (replicas of the sharding group)
+m       | m             | 1    | micro-batches a step
+i       | i             | 1    | pipeline stage index, from zero
+""")

@@ -1,0 +1,397 @@
+"""The command line as a user meets it, and what stands behind MODEL, STRATEGY and --set."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from symsim import loading
+from symsim.architecture import Architecture
+from symsim.assumptions import ASSUMPTIONS
+from symsim.errors import InputError
+from symsim.loading import format_model, list_models, load_model, load_strategy, override_architecture, split_settings
+from symsim.strategy import Strategy
+from symsim.vocabulary import SYMBOLS
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = [sys.executable, "-m", "symsim.cli"]
+
+LLAMA = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
+
+MODEL = """name: small
+hidden_size: 64
+vocab_size: 256
+layers: 4 * dense
+attention:
+  num_attention_heads: 8
+mlp:
+  ffn_hidden_size: 128
+"""
+
+
+def symsim(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, timeout=60)
+
+
+def bad(*arguments: str, cwd: Path | None = None) -> str:
+    """The sentence of a command that must refuse its input."""
+    done = symsim(*arguments, cwd=cwd)
+    assert done.returncode == 2, done
+    assert done.stdout == "" and "Traceback" not in done.stderr
+    assert done.stderr.startswith("symsim: ") and done.stderr.count("\n") == 1
+    return done.stderr.removeprefix("symsim: ").rstrip()
+
+
+def refusal(call, *arguments) -> str:
+    with pytest.raises(InputError) as caught:
+        call(*arguments)
+    return str(caught.value)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture
+def small() -> Architecture:
+    return Architecture(name="small", hidden_size=64, vocab_size=256, layers=4, attention={"num_attention_heads": 8}, mlp={"ffn_hidden_size": 128})
+
+
+# the program
+
+
+def test_help_lists_the_commands_that_work():
+    done = symsim("--help")
+    assert done.returncode == 0
+    for command in ("derive", "eval", "list", "import"):
+        assert f"\n  {command} " in done.stdout
+    for command in ("sweep", "audit", "bench"):
+        assert f"\n  {command} " not in done.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = ("import sys\nfrom symsim.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+            "print(*sorted(m for m in ('sympy', 'numpy', 'pydantic', 'ruamel.yaml', 'jinja2', 'rich') if m in sys.modules), file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
+    assert done.returncode == 0 and done.stderr.strip() == ""
+
+
+def test_help_starts_in_a_quarter_of_a_second_of_cpu():
+    used = []
+    for _ in range(3):
+        before = os.times()
+        symsim("--help")
+        after = os.times()
+        used.append(after.children_user - before.children_user + after.children_system - before.children_system)
+    assert min(used) < 0.25
+
+
+def test_version():
+    assert symsim("--version").stdout.startswith("symsim ")
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ([], "Missing command"),
+    (["derve", "x"], "there is no command 'derve': did you mean 'derive'?"),
+    (["sweep", "x"], "there is no command 'sweep'"),
+    (["eval"], "Missing argument 'MODEL'"),
+    (["eval", "--jsn", "x"], "No such option: --jsn"),
+    (["eval", "x", "y"], "extra argument"),
+    (["eval", "x", "-s"], "requires an argument"),
+    (["list", "model"], "there is no list of 'model': did you mean 'models'?"),
+    (["eval", "nosuchmodel"], "no model or file is named 'nosuchmodel'"),
+    (["eval", ""], "MODEL is empty"),
+    (["eval", "absent.yaml"], "absent.yaml: no such file"),
+    (["eval", "absent.json"], "absent.json: no such file"),
+    (["import", "hf", "absent.json"], "absent.json: no such file"),
+    (["import", "hf", "a", "b"], "reads one config.json, and 2 files are given"),
+    (["import", "huggingface", "a"], "symsim does not import 'huggingface'"),
+    (["import", "simumax", "a", "b"], "importing simumax configurations is not built yet"),
+    (["import", "deepspeed", "a"], "importing deepspeed configurations is not built yet"),
+])
+def test_bad_usage(arguments: list[str], expected: str, tmp_path: Path):
+    assert expected in bad(*arguments, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["-s", "tp=3"], "tp=3 does not divide num_attention_heads=8; valid: 1, 2, 4, 8"),
+    (["-s", "tq=3"], "unknown key 'tq'"),
+    (["-y", "h100"], "systems arrive with step times"),
+    (["--set", "foo"], "--set 'foo' is not NAME=VALUE"),
+    (["--set", "hiden_size=8"], "did you mean 'hidden_size'?"),
+    (["--set", "assume.causal=sometimes"], "assume.causal=sometimes is not a choice"),
+    (["--set", "hidden_size=63"], "--set: hidden_size 63 is not a multiple of num_attention_heads"),
+    (["--set", "s=0"], "--set: seq_length is 0; it should be greater than 0"),
+])
+@pytest.mark.parametrize("command", ["eval", "derive"])
+def test_bad_settings(command: str, arguments: list[str], expected: str, model: Path):
+    assert expected in bad(command, str(model), *arguments)
+
+
+def test_a_refused_derivation_writes_nothing(model: Path, tmp_path: Path):
+    bad("derive", str(model), "-s", "tp=3", "-o", str(tmp_path / "out.md"))
+    assert sorted(os.listdir(tmp_path)) == ["small.yaml"]
+
+
+def test_list():
+    assert symsim("list", "models").stdout.split() == list_models()
+    symbols = symsim("list", "symbols").stdout.splitlines()
+    assert [line.split()[0] for line in symbols] == list(SYMBOLS) and SYMBOLS["h"].meaning in symbols[list(SYMBOLS).index("h")]
+    assumptions = symsim("list", "assumptions").stdout
+    assert all(f"\n{name}={a.default}  (" in "\n" + assumptions for name, a in ASSUMPTIONS.items())
+    for what in ("systems", "strategies", "sources"):
+        done = symsim("list", what)
+        assert done.returncode == 0 and (done.stdout or f"no {what}" in done.stderr)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    process = subprocess.Popen([*COMMAND, "list", "symbols"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+    process.stderr.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux only")
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "list", "symbols"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr == "symsim: standard output cannot be written: No space left on device\n"
+
+
+def test_interrupt_is_quiet(tmp_path: Path):
+    import signal
+
+    fifo = tmp_path / "model.yaml"
+    os.mkfifo(fifo)
+    process = subprocess.Popen([*COMMAND, "eval", str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    # opening the other end returns once the program waits in its read
+    with open(fifo, "w"):
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and output == "" and "Traceback" not in errors
+
+
+# import
+
+
+def test_import_hf_writes_a_model_and_says_what_became_of_every_key(tmp_path: Path):
+    config = tmp_path / "tiny-llama" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps(LLAMA))
+    done = symsim("import", "hf", str(config), "-o", str(tmp_path / "new" / "out"))
+    assert done.returncode == 0 and f"wrote {tmp_path}/new/out/model.yaml" in done.stderr
+    assert {line.split()[0] for line in done.stdout.splitlines()} >= set(LLAMA)
+    from_directory, from_config = load_model(str(tmp_path / "new" / "out")), load_model(str(config))
+    assert from_directory.architecture == from_config.architecture
+    assert from_config.architecture.name == "tiny-llama" and from_config.architecture.num_layers == 32
+    assert os.listdir(tmp_path / "new" / "out") == ["model.yaml"]
+
+
+def test_import_without_a_directory_writes_nothing(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    done = symsim("import", "hf", "config.json", cwd=tmp_path)
+    assert done.returncode == 0 and "nothing written" in done.stderr and os.listdir(tmp_path) == ["config.json"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (json.dumps(LLAMA, indent=1)[:-20], "config.json:9: not JSON"),
+    ('{"model_type": "llama", "model_type": "llama"}', "config.json:1: 'model_type' is given twice"),
+    ('{"model_type": "lama"}', "lama"),
+    ("[]", "config.json: holds a list"),
+])
+def test_import_of_a_broken_config_writes_nothing(text: str, expected: str, tmp_path: Path):
+    (tmp_path / "config.json").write_text(text)
+    assert expected in bad("import", "hf", "config.json", "-o", "out", cwd=tmp_path)
+    assert os.listdir(tmp_path) == ["config.json"]
+
+
+def test_import_where_nothing_can_be_written(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert "the directory cannot be made" in bad("import", "hf", "config.json", "-o", "config.json/x", cwd=tmp_path)
+
+
+# models
+
+
+def test_load_model_file(model: Path, small: Architecture):
+    loaded = load_model(str(model))
+    assert loaded.architecture == small and loaded.where == str(model) and loaded.strategy is None
+
+
+def test_load_model_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Architecture):
+    (tmp_path / "small-8b.yaml").write_text(MODEL)
+    (tmp_path / "strategies").mkdir()
+    (tmp_path / "strategies" / "wide.yaml").write_text("tp: 8\n")
+    monkeypatch.setattr(loading, "models_directory", lambda: tmp_path)
+    assert list_models() == ["small-8b"] and load_model("small-8b").architecture == small
+    assert refusal(load_model, "smal-8b") == "no model or file is named 'smal-8b': did you mean 'small-8b'?"
+    assert load_strategy("wide").tp == 8
+
+
+def test_every_packaged_model_loads_under_its_own_name():
+    for name in list_models():
+        assert load_model(name).architecture.name == name
+
+
+def test_directory_with_a_default_strategy(tmp_path: Path, model: Path):
+    model.rename(tmp_path / "model.yaml")
+    assert load_model(str(tmp_path)).strategy is None
+    (tmp_path / "strategy.yaml").write_text("tp: 4\n")
+    loaded = load_model(str(tmp_path))
+    assert loaded.strategy is not None and load_strategy(loaded.strategy).tp == 4
+    (tmp_path / "strategy.yaml").write_text("tp: 3\n")
+    assert "tp=3 does not divide" in bad("eval", str(tmp_path))
+    assert "tp=5 does not divide" in bad("eval", str(tmp_path), "-s", "tp=5")
+
+
+def test_models_that_do_not_load(tmp_path: Path):
+    assert "holds no model.yaml and no config.json" in refusal(load_model, str(tmp_path))
+    (tmp_path / "model.txt").write_text(MODEL)
+    assert "a model file ends in .yaml, .yml or .json" in refusal(load_model, str(tmp_path / "model.txt"))
+    path = tmp_path / "m.yaml"
+    for old, new, expected in [("hidden_size: 64", "hiddn_size: 64", f"{path}:2: unknown key 'hiddn_size': did you mean 'hidden_size'?"),
+                               ("hidden_size: 64", "hidden_size: true", f"{path}:2: hidden_size is true; it should be a number"),
+                               ("hidden_size: 64", "hidden_size: '64'", f'{path}:2: hidden_size is "64"; it should be a number'),
+                               ("  num_attention_heads: 8", "  num_attention_heads: 8\n  sinks: 1",
+                                f"{path}:7: attention.sinks is 1; it should be true or false")]:
+        path.write_text(MODEL.replace(old, new))
+        assert refusal(load_model, str(path)) == expected
+
+
+def test_model_files_read_back(small: Architecture):
+    changed = small.model_copy(update={"name": "true", "fact": "a: 'b' # \"c\"\n\x7f é", "source": "1e3"})
+    path = Path("unused")
+    from symsim.reading import parse_yaml
+
+    assert Architecture.model_validate(parse_yaml(format_model(changed), str(path)).data) == changed
+
+
+# strategies
+
+
+def test_inline_strategy():
+    strategy = load_strategy("tp=8, pp=4,sp=true,zero=1,recompute=selective,recompute_modules=core_attn+mlp,cp_comm_type=a2a+p2p,cp=8,"
+                             "hierarchical_context_parallel_sizes=2+4,moe_expert_capacity_factor=1.25,seq_length=8e3,"
+                             "pipeline_model_parallel_layout=Et*3|(tt|)*29,m|L,dp=2")
+    assert strategy == Strategy(tp=8, pp=4, sp=True, zero=1, recompute="selective", recompute_modules=("core_attn", "mlp"), cp_comm_type="a2a+p2p", cp=8,
+                                hierarchical_context_parallel_sizes=(2, 4), moe_expert_capacity_factor=1.25, seq_length=8000,
+                                pipeline_model_parallel_layout="Et*3|(tt|)*29,m|L", dp=2)
+    assert load_strategy(None) == load_strategy("") == Strategy()
+    assert load_strategy("recompute_modules=mlp").recompute_modules == ("mlp",)
+
+
+def test_aliases_are_megatrons_long_names():
+    strategy = load_strategy("tensor_model_parallel_size=2,pipeline_model_parallel_size=4,virtual_pipeline_model_parallel_size=2,context_parallel_size=2,"
+                             "expert_model_parallel_size=8,expert_tensor_parallel_size=1,sequence_parallel=true,recompute_granularity=full,"
+                             "data_parallel_size=16,mbs=2,gbs=64,fp8_recipe=mxfp8")
+    assert strategy == Strategy(tp=2, pp=4, vpp=2, cp=2, ep=8, etp=1, sp=True, recompute="full", dp=16, micro_batch_size=2, global_batch_size=64, fp8="mxfp8")
+
+
+def test_strategy_file(tmp_path: Path):
+    path = tmp_path / "s.yaml"
+    path.write_text("tensor_model_parallel_size: 8\nrecompute: selective\nrecompute_modules: [mlp, core_attn]\n")
+    assert load_strategy(str(path)) == Strategy(tp=8, recompute="selective", recompute_modules=("mlp", "core_attn"))
+    assert load_strategy(str(path), {"tp": 4}).tp == 4
+    for text, expected in [("tp: 8\n\ntensor_model_parallel_size: 8", f"{path}:3: tensor_model_parallel_size and tp are the same setting; give one of them"),
+                           ("pp: 2\ntq: 8", f"{path}:2: unknown key 'tq': did you mean 'tp'?"),
+                           ("pp: 2\nmbs: x", f'{path}:2: micro_batch_size is "x"; it should be a whole number'),
+                           ("tp: 0", f"{path}:1: tp is 0; it should be greater than 0"),
+                           ("zero: true", f"{path}:1: zero is true; it should be a number"),
+                           ("recompute_modules: [mlp, mpl]", "did you mean 'mlp'?")]:
+        path.write_text(text)
+        assert expected in refusal(load_strategy, str(path))
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("tp=8,tp=4", "gives tp twice"),
+    ("tp=8,tensor_model_parallel_size=4", "tensor_model_parallel_size and tp are the same setting"),
+    ("tp=8,pp", "'pp' is not NAME=VALUE"),
+    ("tp=8,,pp=2", "an empty entry between commas"),
+    ("tp=", "gives tp no value"),
+    ("tensor_parallel_size=8", "did you mean 'tensor_model_parallel_size'?"),
+    ("tp=eight", 'tp is "eight"; it should be a whole number'),
+    ("tp=true", "tp is true; it should be a number"),
+    ("tp=1.5", "tp is 1.5; it should be a whole number"),
+    ("sp=1", "sp is 1; it should be true or false"),
+    ("sp=yes", 'sp is "yes"; it should be true or false'),
+    ("recompute=selectiv", "did you mean 'selective'?"),
+    ("zero=4", "zero is 4; valid: 0, 1, 2 or 3"),
+    ("nosuchfile", "is neither a file nor a list such as tp=8,pp=4"),
+    ("absent.yaml", "absent.yaml: no such file"),
+])
+def test_strategies_that_do_not_load(text: str, expected: str):
+    assert expected in refusal(load_strategy, text)
+
+
+# --set
+
+
+def test_settings_find_what_they_change(small: Architecture):
+    asked = split_settings(["s=8192", "b=2", "m=16", "tp=4", "assume.causal=half", "h=128", "ffn_hidden_size=256", "attention.kv_channels=32", "V=512",
+                            "num_layers=8", "layer_kinds.dense.window=16", "gbs=32"])
+    assert asked.strategy == {"seq_length": 8192, "micro_batch_size": 2, "num_microbatches": 16, "tp": 4, "global_batch_size": 32}
+    assert asked.assumptions == {"causal": "half"}
+    changed = override_architecture(small, asked.architecture)
+    assert (changed.hidden_size, changed.mlp.ffn_hidden_size, changed.head_dim, changed.vocab_size, changed.num_layers) == (128, 256, 32, 512, 8)
+    assert changed.layer_kinds["dense"].window == 16
+    assert override_architecture(small, {}) is small
+
+
+@pytest.mark.parametrize(("items", "expected"), [
+    (["seq_lenght=1"], "did you mean 'seq_length'?"),
+    (["causal=half"], "did you mean 'assume.causal'?"),
+    (["assume.casual=half"], "assume.casual is not an assumption: did you mean 'causal'?"),
+    (["s=1", "seq_length=2"], "--set seq_length and --set s are the same setting"),
+    (["tp=1", "tp=2"], "--set gives tp twice"),
+    (["assume.causal=half", "assume.causal=full"], "twice"),
+    (["h=1", "hidden_size=2"], "are the same setting"),
+    (["edp=2"], "edp (expert data-parallel degree) cannot be set"),
+    (["=2"], "is not NAME=VALUE"),
+    (["tp="], "is not NAME=VALUE"),
+])
+def test_settings_that_do_not_read(items: list[str], expected: str):
+    assert expected in refusal(split_settings, items)
+
+
+@pytest.mark.parametrize(("item", "expected"), [
+    ("E=8", "--set moe.num_moe_experts: small has no moe"),
+    ("layer_kinds.local.window=8", "small has no layer_kinds.local: did you mean"),
+    ("layer_kinds.dense.windw=8", "unknown key 'windw' in layer_kinds.dense: did you mean 'window'?"),
+    ("num_layers=0", "it should be a whole number above 0"),
+    ("vocab_size=many", 'vocab_size is "many"; it should be a whole number'),
+    ("vocab_size=true", "vocab_size is true; it should be a number"),
+])
+def test_settings_that_do_not_fit_the_model(item: str, expected: str, small: Architecture):
+    assert expected in refusal(override_architecture, small, split_settings([item]).architecture)
+
+
+def test_num_layers_needs_a_single_run(small: Architecture):
+    several = Architecture.model_validate({**small.model_dump(), "layers": "1 * dense + 3 * other", "layer_kinds": {"dense": {}, "other": {"rope": False}}})
+    assert "several runs of layers (dense + 3 * other)" in refusal(override_architecture, several, {("num_layers",): 8})
+    pairs = Architecture.model_validate({**several.model_dump(), "layers": "2 * (dense + other)"})
+    assert override_architecture(pairs, {("num_layers",): 8}).layers[0].repeat == 4
+    assert "a multiple of 2 is needed" in refusal(override_architecture, pairs, {("num_layers",): 7})
+
+
+def test_every_symbol_is_a_setting_or_says_that_it_cannot_be_set():
+    for name in SYMBOLS:
+        try:
+            asked = split_settings([f"{name}=2"])
+        except InputError as error:
+            assert "cannot be set" in str(error)
+            assert name in {"n_z", "w", "C", "lam", "cp_a2a", "cp_p2p", "edp", "i"}
+        else:
+            assert len(asked.strategy) + len(asked.architecture) == 1

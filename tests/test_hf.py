@@ -1,0 +1,217 @@
+"""Hugging Face configs: what is read, what is refused, and that every model file reads back as written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.architecture import Architecture, format_layers, parse_layers
+from symsim.errors import InputError
+from symsim.hf import SUPPORTED, read_config
+from symsim.loading import format_model
+from symsim.reading import read_yaml
+
+MODELS = sorted((Path(__file__).parent.parent / "models").glob("*.yaml"))
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 500000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.0.dev0", "use_cache": True, "vocab_size": 128256,
+}
+DEEPSEEK: dict[str, Any] = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "n_shared_experts": 1, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "n_group": 8,
+    "topk_group": 4, "first_k_dense_replace": 3, "norm_topk_prob": True, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+    "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "vocab_size": 129280, "quantization_config": {"quant_method": "fp8"},
+}
+# the sizes without which no architecture is read, as each family spells them
+SIZES: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 64, "n_layer": 4, "n_head": 4},
+    "bloom": {"hidden_size": 64, "n_layer": 4, "n_head": 4},
+    "mpt": {"d_model": 64, "n_layers": 4, "n_heads": 4},
+    "dbrx": {"d_model": 64, "n_layers": 4, "n_heads": 4},
+    "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
+}
+
+
+def small(model_type: str) -> dict[str, Any]:
+    """The shortest config of a family: transformers' defaults for everything but the sizes."""
+    plain = {"hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 32, "intermediate_size": 128}
+    own = SIZES.get(model_type, {})
+    sizes = own if {"n_embd", "n_layer", "n_layers", "ffn_dim"} & own.keys() else plain | own
+    return {"model_type": model_type, "vocab_size": 256, **sizes}
+
+
+def read(config: Any) -> Architecture:
+    return read_config(config, "m", "config.json")[0]
+
+
+def fates(config: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {key: (fate, note) for key, fate, note in read_config(config, "m", "config.json")[1]}
+
+
+def refusal(config: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read(config)
+    message = str(caught.value)
+    assert "config.json" in message and "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("model_type", SUPPORTED)
+def test_every_supported_type_reads(model_type: str) -> None:
+    config = small(model_type)
+    architecture, rows = read_config(config, "m", "config.json")
+    assert architecture.num_layers == 4
+    assert architecture.modelling == ("deepseek_v3" if model_type == "kimi_k2" else model_type)
+    told = [key for key, fate, _ in rows if fate != "default"]
+    assert told == list(config)
+    assert not [row for row in rows if row[1] in ("unknown", "refused")]
+
+
+def test_llama3_8b() -> None:
+    architecture = read(LLAMA)
+    assert architecture.hidden_size == 4096 and architecture.query_groups == 8 and architecture.head_dim == 128
+    assert format_layers(architecture.layers) == "32 * dense"
+    assert architecture.mlp is not None and architecture.mlp.ffn_hidden_size == 14336 and architecture.mlp.gated
+    assert not architecture.attention.qkv_bias and not architecture.tie_word_embeddings
+
+
+def test_every_key_is_accounted_for() -> None:
+    told = fates(LLAMA)
+    assert list(LLAMA) == [key for key in told if told[key][0] != "default"]
+    assert told["num_key_value_heads"] == ("mapped", "attention.num_query_groups")
+    assert told["rope_theta"][0] == told["bos_token_id"][0] == told["torch_dtype"][0] == "no cost effect"
+
+
+def test_unknown_keys_are_listed() -> None:
+    assert fates(LLAMA | {"frobnicate": 3})["frobnicate"][0] == "unknown"
+
+
+def test_omitted_keys_take_transformers_defaults() -> None:
+    config = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"} | {"model_type": "mistral"}
+    architecture, told = read(config), fates(config)
+    assert architecture.query_groups == 8 and architecture.layer_kinds["dense"].window == 4096
+    assert told["num_key_value_heads"] == ("default", "omitted; transformers takes 8")
+
+
+def test_deepseek_v3() -> None:
+    architecture, told = read(DEEPSEEK), fates(DEEPSEEK)
+    assert format_layers(architecture.layers) == "3 * dense + 58 * moe"
+    assert architecture.attention.kind == "mla" and architecture.moe is not None
+    assert architecture.moe.moe_router_enable_expert_bias == "buffer" and architecture.moe.moe_router_num_groups == 8
+    assert architecture.mtp_num_layers == 0
+    assert told["num_nextn_predict_layers"] == ("refused", "not built by transformers; train with mtp_num_layers=1")
+    assert told["quantization_config"][0] == "refused"
+    assert read(DEEPSEEK | {"model_type": "kimi_k2"}) == architecture
+
+
+@pytest.mark.parametrize(("changes", "pattern", "windows"), [
+    ({"model_type": "qwen2", "num_key_value_heads": 8}, "8 * dense", {"dense": None}),
+    ({"model_type": "qwen2", "num_key_value_heads": 8, "use_sliding_window": True, "sliding_window": 99, "max_window_layers": 6},
+     "6 * full + 2 * local", {"full": None, "local": 99}),
+    ({"model_type": "mistral"}, "8 * dense", {"dense": 4096}),
+    ({"model_type": "mistral", "sliding_window": None}, "8 * dense", {"dense": None}),
+    ({"model_type": "gemma2"}, "4 * (local + full)", {"local": 4096, "full": None}),
+    ({"model_type": "gemma3_text", "sliding_window": 512}, "5 * local + full + 2 * local", {"local": 512, "full": None}),
+    ({"model_type": "gpt_oss"}, "4 * (local + full)", {"local": 128, "full": None}),
+    ({"model_type": "llama4_text"}, "2 * (3 * chunked + nope)", {"chunked": 8192, "nope": None}),
+    ({"model_type": "llama4_text", "interleave_moe_layer_step": 2}, "2 * (chunked_dense + chunked_moe + chunked_dense + nope_moe)",
+     {"chunked_dense": 8192, "chunked_moe": 8192, "nope_moe": None}),
+    ({"model_type": "smollm3"}, "2 * (3 * full + nope)", {"full": None, "nope": None}),
+    ({"model_type": "qwen3_next"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
+    ({"model_type": "qwen3_moe", "mlp_only_layers": [0], "decoder_sparse_step": 2}, "4 * (dense + moe)", {"dense": None, "moe": None}),
+    ({"model_type": "ernie4_5_moe"}, "dense + 7 * moe", {"dense": None, "moe": None}),
+])
+def test_layer_patterns(changes: dict[str, Any], pattern: str, windows: dict[str, int | None]) -> None:
+    architecture = read({"hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 32, "intermediate_size": 64, "vocab_size": 99}
+                        | changes)
+    assert parse_layers(pattern) == architecture.layers or format_layers(architecture.layers) == pattern
+    assert {name: kind.window for name, kind in architecture.layer_kinds.items()} == windows
+    assert all(kind.rope == (not name.startswith("nope")) for name, kind in architecture.layer_kinds.items())
+    assert all(kind.chunked == name.startswith("chunked") for name, kind in architecture.layer_kinds.items())
+
+
+@pytest.mark.parametrize(("wrapper", "text_type"), [("gemma3", "gemma3_text"), ("llama4", "llama4_text"), ("mistral3", "mistral")])
+def test_text_tower_of_a_multimodal_config(wrapper: str, text_type: str) -> None:
+    text = small(text_type)
+    config = {"model_type": wrapper, "text_config": text, "vision_config": {"hidden_size": 1152}}
+    told = fates(config)
+    assert read(config).modelling == text_type
+    assert told["text_config"][0] == "mapped" and text_type in told["text_config"][1]
+    assert told["vision_config"][0] == "refused" and told["text_config.hidden_size"][0] == "mapped"
+
+
+def test_unsupported_type_names_the_nearest() -> None:
+    assert "'qwen3_moe'" in refusal(small("qwen3_mo"))
+    assert "bert" in refusal(small("bert"))
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("hidden_size", "4096"), ("hidden_size", 0), ("hidden_size", -4096), ("hidden_size", None), ("hidden_size", 4096.5), ("hidden_size", True),
+    ("num_attention_heads", 33), ("num_key_value_heads", 5), ("num_hidden_layers", 10**9), ("num_hidden_layers", []), ("hidden_act", "sillu"),
+    ("hidden_act", 3), ("tie_word_embeddings", "yes"), ("attention_dropout", 2), ("attention_dropout", float("nan")), ("vocab_size", {}),
+    ("model_type", None), ("model_type", 7), ("model_type", ["llama"]), ("is_encoder_decoder", True),
+])
+def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
+    assert f"{key}" in refusal(LLAMA | {key: value})
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "model_type"])
+def test_a_missing_key_is_named(key: str) -> None:
+    assert key in refusal({k: v for k, v in LLAMA.items() if k != key})
+
+
+@pytest.mark.parametrize("changes", [
+    {"num_experts_per_tok": 300}, {"n_group": 7}, {"first_k_dense_replace": -1}, {"kv_lora_rank": None}, {"v_head_dim": "128"},
+    {"moe_intermediate_size": 0}, {"num_experts_per_tok": 0},
+])
+def test_wrong_expert_values(changes: dict[str, Any]) -> None:
+    assert next(iter(changes)) in refusal(DEEPSEEK | changes)
+
+
+@pytest.mark.parametrize("config", [
+    [], None, 3, "llama", {}, {"text_config": {}}, {"model_type": "gemma3"}, {"model_type": "gemma3", "text_config": 1}])
+def test_not_a_config(config: Any) -> None:
+    refusal(config)
+
+
+@pytest.mark.parametrize("model_type", SUPPORTED)
+def test_garbage_is_refused_with_a_sentence(model_type: str) -> None:
+    """Any one value replaced by junk either reads or is refused: no other exception gets out."""
+    generator = random.Random(model_type)
+    junk = [None, True, -1, 0, 2.5, "x", [], {}, [1, "a"], {"a": 1}, 10**30, "9" * 200]
+    base = small(model_type) | {
+        "layer_types": None, "rope_parameters": None, "sliding_window": None, "num_key_value_heads": 4, "num_experts": 4, "n_group": 1,
+        "attn_config": {}, "ffn_config": {}, "head_dim": 64, "no_rope_layers": None, "tie_word_embeddings": False}
+    for key in base:
+        for value in generator.sample(junk, 8):
+            config = copy.deepcopy(base) | {key: value}
+            try:
+                read(config)
+            except InputError as error:
+                assert "config.json" in str(error) and "\n" not in str(error)
+
+
+def test_there_are_models() -> None:
+    assert len(MODELS) >= 45
+    assert {"deepseek-v3", "llama3-70b", "llama3-8b", "gpt3-175b", "mixtral-8x7b"} <= {path.stem for path in MODELS}
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_model_file_reads_back(path: Path) -> None:
+    architecture = Architecture.model_validate(dict(read_yaml(path).data))
+    assert architecture.name == path.stem and architecture.source
+    assert parse_layers(format_layers(architecture.layers)) == architecture.layers
+    assert Architecture.model_validate(json.loads(architecture.model_dump_json())) == architecture
+    assert format_model(architecture) == path.read_text(encoding="utf-8")
