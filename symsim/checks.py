@@ -215,11 +215,8 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
                              f"{f' of vpp={vpp} chunks' if vpp > 1 else ''}")
     elif pp > layers:
         raise InputError(f"pp={pp} is more than the {layers} layers of {architecture.name}")
-    elif (layers + extra) % chunks:
-        counted = f"num_layers={layers}" if not extra else f"num_layers={layers} and {extra} for embedding or loss"
-        product = f"pp={pp}" if vpp == 1 else f"pp*vpp={pp}*{vpp}={chunks}"
-        raise InputError(f"{product} does not divide {counted}; the product must be one of: {_divisors(layers + extra)}, or place the layers with "
-                         "num_layers_in_first_pipeline_stage, num_layers_in_last_pipeline_stage or pipeline_model_parallel_layout")
+    elif pp * vpp > layers + extra:
+        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} is more than the {layers} layers of {architecture.name}")
 
 
 def _layout(architecture: Architecture, strategy: Strategy, text: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from symsim.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from symsim.lower import Result
+    from symsim.result import Result
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -146,7 +146,7 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     check(architecture, placed)
-    from symsim.lower import derive as lower
+    from symsim.result import derive as lower
 
     return lower(architecture, placed, asked.assumptions)
 

@@ -211,7 +211,7 @@ class Expr:
         if not self.terms:
             return "0"
         parts = []
-        for monomial, coefficient in sorted(self.terms.items(), key=lambda t: [(a.key, -p) for a, p in t[0]]):
+        for monomial, coefficient in sorted(self.terms.items(), key=_reading_order):
             top = [_atom_text(a, p) for a, p in monomial if p > 0]
             bottom = [_atom_text(a, -p) for a, p in monomial if p < 0]
             fraction = Fraction(coefficient)
@@ -227,6 +227,10 @@ class Expr:
         return joined[2:] if joined.startswith("+ ") else "-" + joined[2:]
 
     __repr__ = __str__
+
+
+def _reading_order(term: tuple[Monomial, Number]) -> list[tuple[tuple[int, str], int]]:
+    return [(atom.key, -power) for atom, power in term[0]]
 
 
 def _atom_text(atom: Atom, power: int) -> str:
@@ -249,17 +253,18 @@ def _inverse(divisor: Expr) -> Expr:
         raise ZeroDivisionError("division by an expression that is zero")
     if len(divisor.terms) == 1:
         ((monomial, coefficient),) = divisor.terms.items()
-        return Expr({tuple((a, -p) for a, p in monomial): Fraction(1) / coefficient})
+        sums = product(a.arguments[0] ** -p for a, p in monomial if isinstance(a, Call) and a.function == "sum" and p < 0)
+        rest = tuple((a, -p) for a, p in monomial if not (isinstance(a, Call) and a.function == "sum" and p < 0))
+        return Expr({rest: Fraction(1) / coefficient}) * sums
     return Expr({((Call("sum", (divisor,)), -1),): 1})
 
 
 def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
-    if all(a.is_constant for a in arguments):
-        return expr(_FUNCTIONS[function](*(a.constant() for a in arguments)))
-    if function in ("max", "min"):
-        arguments = tuple(dict.fromkeys(arguments))
+    arguments = tuple(dict.fromkeys(arguments)) if function in ("max", "min") else arguments
     if function == "sum" or (function in ("max", "min") and len(arguments) == 1):
         return arguments[0]
+    if all(a.is_constant for a in arguments):
+        return expr(_FUNCTIONS[function](*(a.constant() for a in arguments)))
     return Expr({((Call(function, arguments), 1),): 1})
 
 

@@ -17,6 +17,7 @@ from math import comb
 
 from symsim.errors import InputError, nearest
 from symsim.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
+from symsim.reading import cut
 
 _LONGEST = 10_000
 _DEEPEST = 200
@@ -84,21 +85,21 @@ class _Reader:
             at = self.indent + min(max((error.offset or 1) - 1, 0), len(body))
             rest = self.text[at:].strip()
             if not rest:
-                raise InputError(f"{self.where}column {at + 1}: '{_cut(body)}' ends too early") from None
+                raise InputError(f"{self.where}column {at + 1}: '{cut(body, 40)}' ends too early") from None
             if "too many nested" in str(error.msg):
                 raise InputError(f"{self.where}the expression is nested too deeply") from None
             raise self._error(at, rest, "does not read as an expression") from None
         except (MemoryError, RecursionError):
-            raise InputError(f"{self.where}'{_cut(body)}' is nested too deeply") from None
+            raise InputError(f"{self.where}'{cut(body, 40)}' is nested too deeply") from None
         except ValueError:
-            raise InputError(f"{self.where}{_cut(body)!a} is not text") from None
+            raise InputError(f"{self.where}{cut(body, 40)!a} is not text") from None
         try:
             return self._build(tree.body, 0)
         except RecursionError:
             raise InputError(f"{self.where}the expression is nested too deeply") from None
 
     def _error(self, at: int, quoted: str, reason: str) -> InputError:
-        return InputError(f"{self.where}column {at + 1}: '{_cut(quoted)}' {reason}")
+        return InputError(f"{self.where}column {at + 1}: '{cut(quoted, 40)}' {reason}")
 
     def _source(self, node: ast.expr) -> tuple[int, str]:
         # ast counts columns in UTF-8 bytes
@@ -251,7 +252,3 @@ _KINDS: dict[type, str] = {
 
 def _bits(value: Expr) -> int:
     return max((max(abs(f.numerator), f.denominator).bit_length() for f in map(Fraction, value.terms.values())), default=0)
-
-
-def _cut(text: str, length: int = 40) -> str:
-    return text if len(text) <= length else text[:length] + "..."

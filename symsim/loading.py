@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from symsim.architecture import Architecture, format_layers
 from symsim.errors import InputError, nearest
 from symsim.grammar import parse_value
-from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
+from symsim.reading import Document, KeyPath, cut, dotted, format_yaml, from_validation_error, read_json, read_yaml
 from symsim.strategy import Strategy
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -36,8 +36,7 @@ ALIASES = {
 }
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
-STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microbatches", "D": "mtp_num_layers",
-                    "inst": "num_distributed_optimizer_instances"}
+STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microbatches", "inst": "num_distributed_optimizer_instances"}
 ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "h": ("hidden_size",), "V": ("vocab_size",), "L": ("num_layers",), "P": ("position_embedding_rows",),
     "a": ("attention", "num_attention_heads"), "g": ("attention", "num_query_groups"), "d": ("attention", "kv_channels"),
@@ -46,7 +45,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "H_k": ("linear_attention", "linear_num_key_heads"), "H_v": ("linear_attention", "linear_num_value_heads"),
     "D_k": ("linear_attention", "linear_key_head_dim"), "D_v": ("linear_attention", "linear_value_head_dim"),
     "W_c": ("linear_attention", "linear_conv_kernel_dim"), "f": ("mlp", "ffn_hidden_size"),
-    "E": ("moe", "num_moe_experts"), "K": ("moe", "moe_router_topk"), "f_e": ("moe", "moe_ffn_hidden_size"),
+    "D": ("mtp_num_layers",), "E": ("moe", "num_moe_experts"), "K": ("moe", "moe_router_topk"), "f_e": ("moe", "moe_ffn_hidden_size"),
     "f_s": ("moe", "moe_shared_expert_intermediate_size"), "ell": ("moe", "moe_latent_size"),
 }
 
@@ -159,11 +158,11 @@ def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None 
     elif text_or_path.lower().endswith((".yaml", ".yml", ".json")) or os.path.exists(text_or_path):
         document = _canonical(read_json(text_or_path) if text_or_path.lower().endswith(".json") else read_yaml(text_or_path))
     elif "=" in text_or_path:
-        document = _canonical(Document(_inline(text_or_path), f"strategy '{_cut(text_or_path)}'"))
+        document = _canonical(Document(_inline(text_or_path), f"strategy '{cut(text_or_path)}'"))
     elif text_or_path in list_strategies():
         document = _canonical(read_yaml(models_directory() / "strategies" / f"{text_or_path}.yaml"))
     else:
-        raise InputError(f"strategy '{_cut(text_or_path)}' is neither a file nor a list such as tp=8,pp=4")
+        raise InputError(f"strategy '{cut(text_or_path)}' is neither a file nor a list such as tp=8,pp=4")
     # the base stands alone first, so that a fault in it is reported where it is
     base = validate(Strategy, document.data, document.where, document)
     if not overrides:
@@ -182,15 +181,15 @@ def _inline(text: str) -> dict[str, Any]:
             # a layout's own commas are cosmetic, but they are its own
             pairs[-1][1] += f",{part.strip()}"
         elif part.strip():
-            raise InputError(f"strategy '{_cut(text)}': '{_cut(part.strip())}' is not NAME=VALUE")
+            raise InputError(f"strategy '{cut(text)}': '{cut(part.strip())}' is not NAME=VALUE")
         else:
-            raise InputError(f"strategy '{_cut(text)}' has an empty entry between commas")
+            raise InputError(f"strategy '{cut(text)}' has an empty entry between commas")
     data: dict[str, Any] = {}
     for name, value in pairs:
         if name in data:
-            raise InputError(f"strategy '{_cut(text)}' gives {name} twice")
+            raise InputError(f"strategy '{cut(text)}' gives {name} twice")
         if not value:
-            raise InputError(f"strategy '{_cut(text)}' gives {name or 'a name'} no value")
+            raise InputError(f"strategy '{cut(text)}' gives {name or 'a name'} no value")
         data[name] = value if _takes_text(ALIASES.get(name, name)) else parse_value(value)
     return data
 
@@ -211,7 +210,7 @@ def _canonical(document: Document) -> Document:
     if unknown is not None:
         # names are matched here, since pydantic does not know the aliases
         hint = nearest(unknown, [*Strategy.model_fields, *ALIASES])
-        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{_cut(unknown)}': {hint}")
+        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown)}': {hint}")
     return Document(data, document.where, lines)
 
 
@@ -258,7 +257,7 @@ def _refuse_coercion(given: Any, made: Any, path: KeyPath, where: str, document:
             if isinstance(given, kind) != isinstance(made, kind):
                 place = document.place(path) if document is not None else where
                 needed = wanted if isinstance(made, kind) else "a number"
-                shown = f'"{_cut(given)}"' if isinstance(given, str) else str(given).lower()
+                shown = f'"{cut(given)}"' if isinstance(given, str) else str(given).lower()
                 raise InputError(f"{place}: {dotted(path)} is {shown}; it should be {needed}")
 
 
@@ -288,12 +287,12 @@ def split_settings(items: Iterable[str]) -> Settings:
     for item in items:
         name, equals, text = (part.strip() for part in item.partition("="))
         if not equals or not name or not text:
-            raise InputError(f"--set '{_cut(item)}' is not NAME=VALUE")
+            raise InputError(f"--set '{cut(item)}' is not NAME=VALUE")
         field = STRATEGY_SYMBOLS.get(name, ALIASES.get(name, name))
         if name.startswith("assume."):
             target: tuple[str, ...] = ("assume", name.removeprefix("assume."))
             settings.assumptions[target[1]] = text
-        elif field in Strategy.model_fields:
+        elif field in Strategy.model_fields and field not in Architecture.model_fields:
             target = (field,)
             settings.strategy[field] = text if _takes_text(field) else parse_value(text)
         elif name in _architecture_keys() or (name.startswith("layer_kinds.") and name.count(".") == 2):
@@ -304,7 +303,7 @@ def split_settings(items: Iterable[str]) -> Settings:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
             known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYMBOLS, *(f"assume.{a}" for a in ASSUMPTIONS)]
-            raise InputError(f"--set {_cut(name)}: no such setting; {nearest(name, known)}")
+            raise InputError(f"--set {cut(name)}: no such setting; {nearest(name, known)}")
         if target in spelt:
             other = spelt[target]
             raise InputError(f"--set gives {name} twice" if other == name
@@ -343,7 +342,3 @@ def _resized(architecture: Architecture, layers: Any) -> Any:
     if layers % unit:
         raise InputError(f"--set num_layers={layers}: {architecture.name} repeats {unit} layers, so a multiple of {unit} is needed")
     return [{"repeat": layers // unit, "kinds": architecture.layers[0].kinds}]
-
-
-def _cut(text: str, length: int = 60) -> str:
-    return text if len(text) <= length else text[:length] + "..."

@@ -178,7 +178,7 @@ def parse_json(text: str, where: str) -> Document:
         def read(digits: str) -> Any:
             if len(digits) > _LONGEST_NUMBER or not math.isfinite(float(digits)):
                 line = next((text.count("\n", 0, t.start()) + 1 for t in _JSON_TOKEN.finditer(text) if t[0] == digits), 1)
-                raise InputError(f"{where}:{line}: {_cut(digits)} is too large a number")
+                raise InputError(f"{where}:{line}: {cut(digits)} is too large a number")
             return kind(digits)
         return read
 
@@ -245,7 +245,7 @@ class _Builder:
         parent, path = self._open[-1]
         if value in parent:
             first = self.lines[(*path, value)]
-            raise InputError(f"{self.where}:{line}: '{_cut(dotted((*path, value)))}' is given twice (first on line {first})")
+            raise InputError(f"{self.where}:{line}: '{cut(dotted((*path, value)))}' is given twice (first on line {first})")
         self._keys[-1] = value
         self.lines[(*path, value)] = line
 
@@ -270,7 +270,8 @@ class _Builder:
         return Document(self.root, self.where, self.lines)
 
 
-def _cut(text: str, length: int = 60) -> str:
+def cut(text: str, length: int = 60) -> str:
+    """Text short enough to quote in a sentence."""
     return text if len(text) <= length else text[:length] + "..."
 
 
@@ -282,7 +283,7 @@ def _core_scalar(text: str, place: str) -> Any:
     if not (_INT.fullmatch(text) or _FLOAT.fullmatch(text) or _BASED.fullmatch(text)):
         return text
     if len(text) > _LONGEST_NUMBER:
-        raise InputError(f"{place}: {_cut(text)} is too large a number")
+        raise InputError(f"{place}: {cut(text)} is too large a number")
     if _INT.fullmatch(text):
         return int(text)
     if _BASED.fullmatch(text):
@@ -340,13 +341,13 @@ def from_validation_error(error: "ValidationError", document: Document | None, w
         owner = _model_at(model, path[:-1])
         inside = f" in {dotted(path[:-1])}" if path[:-1] else ""
         hint = f": {nearest(str(path[-1]), list(owner.model_fields))}" if owner is not None else ""
-        return InputError(f"{place}: unknown key '{_cut(str(path[-1]))}'{inside}{hint}")
+        return InputError(f"{place}: unknown key '{cut(str(path[-1]))}'{inside}{hint}")
     if kind == "missing":
         return InputError(f"{place}: {name} is missing")
     if kind in ("value_error", "assertion_error"):
         reason = str(context.get("error") or first["msg"])
         return InputError(f"{place}: {name + ': ' if name else ''}{reason}")
-    shown = _cut(json.dumps(given, default=lambda value: type(value).__name__))
+    shown = cut(json.dumps(given, default=lambda value: type(value).__name__))
     if kind == "literal_error":
         choices = _choices(model, path)
         advice = str(context.get("expected", "")).replace("'", "")
@@ -384,6 +385,8 @@ def _model_at(model: "type[BaseModel] | None", path: KeyPath) -> "type[BaseModel
 
 
 def _choices(model: "type[BaseModel] | None", path: KeyPath) -> list[str]:
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
     owner = _model_at(model, path[:-1])
     if owner is None or not path or path[-1] not in owner.model_fields:
         return []

@@ -207,7 +207,7 @@ def test_import_without_a_directory_writes_nothing(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    (json.dumps(LLAMA, indent=1)[:-20], "config.json:9: not JSON"),
+    (json.dumps(LLAMA, indent=1)[:-20], "config.json:10: not JSON"),
     ('{"model_type": "llama", "model_type": "llama"}', "config.json:1: 'model_type' is given twice"),
     ('{"model_type": "lama"}', "lama"),
     ("[]", "config.json: holds a list"),
@@ -263,7 +263,7 @@ def test_models_that_do_not_load(tmp_path: Path):
     assert "a model file ends in .yaml, .yml or .json" in refusal(load_model, str(tmp_path / "model.txt"))
     path = tmp_path / "m.yaml"
     for old, new, expected in [("hidden_size: 64", "hiddn_size: 64", f"{path}:2: unknown key 'hiddn_size': did you mean 'hidden_size'?"),
-                               ("hidden_size: 64", "hidden_size: true", f"{path}:2: hidden_size is true; it should be a number"),
+                               ("vocab_size: 256", "vocab_size: true", f"{path}:3: vocab_size is true; it should be a number"),
                                ("hidden_size: 64", "hidden_size: '64'", f'{path}:2: hidden_size is "64"; it should be a number'),
                                ("  num_attention_heads: 8", "  num_attention_heads: 8\n  sinks: 1",
                                 f"{path}:7: attention.sinks is 1; it should be true or false")]:
@@ -286,18 +286,19 @@ def test_inline_strategy():
     strategy = load_strategy("tp=8, pp=4,sp=true,zero=1,recompute=selective,recompute_modules=core_attn+mlp,cp_comm_type=a2a+p2p,cp=8,"
                              "hierarchical_context_parallel_sizes=2+4,moe_expert_capacity_factor=1.25,seq_length=8e3,"
                              "pipeline_model_parallel_layout=Et*3|(tt|)*29,m|L,dp=2")
-    assert strategy == Strategy(tp=8, pp=4, sp=True, zero=1, recompute="selective", recompute_modules=("core_attn", "mlp"), cp_comm_type="a2a+p2p", cp=8,
-                                hierarchical_context_parallel_sizes=(2, 4), moe_expert_capacity_factor=1.25, seq_length=8000,
+    assert strategy == Strategy(tp=8, pp=4, sp=True, zero=1, recompute="selective", recompute_modules=("core_attn", "mlp"), cp=8,
+                                cp_comm_type="a2a+p2p", hierarchical_context_parallel_sizes=(2, 4), moe_expert_capacity_factor=1.25, seq_length=8000,
                                 pipeline_model_parallel_layout="Et*3|(tt|)*29,m|L", dp=2)
     assert load_strategy(None) == load_strategy("") == Strategy()
     assert load_strategy("recompute_modules=mlp").recompute_modules == ("mlp",)
 
 
 def test_aliases_are_megatrons_long_names():
-    strategy = load_strategy("tensor_model_parallel_size=2,pipeline_model_parallel_size=4,virtual_pipeline_model_parallel_size=2,context_parallel_size=2,"
-                             "expert_model_parallel_size=8,expert_tensor_parallel_size=1,sequence_parallel=true,recompute_granularity=full,"
+    strategy = load_strategy("tensor_model_parallel_size=2,pipeline_model_parallel_size=4,virtual_pipeline_model_parallel_size=2,"
+                             "context_parallel_size=2,expert_model_parallel_size=8,expert_tensor_parallel_size=1,sequence_parallel=true,recompute_granularity=full,"
                              "data_parallel_size=16,mbs=2,gbs=64,fp8_recipe=mxfp8")
-    assert strategy == Strategy(tp=2, pp=4, vpp=2, cp=2, ep=8, etp=1, sp=True, recompute="full", dp=16, micro_batch_size=2, global_batch_size=64, fp8="mxfp8")
+    assert strategy == Strategy(tp=2, pp=4, vpp=2, cp=2, ep=8, etp=1, sp=True, recompute="full", dp=16,
+                                micro_batch_size=2, global_batch_size=64, fp8="mxfp8")
 
 
 def test_strategy_file(tmp_path: Path):
@@ -305,7 +306,7 @@ def test_strategy_file(tmp_path: Path):
     path.write_text("tensor_model_parallel_size: 8\nrecompute: selective\nrecompute_modules: [mlp, core_attn]\n")
     assert load_strategy(str(path)) == Strategy(tp=8, recompute="selective", recompute_modules=("mlp", "core_attn"))
     assert load_strategy(str(path), {"tp": 4}).tp == 4
-    for text, expected in [("tp: 8\n\ntensor_model_parallel_size: 8", f"{path}:3: tensor_model_parallel_size and tp are the same setting; give one of them"),
+    for text, expected in [("tp: 8\n\ntensor_model_parallel_size: 8", f"{path}:3: tensor_model_parallel_size and tp are the same setting"),
                            ("pp: 2\ntq: 8", f"{path}:2: unknown key 'tq': did you mean 'tp'?"),
                            ("pp: 2\nmbs: x", f'{path}:2: micro_batch_size is "x"; it should be a whole number'),
                            ("tp: 0", f"{path}:1: tp is 0; it should be greater than 0"),
@@ -340,8 +341,8 @@ def test_strategies_that_do_not_load(text: str, expected: str):
 
 
 def test_settings_find_what_they_change(small: Architecture):
-    asked = split_settings(["s=8192", "b=2", "m=16", "tp=4", "assume.causal=half", "h=128", "ffn_hidden_size=256", "attention.kv_channels=32", "V=512",
-                            "num_layers=8", "layer_kinds.dense.window=16", "gbs=32"])
+    asked = split_settings(["s=8192", "b=2", "m=16", "tp=4", "assume.causal=half", "h=128", "ffn_hidden_size=256", "attention.kv_channels=32",
+                            "V=512", "num_layers=8", "layer_kinds.dense.window=16", "gbs=32"])
     assert asked.strategy == {"seq_length": 8192, "micro_batch_size": 2, "num_microbatches": 16, "tp": 4, "global_batch_size": 32}
     assert asked.assumptions == {"causal": "half"}
     changed = override_architecture(small, asked.architecture)
@@ -368,7 +369,7 @@ def test_settings_that_do_not_read(items: list[str], expected: str):
 
 @pytest.mark.parametrize(("item", "expected"), [
     ("E=8", "--set moe.num_moe_experts: small has no moe"),
-    ("layer_kinds.local.window=8", "small has no layer_kinds.local: did you mean"),
+    ("layer_kinds.local.window=8", "small has no layer_kinds.local: valid names: dense"),
     ("layer_kinds.dense.windw=8", "unknown key 'windw' in layer_kinds.dense: did you mean 'window'?"),
     ("num_layers=0", "it should be a whole number above 0"),
     ("vocab_size=many", 'vocab_size is "many"; it should be a whole number'),
@@ -379,7 +380,8 @@ def test_settings_that_do_not_fit_the_model(item: str, expected: str, small: Arc
 
 
 def test_num_layers_needs_a_single_run(small: Architecture):
-    several = Architecture.model_validate({**small.model_dump(), "layers": "1 * dense + 3 * other", "layer_kinds": {"dense": {}, "other": {"rope": False}}})
+    several = Architecture.model_validate({**small.model_dump(), "layers": "1 * dense + 3 * other",
+                                           "layer_kinds": {"dense": {}, "other": {"rope": False}}})
     assert "several runs of layers (dense + 3 * other)" in refusal(override_architecture, several, {("num_layers",): 8})
     pairs = Architecture.model_validate({**several.model_dump(), "layers": "2 * (dense + other)"})
     assert override_architecture(pairs, {("num_layers",): 8}).layers[0].repeat == 4

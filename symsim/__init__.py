@@ -1,0 +1,34 @@
+"""symsim: a symbolic cost-model compiler for training large language models.
+
+    import symsim
+    result = symsim.derive(symsim.load_model("llama3-70b"), symsim.strategy("tp=8,pp=4,sp=true"))
+    result.value("N"), result.formula("F").sympy(), result.to_json()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+__all__ = ["derive", "load_model", "strategy", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "derive":
+        from symsim.result import derive
+
+        return derive
+    if name == "load_model":
+        from symsim.loading import load_model
+
+        return lambda reference: load_model(reference).architecture
+    if name == "strategy":
+        from symsim.loading import load_strategy
+
+        return lambda text=None, **overrides: load_strategy(text, overrides)
+    if name == "write_report":
+        from symsim.report import write_report
+
+        return write_report
+    raise AttributeError(f"module 'symsim' has no attribute {name!r}")

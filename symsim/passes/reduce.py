@@ -1,0 +1,137 @@
+"""reduce: the messages of a step's end, and of sharded parameters.
+
+Each parameter's gradient is a partial sum over known axes (`differentiate`): over data and context ranks always, over
+tensor ranks where its tokens were split (sequence parallelism). Which collectives carry them is the ZeRO stage:
+
+    0  all_reduce of gradients                      2  reduce_scatter every micro-batch, all_gather once
+    1  reduce_scatter of gradients, all_gather      3  all_gather of parameters in forward and backward,
+       of parameters (distributed optimizer)           reduce_scatter of gradients, every micro-batch (FSDP)
+
+Sources: Megatron-Core distributed/param_and_grad_buffer.py, finalize_model_grads.py; torch.distributed.fsdp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from symsim.expr import ONE, ZERO, Expr, symbol
+from symsim.lower import Lowered
+from symsim.messages import Message
+from symsim.passes.count import counted_parameters
+from symsim.passes.differentiate import elements
+
+EMBEDDING_GRADIENTS = "embedding gradients of tied stages"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The ranks that share one kind of parameter: their label, how many, and over how many a copy is sharded."""
+
+    label: str
+    ranks: Expr
+    shard: Expr
+    instances: Expr
+
+
+def expert_groups(lowered: Lowered) -> bool:
+    """Megatron-Core gives experts their own gradient group when e > 1 or etp differs from tp (tensor_parallel/layers.py)."""
+    strategy = lowered.profile.strategy
+    return strategy.ep > 1 or strategy.expert_tp != strategy.tp
+
+
+def shards(lowered: Lowered, expert: bool) -> Shards:
+    mesh = lowered.mesh
+    ranks = mesh.degree("edp") if expert else mesh.degree("dp") * mesh.group(mesh.context_axes)
+    instances = mesh.degree("inst")
+    label = "edp" if expert else "dp_cp"
+    return Shards(label if instances == ONE else f"intra_{label}", ranks, ranks / instances, instances)
+
+
+def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
+    """End-of-step messages of one rank holding `dense` and `expert` parameters (elements)."""
+    strategy = lowered.profile.strategy
+    gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+    made: list[Message] = []
+    if strategy.zero == 3:
+        return made
+    for elements_held, group in ((dense, shards(lowered, False)), (expert, shards(lowered, True))):
+        if group.ranks == ONE or not elements_held:
+            continue
+        n, share = elements_held, elements_held / group.shard
+        what = "expert" if group.label.endswith("edp") else "dense"
+        whole = group.label.removeprefix("intra_")
+        if strategy.zero == 0:
+            made.append(Message("step", "all_reduce", whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
+            continue
+        if group.shard != ONE:
+            per = "microbatch" if strategy.zero == 2 else "step"
+            phase = "backward" if strategy.zero == 2 else "step"
+            made.append(Message(phase, "reduce_scatter", group.label, group.shard, n, share, gradient, f"{what} gradients", per=per))
+        if group.instances != ONE:
+            made.append(Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
+        if group.shard != ONE:
+            made.append(Message("step", "all_gather", group.label, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
+    return made
+
+
+def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
+    """Elements of a block's parameters whose gradient is summed over tp at the end of the step (one coalesced call):
+    norms and other weights that saw only their rank's tokens, and head norms that saw only its heads."""
+    remembered = lowered.blocks[name]
+    placed = remembered.placed
+    reduced = remembered.differentiated.reduced_over
+    found = ZERO
+    for tensor in counted_parameters(placed, name):
+        if "tp" in reduced.get(tensor.name, ()):
+            found = found + elements(placed, tensor.name)
+    return found
+
+
+def fsdp_messages(lowered: Lowered, units: list[tuple[str, Expr, Expr]]) -> list[Message]:
+    """ZeRO-3: every unit (name, elements, how many) is gathered for forward, and again for backward unless kept, and its
+    gradient is scattered, every micro-batch."""
+    strategy = lowered.profile.strategy
+    group = shards(lowered, False)
+    gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+    made: list[Message] = []
+    if strategy.zero != 3:
+        return made
+    for what, n, times in units:
+        share = n / group.shard
+
+        def message(phase: str, op: str, send: Expr, receive: Expr, dtype: str, label: str, ranks: Expr, *, what: str = what,
+                    times: Expr = times) -> Message:
+            return Message(phase, op, label, ranks, send, receive, dtype, what, times)
+
+        if group.shard != ONE:
+            made.append(message("forward", "all_gather", share, n, strategy.precision, group.label, group.shard))
+            if strategy.reshard_after_forward:
+                made.append(message("backward", "all_gather", share, n, strategy.precision, group.label, group.shard))
+            made.append(message("backward", "reduce_scatter", n, share, gradient, group.label, group.shard))
+        if group.instances != ONE:
+            made.append(message("backward", "all_reduce", share, share, gradient, "inter_dp_cp", group.instances))
+    return made
+
+
+def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Message]:
+    """Boundary tensors of a stage: `[s/(c t), b, h]`, forward to the next chunk and its gradient back (schedules.py)."""
+    placed = lowered.blocks["head"].placed
+    n = elements(placed, "x")
+    dtype = placed.block.tensors["x"].dtype
+    group = symbol("pp")
+    made = []
+    for phase, out, back in (("forward", sends, receives), ("backward", receives, sends)):
+        what = "activation" if phase == "forward" else "gradient of the activation"
+        if out:
+            made.append(Message(phase, "p2p", "pp", group, n, ZERO, dtype, f"{what}, sent", ONE * out))
+        if back:
+            made.append(Message(phase, "p2p", "pp", group, ZERO, n, dtype, f"{what}, received", ONE * back))
+    return made
+
+
+def scaled(messages: list[Message], times: Expr) -> list[Message]:
+    return [replace(m, count=m.count * times) for m in messages]
+
+
+Scale = Callable[[list[Message], Expr], list[Message]]
