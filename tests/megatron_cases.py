@@ -16,7 +16,8 @@ def architecture(case: dict[str, Any]) -> Architecture:
     bias = m.get("add_bias_linear", False)
     if m.get("multi_latent_attention"):
         attention = Attention(kind="mla", num_attention_heads=m["num_attention_heads"], q_lora_rank=m["q_lora_rank"], kv_lora_rank=m["kv_lora_rank"],
-                              qk_head_dim=m["qk_head_dim"], qk_pos_emb_head_dim=m["qk_pos_emb_head_dim"], v_head_dim=m["v_head_dim"])
+                              qk_head_dim=m["qk_head_dim"], qk_pos_emb_head_dim=m["qk_pos_emb_head_dim"], v_head_dim=m["v_head_dim"],
+                              q_input_norm=m["q_lora_rank"] is None and m.get("qk_layernorm", False))
     else:
         attention = Attention(num_attention_heads=m["num_attention_heads"], num_query_groups=m.get("num_query_groups"), kv_channels=m.get("kv_channels"),
                               qkv_bias=bias or m.get("add_qkv_bias", False), out_bias=bias, qk_norm="head" if m.get("qk_layernorm") else "none",
@@ -28,7 +29,7 @@ def architecture(case: dict[str, Any]) -> Architecture:
                   moe_ffn_hidden_size=m.get("moe_ffn_hidden_size", m["ffn_hidden_size"]), gated=gated, activation=activation, expert_bias=bias,
                   moe_shared_expert_intermediate_size=m.get("moe_shared_expert_intermediate_size"), moe_shared_expert_gate=m.get("moe_shared_expert_gate", False),
                   moe_router_score_function=m.get("moe_router_score_function", "softmax"), moe_router_pre_softmax=m.get("moe_router_pre_softmax", False),
-                  moe_latent_size=m.get("moe_latent_size"), moe_router_enable_expert_bias="buffer" if m.get("moe_router_enable_expert_bias") else "none")
+                  moe_latent_size=m.get("moe_latent_size"), router_bias=bias, moe_router_enable_expert_bias="buffer" if m.get("moe_router_enable_expert_bias") else "none")
         freq = m.get("moe_layer_freq", 1)
         frequency = freq if isinstance(freq, list) else [int(i % freq == 0) for i in range(m["num_layers"])]
     layer_norm = m["normalization"] == "LayerNorm"

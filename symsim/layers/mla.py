@@ -20,6 +20,8 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         q_source, q_contract, q_name = q_latent, "r_q", "q_b_proj"
     else:
         q_source, q_contract, q_name = x, "h", "q_proj"
+        if spec.q_input_norm:
+            q_source = n.norm(net, x, "q_layernorm", "h", kind=model.normalization, bias=model.norm_bias)
     joint = n.linear(net, x, "kv_a_proj_with_mqa", "b s r_kd", bias=spec.qkv_bias)
     latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
     latent = n.norm(net, latent, "kv_a_layernorm", "r_k", kind=model.normalization)
