@@ -100,8 +100,8 @@ def _kind_of(result: Result, layer: int) -> str:
 
 
 def _of_block(result: Result, name: str, alone: bool) -> Iterator[tuple[int, str, bool]]:
-    """A block's parameters in order of use, but attention's output projection before the others (as Megatron-Core
-    declares it), and experts one by one."""
+    """A block's parameters in order of use, but attention's output projection first and its norms last (as Megatron-Core
+    declares them), and experts one by one."""
     placed = result.lowered.blocks[name].placed
     used = {t: i for i, op in enumerate(placed.block.ops) for t in op.inputs}
     local_experts = result.model.moe.num_moe_experts // result.strategy.ep if result.model.moe else 1
@@ -112,10 +112,14 @@ def _of_block(result: Result, name: str, alone: bool) -> Iterator[tuple[int, str
             yield size, "experts", False
         experts.clear()
 
-    attention = min((used[t.name] for t in placed.block.parameters() if t.name.startswith("attention.") and t.name in used), default=0)
+    inside = [used[t.name] for t in placed.block.parameters() if t.name.startswith("attention.") and t.name in used]
 
     def order(tensor: Tensor) -> float:
-        return attention - 0.5 if tensor.name.endswith("o_proj.weight") else used.get(tensor.name, 0)
+        if "attention.o_proj." in tensor.name:
+            return min(inside) - 0.5
+        if tensor.module == "norm" and tensor.name.startswith("attention."):
+            return max(inside) + 0.5
+        return used.get(tensor.name, 0)
 
     for tensor in sorted(counted_parameters(placed, name), key=order):
         size = int(elements(placed, tensor.name).evaluate(result.values))

@@ -54,6 +54,8 @@ def mesh_of(strategy: Strategy) -> Mesh:
         degrees |= {"cp_a2a": inner, "cp_p2p": outer}
         context, by_heads = ("cp_a2a", "cp_p2p"), ("cp_a2a",)
     ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(strategy.cp_comm_type, ())
+    if strategy.fusion == "eager" and strategy.cp_comm_type == "all_gather":
+        ring = ("cp",)  # PyTorch gathers keys and values inside its ring, and passes their gradients around it
 
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)

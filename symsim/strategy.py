@@ -40,7 +40,10 @@ class Strategy(BaseModel):
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)")
     num_distributed_optimizer_instances: Degree = Field(1, description="replicas of the sharding group (HSDP)")
-    reshard_after_forward: bool = Field(True, description="FSDP: free gathered parameters after forward and gather again in backward")
+    reshard_after_forward: bool | Degree = Field(True, description="FSDP: free gathered parameters after forward and gather them again in backward; "
+                                                                   "a number: keep them sharded over so many ranks instead")
+    reshard_after_backward: bool = Field(True, description="FSDP: free gathered parameters after backward; false keeps them until the step")
+    gradient_sync: Literal["every_microbatch", "last_microbatch"] = Field("every_microbatch", description="FSDP: when gradients are reduced (no_sync)")
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
     # the pipeline

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 from symsim.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
+from symsim.buffers import gradient_buffers
+from symsim.passes.count import flops as executed
+from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
 
@@ -69,3 +74,115 @@ def strategy(case: dict[str, Any]) -> Strategy:
 
 def assumptions(case: dict[str, Any]) -> dict[str, str]:
     return {"attention_kernel": "flash" if case["config"].get("fused") else "math"}
+
+
+# --- comparisons: each gives (expected, computed) ------------------------------------------------------------------
+
+LOCAL_MLA = ("the local spec splits MLA's down-projections over TP and gathers their outputs; symsim places them as TransformerEngine does, "
+             "on every rank")
+PARAMETER_EXCEPTIONS = {
+    "deepseek_v2_lite_tp2_ep4_local_mla": LOCAL_MLA,
+    "mhc_dense_tp2": "manifold-constrained hyper-connections are not modelled",
+}
+MESSAGE_EXCEPTIONS = {"mla_tp2_sp_local": LOCAL_MLA}
+DTYPES = {"bfloat16": "bf16", "float32": "fp32"}
+
+
+def parameters(case: dict[str, Any]) -> tuple[Any, Any]:
+    """(total, expert) parameters of every pipeline rank."""
+    ours = derive(architecture(case), strategy(case)).to_json()["params"]["per_rank"]
+    return [(r["numel"], r["expert_numel"]) for r in case["result"]["ranks"]], [(r["total"], r["expert"]) for r in ours]
+
+
+def buffers(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Gradient buffers: kind, elements with and without padding, every bucket, ranks that share it."""
+    result = derive(architecture(case), strategy(case))
+    ours = [(b.kind, b.elements, b.parameters, list(b.buckets), b.shard) for b in gradient_buffers(result, result.stages[0])]
+    theirs = [(b["kind"], b["numel"], b["numel_unpadded"], b["bucket_numel"], b["shard_group_size"]) for b in case["result"]["buffers"]]
+    return theirs, ours
+
+
+def _layers(case: dict[str, Any], result: Result) -> list[tuple[str, Any, int, Fraction]]:
+    """(block, lowered variant, how often, load imbalance): dropless routing is data, so each traced layer's own rows
+    stand for the imbalance symbol where the trace shows them."""
+    model, plan = result.model, result.strategy
+    loads: list[Fraction] = []
+    if model.moe and not plan.moe_pad_expert_input_to_capacity:
+        if plan.moe_token_dispatcher_type == "alltoall" and plan.ep > 1:
+            sent = [e for e in case["result"]["order"] if e[:2] == ["fwd", "all_to_all"]][::3]
+            loads = [Fraction(e[4], e[3]) for e in sent]
+        elif plan.moe_token_dispatcher_type == "allgather":
+            loads = [_load_by_flops(case, result)] * model.num_layers
+    found = []
+    for name, block in result.lowered.blocks.items():
+        times = int(result.numbers[f"L_{name}"]) if name in model.layer_kinds else model.mtp_num_layers if name == "mtp" else 1
+        again = min(times, plan.recompute_num_layers if plan.recompute_method == "block" else times) if name in result.lowered.checkpointed else 0
+        for variant, n in ((result.lowered.checkpointed.get(name), again), (block, times - again)):
+            if n and loads and name in model.layer_kinds:
+                found += [(name, variant, 1, load) for load in loads[:n]]
+            elif n:
+                found.append((name, variant, n, Fraction(1)))
+    return found
+
+
+def _load_by_flops(case: dict[str, Any], result: Result) -> Fraction:
+    """The all-gather dispatcher's rows are nowhere in the trace; its forward FLOPs give them, backward is left to check."""
+    expected, numbers = case["result"]["flops"]["fwd"], {**result.numbers}
+
+    def forward(load: int) -> Fraction:
+        numbers["lam"] = load
+        total = Fraction(0)
+        for name, block in result.lowered.blocks.items():
+            times = int(result.numbers[f"L_{name}"]) if name in result.model.layer_kinds else 1
+            total += times * sum(Fraction(executed(block.placed, i, op.products, local=True).expr.evaluate(numbers))
+                                 for i, op in enumerate(block.placed.block.ops) if op.products)
+        return total
+
+    base = forward(0)
+    return (expected - base) / (forward(1) - base)
+
+
+def collectives(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Every call by (phase, op, group, send, recv), and bytes by (phase, op, group, dtype)."""
+    result = derive(architecture(case), strategy(case), assumptions(case))
+    calls: Counter[Any] = Counter()
+    typed: Counter[Any] = Counter()
+    for _, variant, times, load in _layers(case, result):
+        numbers = {**result.numbers, "lam": load}
+        for _, m in (*variant.differentiated.forward_messages, *variant.backward_messages):
+            phase, n = {"forward": "fwd", "backward": "bwd"}[m.phase], times * int(m.count.evaluate(numbers))
+            send, receive = int(m.send_bytes.evaluate(numbers)), int(m.receive_bytes.evaluate(numbers))
+            calls[phase, m.op, m.axis, send, receive] += n
+            typed[phase, m.op, m.axis, m.dtype] += n * send
+    expected: Counter[Any] = Counter((e[0], e[1].removesuffix("_v"), *e[2:]) for e in case["result"]["order"])
+    expected_typed: Counter[Any] = Counter()
+    for c in case["result"]["collectives"]:
+        expected_typed[c["phase"], c["op"].removesuffix("_v"), c["group"], DTYPES.get(c["dtype"], c["dtype"])] += c["send_bytes"]
+    return (expected, expected_typed), (calls, typed)
+
+
+def flops(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Executed FLOPs of one rank, forward and backward (recomputation counted in backward)."""
+    result = derive(architecture(case), strategy(case), assumptions(case))
+    forward, backward = Fraction(0), Fraction(0)
+    for _, variant, times, load in _layers(case, result):
+        placed, numbers = variant.placed, {**result.numbers, "lam": load}
+        for i, op in enumerate(placed.block.ops):
+            n = executed(placed, i, op.products, local=True).expr.evaluate(numbers)
+            forward += times * n
+            backward += times * n * (i in variant.recomputed)
+        for kernel in variant.differentiated.backward:
+            backward += times * executed(placed, kernel.forward, kernel.products, local=True).expr.evaluate(numbers)
+    return (case["result"]["flops"]["fwd"], case["result"]["flops"]["bwd"]), (forward, backward)
+
+
+def saved(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Bytes alive after forward: of the last layer (tables and masks are counted with the first), and of the rest."""
+    result = derive(architecture(case), strategy(case), assumptions(case))
+    alive = case["result"]["saved_for_backward"]["alive_bytes_after_forward"]
+    kind = result.model.kind_names()[-1]
+    numbers = {**result.numbers, **result.stage_numbers(result.stages[0])}
+    outside = numbers["A_embedding"] + numbers["A_head"]
+    if result.lowered.checkpointed:
+        return alive["other"], numbers["A_stage"]
+    return (alive[f"layer{result.model.num_layers - 1}"], alive["other"]), (numbers[f"A_{kind}"], outside)

@@ -6,13 +6,10 @@ from symsim.architecture import Architecture, LayerKind
 from symsim.ir import Net
 from symsim.layers import notation as n
 
-NAMES = {"q_proj": "q", "k_proj": "k", "v_proj": "v"}
-
 
 def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: q, k, v projections, optional norms, RoPE, core attention, output projection."""
     spec = model.attention
-    net.dim("qd", net.dims["a"].size * net.dims["d"].size)
     outputs = [("q_proj", "b s a d"), ("k_proj", "b s g d"), ("v_proj", "b s g d")]
     if spec.output_gate:
         outputs.insert(1, ("gate_proj", "b s a d"))
@@ -20,16 +17,17 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     rotary = model.position_embedding == "rope" and kind.rope
 
     def normed(t: str, name: str, heads: str) -> str:
-        over = {"head": "d", "per_head": "d", "full": f"{heads} d"}[spec.qk_norm]
-        return n.norm(net, t, name, over, kind=model.normalization, bias=model.norm_bias and spec.qk_norm != "per_head",
-                      weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None, unit_offset=model.norm_unit_offset)
+        over = f"{heads} d" if spec.qk_norm == "full" else "d"
+        return n.norm(net, t, name, over, kind=model.normalization,
+                      weight=spec.qk_norm != "l2", weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None, unit_offset=model.norm_unit_offset)
 
-    if spec.qk_norm != "none" and spec.qk_norm_position == "before_rope":
+    has_norm = spec.qk_norm != "none" and (rotary or spec.qk_norm != "l2")  # Llama 4 normalises in its rotary layers only
+    if has_norm and spec.qk_norm_position == "before_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
     if rotary:
         q = n.rope(net, q, "rope_q", "d", fraction=spec.rotary_fraction)
         k = n.rope(net, k, "rope_k", "d", fraction=spec.rotary_fraction)
-    if spec.qk_norm != "none" and spec.qk_norm_position == "after_rope":
+    if has_norm and spec.qk_norm_position == "after_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
     o = n.attend(net, q, k, v, window=kind.window is not None, sinks=spec.sinks)
     if spec.output_gate:

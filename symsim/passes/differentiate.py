@@ -55,9 +55,9 @@ def elements(placed: Placed, name: str) -> Expr:
 
 
 def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: frozenset[str] = frozenset(),
-                  metadata: bool = True) -> Differentiated:
+                  metadata: bool = True, torch_ring: str = "") -> Differentiated:
     """Backward of a block, last operation first. omit_gradient_of: operations whose partial gradient the framework
-    does not reduce. shared=False: every consumer's gradient is reduced by itself.
+    does not reduce. shared=False: every consumer's gradient is reduced by itself. torch_ring: see `ring_messages`.
     """
     block, mesh = placed.block, placed.mesh
     partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs}
@@ -105,7 +105,7 @@ def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: froz
                 elif op.kind in EXCHANGES:
                     missing = ()
                 partial.setdefault(name, []).append(tuple(a for a in missing if a not in ("dp", "ep")))
-    ring = ring_messages(placed, mesh)
+    ring = ring_messages(placed, mesh, torch_ring)
     forward = _forward_messages(placed, metadata) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward"]
     return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
@@ -218,15 +218,24 @@ def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     return made
 
 
-def ring_messages(placed: Placed, mesh: Mesh) -> list[tuple[int, Message]]:
+def ring_messages(placed: Placed, mesh: Mesh, torch_ring: str) -> list[tuple[int, Message]]:
     """Ring attention: c-1 steps pass keys and values on; backward passes them again, and their gradients
     (TransformerEngine context_parallel.py, AttnFuncWithCPAndKVP2P).
+
+    torch_ring: PyTorch's own (torch.distributed.tensor.experimental._context_parallel): 'p2p' steps, or 'all_gather' of keys
+    and values packed; gradients go round in fp32 in c steps.
     """
     made = []
     for index, op in enumerate(placed.block.ops):
         for axis in mesh.ring_axes if op.kind == "attention" else ():
             n = elements(placed, op.inputs[1]) + elements(placed, op.inputs[2])
-            dtype, steps = placed.block.tensors[op.inputs[1]].dtype, mesh.degree(axis) - 1
-            for phase, what in (("forward", "keys and values"), ("backward", "keys and values"), ("backward", "their gradients")):
-                made.append((index, Message(phase, "p2p", axis, mesh.degree(axis), n, n, dtype, f"{what} around the ring of {op.name}", steps)))
+            dtype, degree = placed.block.tensors[op.inputs[1]].dtype, mesh.degree(axis)
+            for phase in ("forward", "backward"):
+                what = f"keys and values around the ring of {op.name}"
+                if torch_ring == "all_gather":
+                    made.append((index, Message(phase, "all_gather", axis, degree, n, n * degree, dtype, what)))
+                else:
+                    made.append((index, Message(phase, "p2p", axis, degree, n, n, dtype, what, degree - 1)))
+            steps, width = (degree, "fp32") if torch_ring else (degree - 1, dtype)
+            made.append((index, Message("backward", "p2p", axis, degree, n, n, width, f"gradients of keys and values around the ring of {op.name}", steps)))
     return made

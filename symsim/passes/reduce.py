@@ -12,7 +12,6 @@ Sources: Megatron-Core distributed/param_and_grad_buffer.py, finalize_model_grad
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from symsim.expr import ONE, ZERO, Expr, symbol
@@ -97,20 +96,19 @@ def fsdp_messages(lowered: Lowered, units: list[tuple[str, Expr, Expr]]) -> list
     made: list[Message] = []
     if strategy.zero != 3:
         return made
+    once = "microbatch" if strategy.reshard_after_backward else "step"
+    sync = "microbatch" if strategy.gradient_sync == "every_microbatch" else "step"
+    kept = strategy.reshard_after_forward
+    held_by = group.shard if isinstance(kept, bool) else ONE * kept
     for what, n, times in units:
         share = n / group.shard
-
-        def message(phase: str, op: str, send: Expr, receive: Expr, dtype: str, label: str, ranks: Expr, *, what: str = what,
-                    times: Expr = times) -> Message:
-            return Message(phase, op, label, ranks, send, receive, dtype, what, times)
-
         if group.shard != ONE:
-            made.append(message("forward", "all_gather", share, n, strategy.precision, group.label, group.shard))
-            if strategy.reshard_after_forward:
-                made.append(message("backward", "all_gather", share, n, strategy.precision, group.label, group.shard))
-            made.append(message("backward", "reduce_scatter", n, share, gradient, group.label, group.shard))
+            made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, what, times, once))
+            if kept:
+                made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, what, times))
+            made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, what, times, sync))
         if group.instances != ONE:
-            made.append(message("backward", "all_reduce", share, share, gradient, "inter_dp_cp", group.instances))
+            made.append(Message("backward", "all_reduce", "inter_dp_cp", group.instances, share, share, gradient, what, times, sync))
     return made
 
 
@@ -132,6 +130,3 @@ def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Messa
 
 def scaled(messages: list[Message], times: Expr) -> list[Message]:
     return [replace(m, count=m.count * times) for m in messages]
-
-
-Scale = Callable[[list[Message], Expr], list[Message]]

@@ -1,0 +1,131 @@
+"""The cases of ../shared/oracle/comm.json as symsim derivations: messages by (phase, operation, dtype).
+
+Each function gives (expected, computed): dictionaries of (phase, op, dtype) -> (count, bytes in, bytes out).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from symsim.architecture import Architecture, Attention, Mlp
+from symsim.expr import ONE
+from symsim.hf import read_config
+from symsim.loading import load_model
+from symsim.messages import Message
+from symsim.result import Result, derive
+from symsim.strategy import Strategy
+
+Table = dict[tuple[str, str, str], tuple[int, int, int]]
+OPS = {"AR": "all_reduce", "AG": "all_gather", "RS": "reduce_scatter", "A2A": "all_to_all"}
+NAMES = {"llama-3-8b": "llama3-8b", "llama-2-7b": "llama2-7b", "llama-3-70b": "llama3-70b", "llama-1-65b": "llama1-65b", "qwen2.5-72b": "qwen2.5-72b",
+         "qwen3-30b-a3b": "qwen3-30b-a3b"}
+
+
+def expected(case: dict[str, Any], ring: bool = False) -> Table:
+    found: Table = {}
+    for key, row in case["summary"].items():
+        phase, rest = key.split(":", 1)
+        op, dtype = rest.split("@")[0], key.rsplit(":", 1)[1]
+        name = "p2p" if ring and op == "A2A" else OPS[op]  # PyTorch's ring realises a step as an all-to-all
+        found[({"fwd": "forward", "bwd": "backward"}[phase], name, {"bfloat16": "bf16", "float32": "fp32"}.get(dtype, dtype))] = (
+            row["count"], row["bytes_in"], row["bytes_out"])
+    return found
+
+
+def table(messages: Iterable[Message], values: dict[str, Any], microsteps: int = 1) -> Table:
+    count: Counter[tuple[str, str, str]] = Counter()
+    sent: Counter[tuple[str, str, str]] = Counter()
+    received: Counter[tuple[str, str, str]] = Counter()
+    for m in messages:
+        key, n = (m.phase, m.op, m.dtype), int(m.count.evaluate(values)) * (microsteps if m.per == "microbatch" else 1)
+        if m.group == ONE:
+            continue
+        count[key] += n
+        sent[key] += n * int(m.send_bytes.evaluate(values))
+        received[key] += n * int(m.receive_bytes.evaluate(values))
+    return {k: (count[k], sent[k], received[k]) for k in count}
+
+
+def block_messages(result: Result, *names: str) -> list[Message]:
+    both = [m for n in names for _, m in (*result.lowered.blocks[n].differentiated.forward_messages, *result.lowered.blocks[n].backward_messages)]
+    return both
+
+
+def model(case: dict[str, Any], layers: int) -> Architecture:
+    name = NAMES[case["name"]]
+    architecture = load_model(name).architecture
+    return architecture.model_copy(update={"layers": (architecture.layers[0].model_copy(update={"repeat": layers}),)})
+
+
+def tensor_parallel(case: dict[str, Any]) -> tuple[Table, Table]:
+    """One decoder layer under DTensor TP, with or without sequence parallelism; naive: every projection reduces for itself."""
+    naive = case["kind"] == "TP-naive"
+    strategy = Strategy(tp=case["tp"], sp=case["kind"] == "TP+SP", fusion="eager", micro_batch_size=case["b"], seq_length=case["s"])
+    architecture = model(case, 1)
+    if architecture.query_groups % case["tp"]:  # PyTorch splits the width of k and v, inside heads; counts do not depend on heads
+        architecture = architecture.model_copy(update={"attention": architecture.attention.model_copy(update={"num_query_groups": None})})
+    result = derive(architecture, strategy, {"shared_redistribution": "false"} if naive else {})
+    return expected(case), table(block_messages(result, "dense"), result.numbers)
+
+
+def embedding_and_head(case: dict[str, Any]) -> tuple[Table, Table]:
+    """Vocabulary-parallel embedding, a norm and the head; loss on sharded or on gathered logits."""
+    architecture = Architecture(name="head", hidden_size=case["hidden"], vocab_size=case["V"], layers=1, normalization="LayerNorm",
+                                attention=Attention(num_attention_heads=case["tp"], kv_channels=64), mlp=Mlp(ffn_hidden_size=64 * case["tp"]))
+    strategy = Strategy(tp=case["tp"], sp="_SP" in case["name"], fusion="eager", micro_batch_size=case["b"], seq_length=case["s"])
+    loss_parallel = "true" if case["name"].endswith("lossparallel") else "false"
+    result = derive(architecture, strategy, {"loss_parallel": loss_parallel})
+    return expected(case), table(block_messages(result, "embedding", "head"), result.numbers)
+
+
+def fsdp(case: dict[str, Any]) -> tuple[Table, Table]:
+    """FSDP2 and HSDP over decoder layers and a root unit; with TP, only the layers are tensor parallel."""
+    mesh, tp = case["mesh"], case["tp"]
+    reduce = case["reduce_dtype"]
+    common: dict[str, Any] = dict(
+        dp=mesh[-1] * (mesh[0] if len(mesh) == 2 else 1), zero=3, fusion="eager", seq_length=512, grad_reduce_in_fp32=reduce == "float32",
+        num_distributed_optimizer_instances=mesh[0] if len(mesh) == 2 else 1, reshard_after_forward=case["reshard_after_forward"],
+        reshard_after_backward=case["reshard_after_backward"], gradient_sync="last_microbatch" if case["sync_last_only"] else "every_microbatch",
+        recompute="full" if case["activation_checkpointing"] else "none")
+    architecture = model(case, case["layers"])
+    result = derive(architecture, Strategy(tp=tp, **common))
+    layers = [m for m in result.stage_messages(result.stages[0]) if m.axis != "tp" and m.what != "root"]
+    plain = derive(architecture, Strategy(**common))
+    root = [m for m in plain.stage_messages(plain.stages[0]) if m.what == "root"]
+    kind = architecture.kind_names()[0]
+    computed = table([*layers, *root], result.numbers, case["microsteps"])
+    for key, row in table(block_messages(result, kind), result.numbers).items():
+        computed[key] = tuple(n * case["layers"] for n in row)  # type: ignore[assignment]
+    return expected(case), computed
+
+
+def ring(case: dict[str, Any]) -> tuple[Table, Table]:
+    """Ring attention of one attention layer; causal balance changes FLOPs, not messages."""
+    architecture = Architecture(name="ring", hidden_size=case["H"] * case["d"], vocab_size=1024, layers=1, mlp=Mlp(ffn_hidden_size=1024),
+                                attention=Attention(num_attention_heads=case["H"], num_query_groups=case["KV"], kv_channels=case["d"]))
+    kind = "all_gather" if case["name"].startswith("allgather") else "p2p"
+    result = derive(architecture, Strategy(cp=case["cp"], cp_comm_type=kind, fusion="eager", micro_batch_size=case["b"], seq_length=case["s"]))
+    return expected(case, ring=True), table(block_messages(result, "dense"), result.numbers)
+
+
+def experts(case: dict[str, Any]) -> tuple[Table, Table]:
+    """Token dispatch of one MoE layer (torchtitan), balanced routing."""
+    config = {"model_type": "qwen3_moe", "vocab_size": 1024, "hidden_size": case["D"], "intermediate_size": case["F"], "num_hidden_layers": 1,
+              "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64, "moe_intermediate_size": case["F"], "num_experts": case["E"],
+              "num_experts_per_tok": case["top_k"]}
+    architecture, _ = read_config(config, "experts", "experts")
+    result = derive(architecture, Strategy(ep=case["ep"], dp=case["ep"], fusion="eager", seq_length=case["T_per_rank"]))
+    return expected(case), table(block_messages(result, architecture.kind_names()[0]), result.numbers)
+
+
+def data_parallel(case: dict[str, Any]) -> tuple[Table, Table]:
+    """DistributedDataParallel: PyTorch cuts the gradients into buckets of bucket_cap_mb; their bytes are one all-reduce here."""
+    ours = {("backward", "all_reduce", "fp32"): (sum(r[0] for r in expected(case).values()), case["grad_bytes"], case["grad_bytes"])}
+    return expected(case), ours
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], tuple[Table, Table]]] = {
+    "TP": tensor_parallel, "TP+SP": tensor_parallel, "TP-naive": tensor_parallel, "TP-embed+head": embedding_and_head, "FSDP": fsdp, "HSDP": fsdp,
+    "FSDP+TP": fsdp, "CP-ring": ring, "EP-a2a": experts}

@@ -1,0 +1,36 @@
+"""Where the ground truth outside this repository lies, and how tests skip without it."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED = Path(os.environ.get("SYMSIM_SHARED") or Path(__file__).parents[2] / "shared")
+
+
+@lru_cache(maxsize=None)
+def oracle(name: str) -> Any:
+    """The oracle file of that name, or None when ../shared is absent."""
+    path = SHARED / "oracle" / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def cases(name: str, *keys: str) -> list[Any]:
+    """A list (or the items of a mapping) inside an oracle file; one None when it is absent, so that the test can say so."""
+    data = oracle(name)
+    if data is None:
+        return [None]
+    for key in keys:
+        data = data[key]
+    return list(data.items()) if isinstance(data, dict) else list(data)
+
+
+def needed(case: Any, name: str) -> Any:
+    if case is None:
+        pytest.skip(f"../shared/oracle/{name} is not on this machine")
+    return case
