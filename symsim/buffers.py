@@ -112,12 +112,12 @@ def _of_block(result: Result, name: str, alone: bool) -> Iterator[tuple[int, str
             yield size, "experts", False
         experts.clear()
 
-    inside = [used[t.name] for t in placed.block.parameters() if t.name.startswith("attention.") and t.name in used]
+    inside = [used[t.name] for t in placed.block.parameters() if "attention." in t.name and t.name in used]
 
     def order(tensor: Tensor) -> float:
         if "attention.o_proj." in tensor.name:
             return min(inside) - 0.5
-        if tensor.module == "norm" and tensor.name.startswith("attention."):
+        if tensor.module == "norm" and "attention." in tensor.name:
             return max(inside) + 0.5
         return used.get(tensor.name, 0)
 

@@ -138,17 +138,14 @@ def bring(kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
     if system is not None:
         raise InputError("systems arrive with step times; this version derives counts and bytes, so leave -y out")
-    from symsim.checks import check
     from symsim.loading import load_model, load_strategy, override_architecture, split_settings
+    from symsim.result import derive
 
     asked = split_settings(settings or ())
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
-    check(architecture, placed)
-    from symsim.result import derive as lower
-
-    return lower(architecture, placed, asked.assumptions)
+    return derive(architecture, placed, asked.assumptions, asked.symbols)
 
 
 def _cells(row: Any) -> tuple[str, ...]:

@@ -163,7 +163,8 @@ class Expr:
         """Exact value with every symbol given; KeyError names a missing symbol."""
         total: Number = 0
         for monomial, coefficient in self.terms.items():
-            numerator, denominator = coefficient, 1
+            numerator: Number = coefficient
+            denominator: Number = 1
             for atom, power in monomial:
                 value = values[atom.name] if isinstance(atom, Symbol) else _call(atom, values)
                 if power > 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
@@ -37,6 +38,8 @@ ALIASES = {
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
 STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microbatches", "inst": "num_distributed_optimizer_instances"}
+# Symbols that neither determines: a measurement of the user's
+FREE_SYMBOLS = ("lam",)
 ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "h": ("hidden_size",), "V": ("vocab_size",), "L": ("num_layers",), "P": ("position_embedding_rows",),
     "a": ("attention", "num_attention_heads"), "g": ("attention", "num_query_groups"), "d": ("attention", "kv_channels"),
@@ -68,6 +71,7 @@ class Settings(NamedTuple):
     strategy: dict[str, Any]
     architecture: dict[tuple[str, ...], Any]
     assumptions: dict[str, str]
+    symbols: dict[str, Fraction]
 
 
 def models_directory() -> Path:
@@ -282,7 +286,7 @@ def split_settings(items: Iterable[str]) -> Settings:
     from symsim.assumptions import ASSUMPTIONS, resolve
     from symsim.vocabulary import SYMBOLS
 
-    settings = Settings({}, {}, {})
+    settings = Settings({}, {}, {}, {})
     spelt: dict[tuple[str, ...], str] = {}
     for item in items:
         name, equals, text = (part.strip() for part in item.partition("="))
@@ -299,6 +303,12 @@ def split_settings(items: Iterable[str]) -> Settings:
             path = _architecture_keys().get(name) or tuple(name.split("."))
             target = ("architecture", *path)
             settings.architecture[path] = parse_value(text)
+        elif name in FREE_SYMBOLS:
+            target = ("symbol", name)
+            value = parse_value(text)
+            if isinstance(value, (bool, str)) or not value >= 1:
+                raise InputError(f"--set {name}={cut(text)}: {SYMBOLS[name].meaning}; it is a number from 1 up")
+            settings.symbols[name] = Fraction(str(value))
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:

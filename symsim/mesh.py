@@ -23,13 +23,14 @@ Layout = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Mesh:
-    """Axis degrees (numbers: which axes exist) and their symbols."""
+    """Axis degrees (numbers: which axes exist) and their symbols, and the type gradients are computed in."""
 
     degrees: Mapping[str, int]
     sequence_parallel: bool
     context_axes: tuple[str, ...]
     head_context_axes: tuple[str, ...]
     ring_axes: tuple[str, ...]
+    precision: str = "bf16"
 
     def active(self, axis: str) -> bool:
         return self.degrees.get(axis, 1) > 1
@@ -60,7 +61,7 @@ def mesh_of(strategy: Strategy) -> Mesh:
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)
 
-    return Mesh(degrees, strategy.sp, existing(context), existing(by_heads), existing(ring))
+    return Mesh(degrees, strategy.sp, existing(context), existing(by_heads), existing(ring), strategy.precision)
 
 
 def _role(block: Block, dim: str) -> str | None:

@@ -6,12 +6,11 @@ from how many layers of a kind lie before a position.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from symsim.architecture import Architecture
-from symsim.errors import InputError
-from symsim.expr import ZERO, Expr, expr, floor, maximum, minimum
+from symsim.checks import pipeline_layout
+from symsim.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
 from symsim.strategy import Strategy
 
 
@@ -67,9 +66,9 @@ def kinds_between(model: Architecture, first: int, last: int) -> dict[str, int]:
 
 
 def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
-    """Every pipeline stage. Uneven defaults: chunk j of n ends at floor((j+1) L / n)."""
+    """Every pipeline stage of a checked strategy. Uneven defaults: chunk j of n ends at floor((j+1) L / n)."""
     if strategy.pipeline_model_parallel_layout:
-        return _from_layout(model, strategy, mtp)
+        return _from_layout(strategy)
     chunks = _split(model, strategy)
     n = strategy.pp * strategy.vpp
     made: list[Stage] = []
@@ -88,12 +87,8 @@ def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
     if first or last:
         middle = p - (first is not None) - (last is not None)
         rest = layers - (first or 0) - (last or 0)
-        if rest < 0 or (middle and rest % middle) or (not middle and rest):
-            raise InputError(f"num_layers_in_first/last_pipeline_stage leave {rest} layers for {middle} stages; they must divide evenly")
         each = rest // middle if middle else 0
         sizes = [first or each] + [each] * (p - 2) + [last or each]
-        if any(size % v for size in sizes):
-            raise InputError(f"stages of {sizes[0]}, {each} and {sizes[-1]} layers do not divide into vpp={v} chunks each")
         per_chunk = [size // v for size in sizes] * v
     else:
         extra = strategy.account_for_embedding_in_pipeline_split + strategy.account_for_loss_in_pipeline_split
@@ -111,34 +106,10 @@ def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
     return made
 
 
-_GROUP = re.compile(r"\(([^()]*)\)\*(\d+)|\(([^()]*)\)")
-_REPEAT = re.compile(r"([EtmL])\*(\d+)")
-
-
-def parse_layout(text: str) -> list[str]:
-    """`Et*3|(tt|)*29,m|L` -> one string of E, t, m, L a stage. InputError quotes what does not read."""
-    plain = text.replace(",", "").replace(" ", "")
-    while _GROUP.search(plain):
-        plain = _GROUP.sub(lambda m: m[1] * int(m[2]) if m[1] is not None else m[3], plain)
-    plain = _REPEAT.sub(lambda m: m[1] * int(m[2]), plain)
-    wrong = re.search(r"[^EtmL|]", plain)
-    if wrong:
-        raise InputError(f"pipeline_model_parallel_layout '{text}' does not read at '{wrong[0]}'; it may hold E, t, m, L, |, x*n and (...)*n")
-    return plain.split("|")
-
-
-def _from_layout(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
-    parts = parse_layout(strategy.pipeline_model_parallel_layout or "")
-    n, text = strategy.pp * strategy.vpp, strategy.pipeline_model_parallel_layout
-    total = {c: sum(p.count(c) for p in parts) for c in "EtmL"}
-    if len(parts) != n:
-        raise InputError(f"pipeline_model_parallel_layout '{text}' has {len(parts)} stages; pp * vpp is {n}")
-    if total["t"] != model.num_layers:
-        raise InputError(f"pipeline_model_parallel_layout '{text}' places {total['t']} layers; the model has {model.num_layers}")
-    if total["E"] != 1 or total["L"] != 1 or total["m"] != mtp:
-        raise InputError(f"pipeline_model_parallel_layout '{text}' must place one E, one L and {mtp} m; it places {total['E']}, {total['L']} and {total['m']}")
+def _from_layout(strategy: Strategy) -> list[Stage]:
+    n = strategy.pp * strategy.vpp
     position, chunks = 0, []
-    for part in parts:
+    for part in pipeline_layout(strategy.pipeline_model_parallel_layout or ""):
         chunks.append(Chunk(position, position + part.count("t"), "E" in part, "L" in part, part.count("m")))
         position += part.count("t")
     return [Stage(r, tuple(chunks[j] for j in range(r, n, strategy.pp))) for r in range(strategy.pp)]
@@ -146,10 +117,9 @@ def _from_layout(model: Architecture, strategy: Strategy, mtp: int) -> list[Stag
 
 def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Expr] | None:
     """Layers of each kind on stage `i`, in closed form, for the even split without chunks; None for explicit layouts."""
-    from symsim.expr import symbol
-
-    if strategy.vpp > 1 or strategy.pipeline_model_parallel_layout or strategy.num_layers_in_first_pipeline_stage or \
-            strategy.num_layers_in_last_pipeline_stage or strategy.account_for_embedding_in_pipeline_split or strategy.account_for_loss_in_pipeline_split:
+    explicit = (strategy.pipeline_model_parallel_layout, strategy.num_layers_in_first_pipeline_stage, strategy.num_layers_in_last_pipeline_stage,
+                strategy.account_for_embedding_in_pipeline_split, strategy.account_for_loss_in_pipeline_split)
+    if strategy.vpp > 1 or any(explicit):
         return None
     length = symbol("L")
     start, end = floor(symbol("i") * length / symbol("pp")), floor((symbol("i") + 1) * length / symbol("pp"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 SHARED = Path(os.environ.get("SYMSIM_SHARED") or Path(__file__).parents[2] / "shared")
 
 
-@lru_cache(maxsize=None)
+@cache
 def oracle(name: str) -> Any:
     """The oracle file of that name, or None when ../shared is absent."""
     path = SHARED / "oracle" / name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[1] / "derivations" / "published_totals.yaml"
 ROWS = read_yaml(FILE).data["totals"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def derived(model: str, changes: tuple[tuple[str, int], ...]) -> Result:
     return derive(load_model(model).architecture.model_copy(update=dict(changes)), Strategy(seq_length=128))
 

@@ -13,7 +13,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     outputs = [("q_proj", "b s a d"), ("k_proj", "b s g d"), ("v_proj", "b s g d")]
     if spec.output_gate:
         outputs.insert(1, ("gate_proj", "b s a d"))
-    q, *gate, k, v = n.linear(net, x, "qkv", outputs, bias=spec.qkv_bias, fused=spec.fused_qkv)
+    q, *gate, k, v = n.projections(net, x, "qkv", outputs, bias=spec.qkv_bias, fused=spec.fused_qkv)
     rotary = model.position_embedding == "rope" and kind.rope
 
     def normed(t: str, name: str, heads: str) -> str:

@@ -11,8 +11,8 @@ def mlp(net: Net, x: str, *, width: str, gated: bool, activation: str, bias: boo
     """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down."""
     lead = " ".join(d for d in net.dims_of(x) if d != latent)
     if gated:
-        gate, up = n.linear(net, x, "gate_up", [("gate_proj", f"{lead} {width}"), ("up_proj", f"{lead} {width}")],
-                            contract=latent, bias=bias, fused=fused)
+        gate, up = n.projections(net, x, "gate_up", [("gate_proj", f"{lead} {width}"), ("up_proj", f"{lead} {width}")],
+                                 contract=latent, bias=bias, fused=fused)
         y = n.activate(net, (gate, up), "act", activation)
     else:
         y = n.activate(net, n.linear(net, x, "up_proj", f"{lead} {width}", contract=latent, bias=bias), "act", activation)

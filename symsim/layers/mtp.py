@@ -25,6 +25,6 @@ def mtp_depth(net: Net, x: str, model: Architecture, *, owns_head: bool) -> str:
         both = net.tensor("concat", "b s h2")
         net.op("concat", "concat", [embedded, hidden], [both])
         merged = n.linear(net, both, "eh_proj", "b s h_o", contract="h2")
-        y = decoder_layer(net, n.gather(net, str(merged), "merged", "b s h"), model, kind)
+        y = decoder_layer(net, n.gather(net, merged, "merged", "b s h"), model, kind)
         y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
     return head(net, y, model, final_norm=False, owns_weight=owns_head, acceptance=True)

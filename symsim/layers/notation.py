@@ -11,28 +11,30 @@ from collections.abc import Iterable, Sequence
 from symsim.ir import Net
 
 
-def linear(net: Net, x: str, name: str, outputs: "Sequence[tuple[str, str]] | str", *, contract: str = "h",
-           bias: bool = False, fused: bool = False, keep_original: bool = False) -> "tuple[str, ...] | str":
-    """y = x W (+ bias): `x[... contract]` to `outputs`, a list of (projection name, output dims) or one dims string.
+def linear(net: Net, x: str, name: str, dims: str, *, contract: str = "h", bias: bool = False, keep_original: bool = False) -> str:
+    """y = x W (+ bias): `x[... contract] -> y[dims]`.
 
-    Several outputs are one GEMM when `fused` (the modelling code does so) or when the profile fuses them.
     keep_original: another operation keeps x anyway, so FP8 keeps no second copy (TransformerEngine save_original_input).
     """
-    single = isinstance(outputs, str)
-    specs: list[tuple[str, str]] = [(name, outputs)] if isinstance(outputs, str) else list(outputs)
+    return projections(net, x, name, [(name, dims)], contract=contract, bias=bias, keep_original=keep_original)[0]
+
+
+def projections(net: Net, x: str, name: str, outputs: Sequence[tuple[str, str]], *, contract: str = "h", bias: bool = False,
+                fused: bool = False, keep_original: bool = False) -> tuple[str, ...]:
+    """Several linear maps of one input, each (name, output dims); one GEMM when `fused` or when the profile fuses them."""
     summed = contract.split()
     batch = [d for d in net.dims_of(x) if d not in summed]
     weights, biases, results = [], [], []
-    for label, dims in specs:
+    for label, dims in outputs:
         new = [d for d in dims.split() if d not in batch]
         weights.append(net.parameter(f"{label}.weight", [*new, *summed]))
         if bias:
             biases.append(net.parameter(f"{label}.bias", new))
-    for label, dims in specs:
+    for label, dims in outputs:
         results.append(net.tensor(f"{label}.out", dims))
-    net.op("linear", name, [x, *weights, *biases], results, labels=tuple(label for label, _ in specs), bias=bias,
+    net.op("linear", name, [x, *weights, *biases], results, labels=tuple(label for label, _ in outputs), bias=bias,
            fused=fused, contract=tuple(summed), keep_original=keep_original)
-    return results[0] if single else tuple(results)
+    return tuple(results)
 
 
 def norm(net: Net, x: str, name: str, over: str = "h", *, kind: str = "RMSNorm", bias: bool = False, weight: bool = True,

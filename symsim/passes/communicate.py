@@ -76,7 +76,8 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
             inputs.append(_redistribute(state, mesh, op, name, wanted, shared))
         renamed = dict(zip(op.inputs, inputs))
         made = replace(op, inputs=tuple(inputs), saves=tuple(renamed.get(t, t) for t in op.saves))
-        summed = {d for p in op.products for d in p} - {d for t in op.outputs for d in block.tensors[t].dims}
+        results = [t for t in op.outputs if block.tensors[t].kind == "activation"]
+        summed = {d for p in op.products for d in p} - {d for t in results for d in block.tensors[t].dims}
         if op.kind == "embed":
             summed = {"V"}
         for name in op.outputs:
@@ -146,7 +147,8 @@ def _insert(state: _State, consumer: Op, name: str, axis: str, source: str | Non
     maker = next((o for o in state.ops if name in o.outputs), consumer) if outside else consumer
     state.ops.append(Op(kind, f"{maker.name}.{kind}", maker.module, (name,), (made,),
                         {"axis": axis, "from": source, "to": target, "what": f"{'output' if outside else 'input'} of {maker.name}",
-                         "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype},
+                         "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype,
+                         "gradient_dtype": maker.attrs.get("gradient_dtype") if outside else None},
                         regions=maker.regions))
     state.iteration.append(layout)
     return made

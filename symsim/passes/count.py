@@ -242,7 +242,8 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     """Parameters of one rank of stage i (Megatron-Core gpt_model.py): the embedding also where MTP is, the head's own
     table unless tied on the stage of the embedding, the final norm with the last decoder layer."""
     model = lowered.profile.model
-    dense, expert = [], []
+    dense: list[Quantity] = []
+    expert: list[Quantity] = []
     for n in lowered.blocks:
         for module in MODULES:
             name = f"P_{n}_{module}"

@@ -80,7 +80,8 @@ def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: froz
         if op.kind in REDISTRIBUTIONS:
             axis = op.attrs.get("axis", "tp")
             before, after = elements(placed, source), elements(placed, op.outputs[0])
-            dtype, what = op.attrs.get("dtype", block.tensors[source].dtype), f"gradient at {op.name}"
+            dtype = op.attrs.get("gradient_dtype") or _gradient_dtype(placed, op.attrs.get("dtype", block.tensors[source].dtype))
+            what = f"gradient at {op.name}"
             if op.kind in ("reduce_scatter", "slice"):
                 say(index, "all_gather", axis, after, before, dtype, what)
             elif op.kind == "all_to_all":
@@ -95,8 +96,8 @@ def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: froz
         kernels += _transpose(placed, index, op)
         for name in op.inputs:
             tensor = block.tensors[name]
-            own = {a for d in tensor.dims for a in layout.get(d, ())}
-            missing = tuple({a for d, axes in layout.items() if d not in tensor.dims for a in axes} - own)
+            own = {a for axes in placed.layouts[name].values() for a in axes}
+            missing = tuple({a for axes in layout.values() for a in axes} - own)
             if tensor.kind == "parameter":
                 reduced[name] = _reduction(placed, index, op, tensor, layout, missing)
             elif tensor.kind == "activation":
@@ -125,8 +126,13 @@ def _resolve(placed: Placed, index: int, op: Op, name: str, contributions: list[
         calls = 1 if shared else sum(axis in c for c in contributions)
         for _ in range(calls):
             n = elements(placed, name)
-            say(index, "all_reduce", axis, n, n, placed.block.tensors[name].dtype, f"gradient of the output of {op.name}")
+            say(index, "all_reduce", axis, n, n, _gradient_dtype(placed, placed.block.tensors[name].dtype), f"gradient of the output of {op.name}")
     return tuple(sorted(arriving & handled))
+
+
+def _gradient_dtype(placed: Placed, dtype: str) -> str:
+    """Gradients of quantised tensors are not quantised themselves."""
+    return placed.mesh.precision if dtype == "fp8" else dtype
 
 
 def _reduction(placed: Placed, index: int, op: Op, parameter: Tensor, layout: Layout, missing: tuple[str, ...]) -> tuple[str, ...]:

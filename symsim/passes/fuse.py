@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symsim.architecture import Architecture
-from symsim.expr import ZERO, Expr, product
+from symsim.expr import ZERO, product
 from symsim.ir import Block, Dim, Op, Tensor, rebuild
 from symsim.strategy import Strategy
 
@@ -77,6 +77,8 @@ def fuse(block: Block, profile: Profile) -> Block:
     for op in block.ops:
         kernels.source = op
         LOWERINGS.get(op.kind, keep)(kernels, op)
+    if profile.assumptions["layernorm_linear_fusion"] == "fused":
+        kernels.ops = [_with_its_gemm(kernels.ops, op) for op in kernels.ops]
     used = {t for op in kernels.ops for t in (*op.inputs, *op.outputs)}
     views = {kernels.tensors[t].view_of for t in used}
     standing = {n: t for n, t in kernels.tensors.items() if n in used or n in views or n in block.inputs or
@@ -84,19 +86,27 @@ def fuse(block: Block, profile: Profile) -> Block:
     return rebuild(block, kernels.ops, standing, dims=kernels.dims)
 
 
+def _with_its_gemm(ops: list[Op], op: Op) -> Op:
+    """LayerNormLinear: a norm that one GEMM alone reads is part of it, and no recompute module of its own."""
+    readers = [o for o in ops if op.outputs and op.outputs[0] in o.inputs]
+    if op.kind == "norm" and len(readers) == 1 and readers[0].kind == "einsum":
+        return replace(op, regions=op.regions - {"layernorm"})
+    return op
+
+
 def keep(k: Kernels, op: Op) -> None:
     """Views and operations that are one kernel as declared, keeping nothing."""
     k.ops.append(op)
 
 
-def einsum(k: Kernels, x: str, parameters: list[str], y: str, contract: tuple[str, ...], *, name: str = "", saves: Iterable[str] | None = None,
-           extra: Iterable[str] = (), attrs: Mapping[str, Any] | None = None) -> None:
+def einsum(k: Kernels, x: str, parameters: list[str], y: str, contract: tuple[str, ...], *, name: str = "",
+           saves: Iterable[str] | None = None, attrs: Mapping[str, Any] | None = None) -> None:
     """One GEMM: 2 FLOP per point of batch x output x contracted dimensions; keeps its input."""
     dims = tuple(dict.fromkeys((*k.dims_of(y), *contract)))
-    k.emit("einsum", [x, *parameters], [y, *extra], saves=[x] if saves is None else saves, products=[dims], name=name, attrs=attrs)
+    k.emit("einsum", [x, *parameters], [y], saves=[x] if saves is None else saves, products=[dims], name=name, attrs=attrs)
 
 
-def joined_linear(k: Kernels, op: Op, saves: Iterable[str] | None = None, extra: Iterable[str] = ()) -> None:
+def joined_linear(k: Kernels, op: Op, saves: Iterable[str] | None = None) -> None:
     """Several projections of one input as one GEMM whose output is split by views."""
     x = op.inputs[0]
     contract = op.attrs["contract"]
@@ -109,29 +119,43 @@ def joined_linear(k: Kernels, op: Op, saves: Iterable[str] | None = None, extra:
     if op.attrs["bias"]:
         parameters.append(k.make("bias", [width], k.tensors[op.inputs[1]].dtype, "parameter"))
     y = k.make("out", [*batch, width], k.tensors[op.outputs[0]].dtype)
-    einsum(k, x, parameters, y, contract, saves=saves, extra=extra, attrs=op.attrs)
+    einsum(k, x, parameters, y, contract, saves=saves, attrs=op.attrs)
     for output in op.outputs:
         k.retype(output, view_of=y)
     k.emit("view", [y], op.outputs, name="split")
 
 
 def te_linear(k: Kernels, op: Op) -> None:
-    """TransformerEngine (LayerNorm)Linear: keeps its input, in FP8 when it multiplies in FP8 (module/linear.py)."""
+    """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
+    FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
     x, precise = op.inputs[0], op.attrs.get("high_precision", False) or op.module == "router"
-    saves, extra = [x], []
-    if k.profile.strategy.fp8 != "none" and not precise and not op.attrs["keep_original"]:
-        quantised = k.make("input.fp8", k.dims_of(x), "fp8", "index")
-        saves, extra = [quantised], [quantised]
-        if k.profile.strategy.fp8 != "tensorwise":
-            scale, dims = _block_scales(k, x)
-            saves.append(scale)
-            extra.append(scale)
+    saves, attrs = [x], dict(op.attrs)
+    if k.profile.strategy.fp8 != "none" and not precise:
+        attrs["gradient_dtype"] = "fp8"
+        if not op.attrs["keep_original"]:
+            saves = quantise(k, x)
+            op = replace(op, inputs=(saves[0], *op.inputs[1:]))
+    op = replace(op, attrs=attrs)
     if len(op.outputs) > 1:
-        joined_linear(k, op, saves, extra)
+        joined_linear(k, op, saves)
         if k.profile.model.query_groups != k.profile.model.attention.num_attention_heads:
             _ungroup_heads(k, op)
     else:
-        einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, extra=extra, attrs=op.attrs)
+        einsum(k, op.inputs[0], list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, attrs=op.attrs)
+
+
+def quantise(k: Kernels, x: str) -> list[str]:
+    """An FP8 copy of x, and the scales of block recipes: MXFP8 one byte per 32 elements, blockwise one fp32 per 128."""
+    recipe = k.profile.strategy.fp8
+    made = [k.make("input.fp8", k.dims_of(x), "fp8")]
+    if recipe != "tensorwise":
+        last = k.dims_of(x)[-1]
+        per, dtype = (32, "fp8") if recipe == "mxfp8" else (128, "fp32")
+        blocks = f"{last}/{per}"
+        k.dims[blocks] = Dim(k.dims[last].size / per, parts=(last,))
+        made.append(k.make("input.scale", (*k.dims_of(x)[:-1], blocks), dtype, "index"))
+    k.emit("quantise", [x], made, name="quantise")
+    return made
 
 
 def _ungroup_heads(k: Kernels, op: Op) -> None:
@@ -203,8 +227,8 @@ def te_pack(k: Kernels, op: Op) -> None:
 def attention_products(op: Op, *, flash: bool) -> tuple[list[tuple[str, ...]], list[tuple[str, tuple[str, ...]]]]:
     """Matrix products of softmax(q k^T) v, forward and backward; flash recomputes the scores (5 for 2)."""
     at = op.attrs
-    scores = ("b", "s", at["keys"], at["heads"], at["key_dim"])
-    values = ("b", "s", at["keys"], at["heads"], at["value_dim"])
+    scores: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["key_dim"])
+    values: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["value_dim"])
     backward = [("dV", values), ("dP", values), ("dQ", scores), ("dK", scores)]
     return [scores, values], ([("scores again", scores)] if flash else []) + backward
 
@@ -305,7 +329,9 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     logits, target = op.inputs
     rows = tuple(d for d in k.dims_of(logits) if d != "V")
     fusion = k.profile.strategy.cross_entropy_fusion
-    probabilities = k.make("softmax" if fusion != "te" else "gradient", [*rows, "V"], "fp32", "index")
+    if k.profile.assumptions["loss_parallel"] == "false":
+        logits = gathered_logits(k, logits)
+    probabilities = k.make("softmax" if fusion != "te" else "gradient", k.dims_of(logits), "fp32", "index")
     extra = [probabilities]
     if fusion != "te":
         extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
@@ -316,7 +342,16 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     }[fusion]
     if op.attrs["acceptance"] and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
         exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
-    k.emit("cross_entropy", op.inputs, [*op.outputs, *extra], saves=extra, attrs={"exchanges": tuple(exchanges), "rows": rows})
+    exchanges = exchanges if "V" in k.dims_of(logits) else []
+    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs={"exchanges": tuple(exchanges), "rows": rows})
+
+
+def gathered_logits(k: Kernels, logits: str) -> str:
+    """Logits of the whole vocabulary on every tensor-parallel rank, for a loss that knows of no sharding."""
+    k.dims["V_all"] = Dim(k.dims["V"].size)
+    whole = k.make("logits.whole", [d if d != "V" else "V_all" for d in k.dims_of(logits)], k.tensors[logits].dtype, view_of=logits)
+    k.emit("view", [logits], [whole], name="gather", idle=frozenset({"tp"}))
+    return whole
 
 
 def te_top_k(k: Kernels, op: Op) -> None:
@@ -365,10 +400,8 @@ def te_grouped(k: Kernels, op: Op) -> None:
     """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
     x, count = op.inputs[0], len(op.attrs["labels"])
     contract = op.attrs["contract"]
-    saves, extra = [x], []
-    if k.profile.strategy.fp8 != "none":
-        quantised = k.make("input.fp8", k.dims_of(x), "fp8", "index")
-        saves, extra = [quantised], [quantised]
+    saves = quantise(k, x) if k.profile.strategy.fp8 != "none" else [x]
+    x = saves[0]
     parameters = list(op.inputs[1:])
     if count == 1:
         y = op.outputs[0]
@@ -382,7 +415,7 @@ def te_grouped(k: Kernels, op: Op) -> None:
             parameters.append(k.make("bias", ["E", width], dtype, "parameter"))
         y = k.make("out", ["R", width], k.tensors[op.outputs[0]].dtype)
     attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
-    k.emit("grouped", [x, *parameters], [y, *extra], saves=saves, products=[(*k.dims_of(y), *contract)], attrs=attrs)
+    k.emit("grouped", [x, *parameters], [y], saves=saves, products=[(*k.dims_of(y), *contract)], attrs=attrs)
     if count > 1:
         for output in op.outputs:
             k.retype(output, view_of=y)

@@ -1,0 +1,108 @@
+"""Remake docs/strategy.md and docs/accuracy.md: `python docs/remake.py`.
+
+The accuracy page compares every case of ../shared/oracle; where that is absent, the page is left as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from symsim.loading import ALIASES  # noqa: E402
+from symsim.strategy import Strategy  # noqa: E402
+
+
+def strategy_page() -> str:
+    """Every option: name, choices, default, meaning, and the long names that mean it."""
+    lines = ["# Strategy", "", "Inline (`-s tp=8,pp=4,recompute=selective,recompute_modules=core_attn+mlp`) or a YAML file with the same keys.",
+             "Made by `python docs/remake.py` from `symsim/strategy.py`.", "", "| option | values | default | meaning | also accepted |", "|---|---|---|---|---|"]
+    for name, field in Strategy.model_fields.items():
+        other = ", ".join(f"`{long}`" for long, short in ALIASES.items() if short == name)
+        lines.append(f"| `{name}` | {_values(field.annotation)} | {_default(field.default)} | {(field.description or '').replace('|', '&#124;')} | {other} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(annotation: Any) -> str:
+    choices = [a for a in typing.get_args(annotation) if a is not type(None)]
+    if typing.get_origin(annotation) is typing.Literal:
+        return ", ".join(str(c) for c in choices)
+    if typing.get_origin(annotation) is tuple:
+        return f"list of {_values(choices[0])}"
+    if choices and annotation is not int and not hasattr(annotation, "__metadata__"):
+        return " or ".join(_values(c) for c in choices)
+    plain = choices[0] if hasattr(annotation, "__metadata__") else annotation
+    return {"int": "integer", "bool": "true, false", "float": "number", "str": "text"}.get(getattr(plain, "__name__", ""), str(plain))
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return ""
+    return "+".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
+    """(file, what, case, expected, computed, reason of an exception) of every comparison."""
+    import comm_cases
+    import hf_cases
+    import megatron_cases as megatron
+    from shared import cases
+
+    for name, expected, computed in hf_cases.parameter_cases():
+        yield "params.json", "parameters, total, active and by module", name, expected, computed, ""
+    for name, expected, computed, reason in hf_cases.flop_cases():
+        yield "flops.json", "FLOPs forward, backward, recomputed, by module", name, expected, computed, reason or ""
+    for name, expected, computed, reason in hf_cases.activation_cases():
+        yield "activations.json", "saved bytes (eager), polynomials in b and s", name, expected, computed, reason or ""
+    for case in cases("comm.json", "cases"):
+        compare = comm_cases.KINDS[case["kind"]]
+        expected, computed = compare(case)
+        yield "comm.json", f"messages: {case['kind']}", case["name"], expected, computed, comm_cases.EXCEPTIONS.get(case["kind"], "")
+    for section, what, compare, reasons in (
+            ("params", "parameters of every rank", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
+            ("ddp", "gradient buffers and buckets", megatron.buffers, {}),
+            ("trace", "collectives of traced layers", megatron.collectives, megatron.MESSAGE_EXCEPTIONS),
+            ("trace", "FLOPs of traced layers", megatron.flops, {}),
+            ("trace", "saved bytes (te), fused traces", megatron.saved, {})):
+        for case in cases("megatron.json", "sections", section):
+            if compare is not megatron.saved or case["name"].startswith("fused_"):
+                expected, computed = compare(case)
+                yield "megatron.json", what, case["name"], expected, computed, reasons.get(case["name"], "")
+
+
+def accuracy_page() -> str:
+    groups: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
+    for file, what, name, expected, computed, reason in comparisons():
+        groups.setdefault((file, what), []).append((name, expected == computed, reason))
+    lines = ["# Accuracy", "", "Every case of the oracles, compared as integers: equal means equal, not close. Made by `python docs/remake.py`; the same",
+             "comparisons run as tests.", "", "| oracle | compared | cases | equal | exceptions |", "|---|---|---|---|---|"]
+    for (file, what), rows in groups.items():
+        equal = sum(same for _, same, _ in rows)
+        lines.append(f"| {file} | {what} | {len(rows)} | {equal} | {len(rows) - equal or ''} |")
+    total = [r for rows in groups.values() for r in rows]
+    lines += [f"| all | | {len(total)} | {sum(s for _, s, _ in total)} | {sum(not s for _, s, _ in total)} |", "", "## Exceptions", ""]
+    for (file, what), rows in groups.items():
+        for name, same, reason in rows:
+            if not same:
+                lines.append(f"- {file}, {what}, `{name}`: {reason or '**unexplained**'}")
+    lines += ["", "Published parameter totals (`derivations/published_totals.yaml`) are compared by `tests/test_published_totals.py`; all are equal.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    from shared import SHARED
+
+    (ROOT / "docs" / "strategy.md").write_text(strategy_page())
+    if (SHARED / "oracle").is_dir():
+        (ROOT / "docs" / "accuracy.md").write_text(accuracy_page())
+    else:
+        print("docs/accuracy.md is left as it is: ../shared/oracle is not on this machine", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

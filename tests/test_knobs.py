@@ -1,0 +1,84 @@
+"""Every option of a strategy and every assumption shows in some result: a knob that moves nothing is a bug."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from symsim.architecture import parse_layers
+from symsim.assumptions import ASSUMPTIONS
+from symsim.loading import load_model
+from symsim.result import derive
+from symsim.strategy import Strategy
+
+DENSE, MOE, MLA = "llama3-8b", "mixtral-8x7b", "deepseek-v3"
+BASE = {"seq_length": 4096}
+SP: dict[str, Any] = {"tp": 4, "sp": True}
+
+# (model, strategy around it, the knob's other value)
+KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "tp": (DENSE, {}, 2), "sp": (DENSE, {"tp": 2}, True), "cp": (DENSE, {}, 2), "cp_comm_type": (DENSE, {"cp": 2}, "a2a"),
+    "hierarchical_context_parallel_sizes": (DENSE, {"cp": 8, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 4)}, (4, 2)),
+    "pp": (DENSE, {}, 4), "vpp": (DENSE, {"pp": 4}, 2), "ep": (MOE, {"dp": 8}, 4), "etp": (MOE, {**SP, "dp": 2, "ep": 2}, 1), "dp": (DENSE, {}, 8),
+    "micro_batch_size": (DENSE, {}, 2), "num_microbatches": (DENSE, {}, 16), "global_batch_size": (DENSE, {"dp": 2}, 64), "seq_length": (DENSE, {}, 8192),
+    "zero": (DENSE, {"dp": 8}, 0), "num_distributed_optimizer_instances": (DENSE, {"dp": 8}, 2), "reshard_after_forward": (DENSE, {"dp": 8, "zero": 3}, False),
+    "reshard_after_backward": (DENSE, {"dp": 8, "zero": 3}, False), "gradient_sync": (DENSE, {"dp": 8, "zero": 3}, "last_microbatch"),
+    "grad_reduce_in_fp32": (DENSE, {"dp": 8}, False), "pad_buckets_for_high_nccl_busbw": (DENSE, {"dp": 48}, True),
+    "num_layers_in_first_pipeline_stage": (DENSE, {"pp": 4}, 5), "num_layers_in_last_pipeline_stage": (DENSE, {"pp": 4}, 5),
+    "account_for_embedding_in_pipeline_split": (DENSE, {"pp": 4}, True), "account_for_loss_in_pipeline_split": (DENSE, {"pp": 3}, True),
+    "pipeline_model_parallel_layout": (DENSE, {"pp": 2}, "Et*20|t*12,L"), "recompute": (DENSE, {}, "full"),
+    "recompute_method": (DENSE, {"recompute": "full", "recompute_num_layers": 4}, "block"), "recompute_num_layers": (DENSE, {"recompute": "full"}, 4),
+    "recompute_modules": (DENSE, {"recompute": "selective"}, ("mlp",)),
+    "distribute_saved_activations": (DENSE, {"tp": 4, "recompute": "full"}, True), "precision": (DENSE, {}, "fp32"), "fp8": (DENSE, {}, "mxfp8"),
+    "fp32_residual_connection": (DENSE, {}, True), "activation_func_fp8_input_store": (DENSE, {}, True), "fusion": (DENSE, {}, "eager"),
+    "cross_entropy_fusion": (DENSE, {"tp": 4}, "native"), "moe_token_dispatcher_type": (MOE, {"ep": 4}, "allgather"),
+    "moe_expert_capacity_factor": (MOE, {"ep": 4, "moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}, 2.0),
+    "moe_pad_expert_input_to_capacity": (MOE, {"ep": 4, "moe_expert_capacity_factor": 2.0}, True), "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),
+    "moe_router_load_balancing_type": (MOE, {**SP, "ep": 4}, "aux_loss"), "mtp_num_layers": (MLA, {}, 1),
+}
+
+# (model, strategy around it, the assumption's other choice)
+CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "causal": (DENSE, {}, "half"), "attention_kernel": (DENSE, {}, "math"), "recompute_early_stop": (DENSE, {"recompute": "full"}, "true"),
+    "layernorm_linear_fusion": (DENSE, {"recompute": "selective", "recompute_modules": ("layernorm",)}, "fused"),
+    "moe_permute_fusion": (MOE, {}, "true"), "mla_k_pe_gradient": (MLA + " without experts", {"tp": 4}, "reduced"),
+    "shared_redistribution": (DENSE, {"tp": 4, "fusion": "eager"}, "false"), "loss_parallel": (DENSE, {"tp": 4}, "false"), "save_gathered": (DENSE, SP, "true"),
+    "dispatcher_metadata": (MOE, {"ep": 4}, "omitted"),
+}
+
+
+@cache
+def _output(model: str, around: str, assumptions: str) -> str:
+    """Everything eval reports (the strategy and assumptions themselves aside), and the buffers."""
+    from symsim.buffers import gradient_buffers
+
+    architecture = load_model(model.split()[0]).architecture
+    if model.endswith("without experts"):
+        architecture = architecture.model_copy(update={"layers": parse_layers("61 * dense"), "moe": None})
+    result = derive(architecture, Strategy(**{**BASE, **json.loads(around)}), json.loads(assumptions))
+    output = {k: v for k, v in result.to_json().items() if k not in ("strategy", "assumptions")}
+    return json.dumps([output, int(result.values["m"]), [b.buckets for b in gradient_buffers(result, result.stages[0])]])
+
+
+def output(model: str, around: dict[str, Any], assumptions: dict[str, str] | None = None) -> str:
+    return _output(model, json.dumps(around), json.dumps(assumptions or {}))
+
+
+def test_every_option_is_tried() -> None:
+    assert set(KNOBS) == set(Strategy.model_fields)
+    assert set(CHOICES) == {name for name, a in ASSUMPTIONS.items() if len(a.choices) > 1}
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_option_moves_something(name: str) -> None:
+    model, around, value = KNOBS[name]
+    assert output(model, around) != output(model, {**around, name: value})
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_assumption_moves_something(name: str) -> None:
+    model, around, value = CHOICES[name]
+    assert output(model, around) != output(model, around, {name: value})
