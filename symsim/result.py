@@ -11,20 +11,12 @@ import symsim
 from symsim.architecture import Architecture
 from symsim.assumptions import resolve
 from symsim.checks import check
-from symsim.expr import ONE, Expr, Number, expr, symbol
+from symsim.expr import Number
 from symsim.formula import Derivation, Formula
 from symsim.lower import Lowered, lower
-from symsim.messages import Message, merge
+from symsim.messages import Message
 from symsim.passes.count import MODULES, Counted, count
-from symsim.passes.reduce import (
-    EMBEDDING_GRADIENTS,
-    expert_groups,
-    fsdp_messages,
-    pipeline_messages,
-    scaled,
-    step_messages,
-    tensor_parallel_gradients,
-)
+from symsim.passes.reduce import expert_groups
 from symsim.sizes import values
 from symsim.stages import Stage, kinds_between, layers_before, stages
 from symsim.strategy import Strategy
@@ -125,87 +117,50 @@ class Result:
 
     def stage_messages(self, stage: Stage) -> list[Message]:
         """What one rank of the stage sends and receives: a micro-batch's messages and the step's."""
-        lowered, at = self.lowered, self.stage_values(stage)
-        made: list[Message] = []
-        for name, block in lowered.blocks.items():
-            times = int(at[f"L_{name}_i"] if name in self.model.layer_kinds else at[{"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}[name]])
-            again = int(at.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
-            for variant, n in ((block, times - again), (lowered.checkpointed.get(name), again)):
-                if variant is not None and n:
-                    both = [*variant.differentiated.forward_messages, *variant.backward_messages]
-                    made += scaled([m for _, m in both], expr(n))
-        chunks = len(stage.chunks)
-        if self.strategy.pp > 1:
-            made += pipeline_messages(lowered, chunks - stage.loss, chunks - stage.embedding)
-        made += self._parameter_messages(stage, at)
-        return merge(made)
+        from symsim.traffic import stage_messages
 
-    def _parameter_messages(self, stage: Stage, at: Mapping[str, Number]) -> list[Message]:
-        lowered, own = self.lowered, self.derivation.definitions
-        held = {s: expr(n) for s, n in at.items()}
-        dense, expert = (own[f"P_stage_{k}"].expr.substitute(held) for k in ("dense", "expert"))
-        if not expert_groups(lowered):
-            dense, expert = dense + expert, expr(0)
-        made = fsdp_messages(lowered, self.fsdp_units(stage)) + step_messages(lowered, dense, expert)
-        gradient = "fp32" if self.strategy.grad_reduce_in_fp32 else self.strategy.precision
-        if lowered.mesh.active("tp"):
-            counts = {n: at.get(f"L_{n}_i", at.get({"embedding": "first_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}.get(n, ""), 0)) for n in lowered.blocks}
-            n = sum((tensor_parallel_gradients(lowered, b) * int(times) for b, times in counts.items()), expr(0))
-            if n:
-                made.append(Message("step", "all_reduce", "tp", symbol("tp"), n, n, gradient, "gradients of parameters that saw a share of the tokens", per="step"))
-        tied = self.model.tie_word_embeddings and (stage.embedding or stage.loss)
-        if self.strategy.pp > 1 and (tied or (self.model.mtp_num_layers and at["embedding_i"])):
-            table = next(t for t in lowered.blocks["embedding"].placed.block.parameters() if t.name.endswith("word_embeddings.weight"))
-            n = own["P_embedding_embedding"].expr if self.model.position_embedding != "learned" else symbol("V") * symbol("h") / lowered.mesh.degree("tp")
-            del table
-            made.append(Message("step", "all_reduce", "embd", expr(2), n, n, gradient, EMBEDDING_GRADIENTS, per="step"))
-        bias = self.model.moe is not None and self.model.moe.moe_router_enable_expert_bias != "none"
-        layers = sum(int(at[f"L_{k}_i"]) for k in self.model.kind_names() if self.model.layer_kinds[k].ffn == "moe")
-        mesh = lowered.mesh
-        group = mesh.group(("tp", "dp", *mesh.context_axes))
-        if bias and layers and group != ONE:
-            n = symbol("E") * layers
-            made.append(Message("step", "all_reduce", "tp_dp_cp", group, n, n, "fp32", "tokens per expert for the router bias", per="step"))
-        return made
-
-    def fsdp_units(self, stage: Stage) -> list[tuple[str, Expr, Expr]]:
-        """FSDP wraps every layer, and what is left as one root unit: (name, elements on a rank before sharding, count)."""
-        own, at = self.derivation.definitions, self.stage_values(stage)
-
-        def held(block: str) -> Expr:
-            return sum((symbol(f"P_{block}_{m}") for m in MODULES if f"P_{block}_{m}" in own), expr(0))
-
-        units = [(f"{k} layer", held(k), expr(at[f"L_{k}_i"])) for k in self.model.kind_names() if at[f"L_{k}_i"]]
-        root = held("embedding") * at["embedding_i"] + symbol("P_output") * at["output_i"]
-        if "P_head_norm" in own:
-            root = root + symbol("P_head_norm") * at["last_layer_i"]
-        return units + ([("root", root, ONE)] if root else [])
+        return stage_messages(self, stage)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `symsim eval --json` (docs: ../shared/cli.md): counts are integers, bytes are bytes."""
+        """The object of `symsim eval --json` (docs/json.md): counts are integers, bytes are bytes."""
         number = self.numbers
         per_stage = [(s, self.stage_numbers(s)) for s in self.stages]
         marked = expert_groups(self.lowered)
-        params: dict[str, Any] = {"total": int(number["N"]), "active": int(number.get("N_active", number["N"])),
-                                  "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number}}
-        params["per_rank"] = [{"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage]
-        messages = []
-        for stage, n in per_stage:
-            known = {**n, "pp": self.strategy.pp}
-            for m in self.stage_messages(stage):
-                messages.append({"phase": m.phase, "op": m.op, "axis": m.axis, "group_size": int(m.group.evaluate(known)), "count": int(m.count.evaluate(known)),
-                                 "send_bytes": _whole(m.send_bytes.evaluate(known)), "recv_bytes": _whole(m.receive_bytes.evaluate(known)), "dtype": m.dtype,
-                                 "what": m.what, "stage": stage.index, "per": m.per})
-        executed = [{"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])} for s, n in per_stage]
         return {
-            "symsim": symsim.__version__, "model": self.model.name, "strategy": self.strategy.model_dump(mode="json"), "assumptions": dict(self.assumptions),
-            "params": params,
-            "flops": {"forward": int(number["F"]), "backward": int(number["G"]), "recompute": int(number["R"]), "by_module": self.flops_by_module(),
-                      "per_rank": executed},
+            "symsim": symsim.__version__,
+            "model": self.model.name,
+            "strategy": self.strategy.model_dump(mode="json", exclude_none=True),
+            "assumptions": dict(self.assumptions),
+            "params": {
+                "total": int(number["N"]),
+                "active": int(number.get("N_active", number["N"])),
+                "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number},
+                "per_rank": [
+                    {"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
+            },
+            "flops": {
+                "forward": int(number["F"]),
+                "backward": int(number["G"]),
+                "recompute": int(number["R"]),
+                "by_module": self.flops_by_module(),
+                "per_rank": [
+                    {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])}
+                    for s, n in per_stage],
+            },
             "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
-            "messages": messages,
+            "messages": [m for s, n in per_stage for m in self._messages_json(s, n)],
             "activations": {"saved_per_microbatch": [_whole(n["A_stage"]) for _, n in per_stage]},
         }
+
+    def _messages_json(self, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
+        return [
+            {
+                "phase": m.phase, "op": m.op, "axis": m.axis, "group_size": int(m.group.evaluate(numbers)), "count": int(m.count.evaluate(numbers)),
+                "send_bytes": _whole(m.send_bytes.evaluate(numbers)), "recv_bytes": _whole(m.receive_bytes.evaluate(numbers)), "dtype": m.dtype,
+                "what": m.what, "stage": stage.index, "per": m.per,
+            }
+            for m in self.stage_messages(stage)
+        ]
 
     def flops_by_module(self) -> dict[str, dict[str, int]]:
         """Forward, backward and recomputed FLOPs of the model by module, one micro-batch."""
@@ -254,7 +209,8 @@ def _whole(value: Number) -> int:
     return -int(-value // 1)
 
 
-def derive(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None, overrides: Mapping[str, Number] | None = None) -> Result:
+def derive(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None,
+           overrides: Mapping[str, Number] | None = None) -> Result:
     """Derive the closed formulas of a model under a strategy. InputError when the combination is impossible."""
     if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
         model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})

@@ -20,8 +20,6 @@ from symsim.messages import Message
 from symsim.passes.count import counted_parameters
 from symsim.passes.differentiate import elements
 
-EMBEDDING_GRADIENTS = "embedding gradients of tied stages"
-
 
 @dataclass(frozen=True)
 class Shards:
