@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from symsim.evaluation import Evaluation
 from symsim.ir import Tensor
 from symsim.passes.count import counted_parameters
 from symsim.passes.differentiate import elements
 from symsim.passes.reduce import expert_groups
-from symsim.result import Result
 from symsim.stages import Stage
 
 PARAMETER_ALIGNMENT = 64
@@ -38,7 +38,7 @@ class Buffer:
         return sum(self.buckets)
 
 
-def gradient_buffers(result: Result, stage: Stage) -> list[Buffer]:
+def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
     """The dense buffer of a rank of the stage, and that of its experts where they have their own group."""
     strategy = result.strategy
     ranks = {"dense": strategy.dp * strategy.cp, "expert": strategy.expert_dp}
@@ -73,7 +73,7 @@ def _buckets(sizes: list[tuple[int, bool]], shard: int, limit: int | None, padde
         yield -(-filled // unit) * unit
 
 
-def _parameters(result: Result, stage: Stage) -> Iterator[tuple[int, str, bool]]:
+def _parameters(result: Evaluation, stage: Stage) -> Iterator[tuple[int, str, bool]]:
     """Parameters of a rank in the order of the model: (elements, module, gets a bucket of its own)."""
     at = result.stage_values(stage)
     tied = result.model.tie_word_embeddings and result.strategy.pp > 1
@@ -90,7 +90,7 @@ def _parameters(result: Result, stage: Stage) -> Iterator[tuple[int, str, bool]]
         yield int(result.numbers["P_output"] if "P_output" in result.numbers else result.stage_numbers(stage)["P_output"]), "lm_head", tied
 
 
-def _kind_of(result: Result, layer: int) -> str:
+def _kind_of(result: Evaluation, layer: int) -> str:
     for segment in result.model.layers:
         length = segment.repeat * len(segment.kinds)
         if layer < length:
@@ -99,7 +99,7 @@ def _kind_of(result: Result, layer: int) -> str:
     raise IndexError(layer)
 
 
-def _of_block(result: Result, name: str, alone: bool) -> Iterator[tuple[int, str, bool]]:
+def _of_block(result: Evaluation, name: str, alone: bool) -> Iterator[tuple[int, str, bool]]:
     """A block's parameters in order of use, but attention's output projection first and its norms last (as Megatron-Core
     declares them), and experts one by one."""
     placed = result.lowered.blocks[name].placed

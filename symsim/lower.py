@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from symsim.architecture import Architecture, LayerKind
 from symsim.assumptions import resolve
@@ -20,6 +19,7 @@ from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
 from symsim.layers.head import head
 from symsim.layers.mtp import mtp_depth
+from symsim.lowered import Lowered
 from symsim.mesh import Mesh, mesh_of
 from symsim.passes.communicate import communicate
 from symsim.passes.differentiate import differentiate
@@ -27,19 +27,6 @@ from symsim.passes.fuse import Profile, fuse
 from symsim.passes.remember import Remembered, remember
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """Every distinct block of the model, lowered once: the embedding, one layer of each kind, the head, an MTP depth.
-
-    checkpointed: the same layer kinds under full recomputation, where the strategy uses it.
-    """
-
-    profile: Profile
-    mesh: Mesh
-    blocks: Mapping[str, Remembered]
-    checkpointed: Mapping[str, Remembered]
 
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from symsim.evaluation import Evaluation
 from symsim.expr import ONE, ZERO, Expr, Number, expr, symbol
 from symsim.messages import Message, merge
 from symsim.passes.count import MODULES
 from symsim.passes.reduce import expert_groups, fsdp_messages, pipeline_messages, scaled, step_messages, tensor_parallel_gradients
 from symsim.stages import Stage
 
-if TYPE_CHECKING:
-    from symsim.result import Result
-
 # Which symbol of a stage says how often it runs, or holds, a block that is no layer.
 RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
 HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
 
 
-def stage_messages(result: "Result", stage: Stage) -> list[Message]:
+def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
     """All messages of one rank of a stage, equal calls merged."""
     lowered, at = result.lowered, result.stage_values(stage)
     made: list[Message] = []
@@ -40,7 +37,7 @@ def stage_messages(result: "Result", stage: Stage) -> list[Message]:
     return merge(made)
 
 
-def fsdp_units(result: "Result", at: Mapping[str, Number]) -> list[tuple[str, Expr, Expr]]:
+def fsdp_units(result: Evaluation, at: Mapping[str, Number]) -> list[tuple[str, Expr, Expr]]:
     """FSDP wraps every layer, and what is left as one root unit: (name, elements on a rank before sharding, count)."""
     own = result.derivation.definitions
 
@@ -54,7 +51,7 @@ def fsdp_units(result: "Result", at: Mapping[str, Number]) -> list[tuple[str, Ex
     return units + ([("root", root, ONE)] if root else [])
 
 
-def _gradient_messages(result: "Result", at: Mapping[str, Number]) -> list[Message]:
+def _gradient_messages(result: Evaluation, at: Mapping[str, Number]) -> list[Message]:
     """Gradients over data ranks, and of parameters that saw only a share of the tokens over tensor ranks."""
     lowered = result.lowered
     held = {s: expr(n) for s, n in at.items()}
@@ -70,11 +67,11 @@ def _gradient_messages(result: "Result", at: Mapping[str, Number]) -> list[Messa
     return made
 
 
-def _gradient_type(result: "Result") -> str:
+def _gradient_type(result: Evaluation) -> str:
     return "fp32" if result.strategy.grad_reduce_in_fp32 else result.strategy.precision
 
 
-def _tied_embedding(result: "Result", stage: Stage, at: Mapping[str, Number]) -> list[Message]:
+def _tied_embedding(result: Evaluation, stage: Stage, at: Mapping[str, Number]) -> list[Message]:
     """Stages that hold a copy of one table sum its gradient (Megatron-Core finalize_model_grads.py)."""
     copies = sum(s.embedding or bool(s.mtp) or (s.loss and result.model.tie_word_embeddings) for s in result.stages)
     holds = at["embedding_i"] or (stage.loss and result.model.tie_word_embeddings)
@@ -85,7 +82,7 @@ def _tied_embedding(result: "Result", stage: Stage, at: Mapping[str, Number]) ->
     return [Message("step", "all_reduce", "embd", expr(copies), n, n, _gradient_type(result), what, per="step")]
 
 
-def _router_bias(result: "Result", at: Mapping[str, Number]) -> list[Message]:
+def _router_bias(result: Evaluation, at: Mapping[str, Number]) -> list[Message]:
     """Tokens per expert of all layers of the stage, for the selection bias (Megatron-Core moe_utils.py)."""
     model, mesh = result.model, result.lowered.mesh
     group = mesh.group(("tp", "dp", *mesh.context_axes))

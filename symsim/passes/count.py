@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, total
 from symsim.ir import WIDTHS, Tensor
-from symsim.lower import Lowered
+from symsim.lowered import Lowered
 from symsim.mesh import local_size
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import REDISTRIBUTIONS, elements

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from symsim.expr import ONE, ZERO, Expr, symbol
-from symsim.lower import Lowered
+from symsim.lowered import Lowered
 from symsim.messages import Message
 from symsim.passes.count import counted_parameters
 from symsim.passes.differentiate import elements

@@ -1,0 +1,107 @@
+"""A derivation at given sizes: exact numbers of its definitions, for the model and for every pipeline stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from symsim.architecture import Architecture
+from symsim.expr import Number
+from symsim.formula import Derivation, Formula
+from symsim.lowered import Lowered
+from symsim.passes.count import Counted
+from symsim.sizes import values
+from symsim.stages import Stage, kinds_between, layers_before, stages
+from symsim.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model under one strategy: its lowering, its definitions, and what the user overrides."""
+
+    model: Architecture
+    strategy: Strategy
+    assumptions: Mapping[str, str]
+    lowered: Lowered
+    counted: Counted
+    overrides: Mapping[str, Number]
+
+    @property
+    def derivation(self) -> Derivation:
+        return self.counted.derivation
+
+    def formula(self, name: str) -> Formula:
+        """A named definition with all it stands on; KeyError for an unknown name."""
+        if name not in self.derivation.definitions:
+            raise KeyError(name)
+        return self.derivation.formula(name)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        return stages(self.model, self.strategy, self.model.mtp_num_layers)
+
+    @cached_property
+    def values(self) -> dict[str, Number]:
+        """Every symbol with its number, sizes of layer kinds included."""
+        found = values(self.model, self.strategy) | dict(self.overrides)
+        counts = layers_before(self.model, self.model.num_layers)
+        for kind, layers in counts.items():
+            found[f"L_{kind}"] = layers.constant()
+            spec = self.model.layer_kinds[kind]
+            if spec.window:
+                found["w"] = spec.window
+            if spec.ffn_hidden_size:
+                found[f"f_{kind}"] = spec.ffn_hidden_size
+        for kind in self.lowered.checkpointed:
+            found[f"L_{kind}_ckpt"] = sum(self._checkpointed(s)[0][kind] for s in self.stages)
+        return found
+
+    @cached_property
+    def numbers(self) -> dict[str, Number]:
+        """Exact numbers of every definition that does not depend on the stage."""
+        known = dict(self.values)
+        for definition in self.derivation.definitions.values():
+            if definition.group != "stages":
+                known[definition.symbol] = definition.expr.evaluate(known)
+        return known
+
+    def value(self, name: str) -> Number:
+        return self.numbers[name]
+
+    def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
+        """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""
+        strategy = self.strategy
+        kinds = {k: 0 for k in self.model.kind_names()}
+        kept = 0
+        for chunk in stage.chunks:
+            last = chunk.last if strategy.recompute_method == "uniform" else min(chunk.last, chunk.first + strategy.recompute_num_layers)
+            for kind, n in kinds_between(self.model, chunk.first, last).items():
+                kinds[kind] += n
+            size = last - chunk.first
+            kept += -(-size // strategy.recompute_num_layers) if strategy.recompute_method == "uniform" else size
+        return kinds, kept
+
+    def stage_values(self, stage: Stage) -> dict[str, Number]:
+        """The stage's own symbols: layers of each kind, and what else it holds."""
+        model = self.model
+        found: dict[str, Number] = {"i": stage.index}
+        for kind in model.kind_names():
+            found[f"L_{kind}_i"] = sum(kinds_between(model, c.first, c.last)[kind] for c in stage.chunks)
+        if self.lowered.checkpointed:
+            kinds, kept = self._checkpointed(stage)
+            found |= {f"L_{k}_ckpt_i": n for k, n in kinds.items()} | {"checkpoints_i": kept}
+        first, loss, mtp = int(stage.embedding), int(stage.loss), stage.mtp
+        holds_last = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks)
+        found |= {"first_i": first, "loss_i": loss, "mtp_i": mtp, "last_layer_i": int(holds_last),
+                  "mtp_copies_i": min(mtp, 1) if model.mtp_use_repeated_layer else mtp, "embedding_i": int(bool(first or mtp)),
+                  "output_i": int(loss and not (model.tie_word_embeddings and first))}
+        return found
+
+    def stage_numbers(self, stage: Stage) -> dict[str, Number]:
+        """Exact numbers of the stage's definitions."""
+        known = {**self.numbers, **self.stage_values(stage)}
+        for definition in self.derivation.definitions.values():
+            if definition.group == "stages":
+                known[definition.symbol] = definition.expr.evaluate(known)
+        return known
