@@ -44,7 +44,7 @@ class Attention(Part):
     qk_head_dim: Positive | None = Field(None, description="head dimension without position (qk_nope_head_dim)")
     qk_pos_emb_head_dim: Positive | None = None
     v_head_dim: Positive | None = None
-    q_input_norm: bool = Field(False, description="a norm of its own before q_proj; Megatron-Core 0.20 builds one with qk_layernorm and no q_lora_rank")
+    q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
 
     @model_validator(mode="after")
     def _complete(self) -> "Attention":
