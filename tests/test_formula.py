@@ -1,0 +1,89 @@
+"""Expressions and formulas: exactness, units, and what a user does with them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symsim.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
+from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, UnitError, bytes_per_element, elements
+from symsim.loading import load_model
+from symsim.result import derive
+from symsim.strategy import Strategy
+
+x, y, z = symbol("x"), symbol("y"), symbol("z")
+leaves = st.one_of(st.sampled_from([x, y, z]), st.integers(-5, 5).map(expr))
+trees = st.recursive(leaves, lambda inner: st.one_of(
+    st.tuples(inner, inner).map(lambda p: p[0] + p[1]), st.tuples(inner, inner).map(lambda p: p[0] * p[1]),
+    st.tuples(inner, inner).map(lambda p: p[0] - p[1]), st.tuples(inner, inner).map(lambda p: maximum(*p)), inner.map(lambda e: ceil(e / 3)),
+    inner.map(lambda e: floor(e / y))), max_leaves=8)
+points = st.fixed_dictionaries({n: st.integers(1, 9) for n in "xyz"})
+
+
+@given(trees, trees, points)
+def test_arithmetic_is_evaluation(left: Expr, right: Expr, at: dict[str, int]) -> None:
+    a, b = left.evaluate(at), right.evaluate(at)
+    assert (left + right).evaluate(at) == a + b
+    assert (left * right).evaluate(at) == a * b
+    assert (left - right).evaluate(at) == a - b
+    assert minimum(left, right).evaluate(at) == min(a, b)
+
+
+@given(trees, points)
+def test_sympy_view_has_the_same_value(tree: Expr, at: dict[str, int]) -> None:
+    view = tree.to_sympy()
+    value = view.subs({s: at[s.name] for s in view.free_symbols})
+    assert value.is_Rational and Fraction(int(value.p), int(value.q)) == tree.evaluate(at)
+
+
+@given(trees, trees, points)
+def test_substitution_is_evaluation(tree: Expr, inner: Expr, at: dict[str, int]) -> None:
+    if "y" in tree.symbols() and inner.evaluate(at) == 0:
+        return  # y divides in some trees
+    assert tree.substitute({"y": inner}).evaluate(at) == tree.evaluate({**at, "y": inner.evaluate(at)})
+
+
+def test_ceiling_keeps_its_division_exact() -> None:
+    assert ceil(x / y).evaluate({"x": 525, "y": 75}) == 7
+
+
+def test_inverse_of_a_sum_is_undone() -> None:
+    assert 1 / (1 / (x + y)) == x + y
+
+
+def test_units() -> None:
+    size = elements([x, y])
+    assert (size * bytes_per_element(2)).unit == BYTE
+    with pytest.raises(UnitError, match="cannot add byte to FLOP"):
+        Quantity(x, FLOP) + Quantity(y, BYTE)
+    with pytest.raises(UnitError, match="is element, declared byte"):
+        Derivation().define("A", size, "bytes", unit=BYTE)
+    assert size.unit == ELEMENT
+
+
+def test_a_name_is_defined_once() -> None:
+    book = Derivation()
+    book.define("A", Quantity(x, FLOP), "a")
+    with pytest.raises(ValueError, match="defined twice"):
+        book.define("A", Quantity(y, FLOP), "a")
+
+
+def test_formula_expands_to_its_value() -> None:
+    result = derive(load_model("deepseek-v3").architecture, Strategy(tp=8, sp=True, ep=8, pp=16))
+    for name in ("N", "F", "G", "A_moe", "X_moe"):
+        formula = result.formula(name)
+        closed = formula.expand()
+        assert closed.evaluate(result.values) == formula.value(result.values) == result.value(name)
+        assert closed.symbols() == formula.symbols
+        assert closed.symbols() <= result.values.keys()
+
+
+def test_formula_can_be_differentiated() -> None:
+    import sympy
+
+    formula = derive(load_model("llama3-8b").architecture, Strategy()).formula("A_dense").sympy()
+    f, b, s = (next(v for v in formula.free_symbols if v.name == n) for n in "fbs")
+    assert sympy.diff(formula, f) == 6 * b * s  # gate and up output, and their product, in bf16

@@ -1,0 +1,40 @@
+"""Layers of a stage, in closed form and in numbers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symsim.architecture import compress, format_layers, parse_layers
+from symsim.loading import load_model
+from symsim.stages import kinds_between, layers_before, stage_layer_formula, stages
+from symsim.strategy import Strategy
+
+kinds = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=40)
+
+
+@given(kinds)
+def test_compression_is_lossless(layers: list[str]) -> None:
+    segments = compress(layers)
+    assert [k for s in segments for _ in range(s.repeat) for k in s.kinds] == layers
+    assert [k for s in parse_layers(format_layers(segments)) for _ in range(s.repeat) for k in s.kinds] == layers
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "gemma-3-27b", "llama4-maverick", "gpt-oss-20b"])
+def test_layers_before_counts(name: str) -> None:
+    model = load_model(name).architecture
+    listed = [k for s in model.layers for _ in range(s.repeat) for k in s.kinds]
+    for position in range(len(listed) + 1):
+        assert {k: int(n.constant()) for k, n in layers_before(model, position).items()} == {k: listed[:position].count(k) for k in model.kind_names()}
+
+
+@pytest.mark.parametrize("pp", [1, 4, 16, 61])
+def test_closed_form_is_what_stages_hold(pp: int) -> None:
+    model = load_model("deepseek-v3").architecture
+    strategy = Strategy(pp=pp)
+    formula = stage_layer_formula(model, strategy)
+    assert formula is not None
+    for stage in stages(model, strategy, 0):
+        held = {k: sum(kinds_between(model, c.first, c.last)[k] for c in stage.chunks) for k in model.kind_names()}
+        assert {k: f.evaluate({"i": stage.index, "L": 61, "pp": pp}) for k, f in formula.items()} == held
