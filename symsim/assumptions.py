@@ -26,9 +26,10 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "keys a query is charged for: full: all s; half: s/2; exact: (s+1)/2, or the exact mean inside a window",
         "full: torch FlopCounterMode, PaLM App. B, Narayanan et al. 2021; half: Megatron-LM training.py; exact: counting"),
     "attention_kernel": Assumption(
-        "flash", ("flash", "efficient", "math"),
+        "flash", ("flash", "efficient", "math", "eager"),
         "flash: fused, keeps q, k, v, out and log-sum-exp, recomputes scores in backward (5 products for 2); efficient: "
-        "the same with keys and values repeated to every query head; math: two products each way, scores kept",
+        "the same with keys and values repeated to every query head; math: two products each way, scores kept; eager: the "
+        "same written out in the modules (fusion=eager)",
         "Dao 2023 (FlashAttention-2) sec. 3; torch.utils.flop_counter; TransformerEngine FusedAttention"),
     "recompute_early_stop": Assumption(
         "profile", ("profile", "true", "false"),

@@ -81,7 +81,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     fused = fuse(block, profile)
     placed = communicate(fused, mesh, shared=shared, expand_groups=few_groups)
     differentiated = differentiate(
-        placed, shared=shared, torch_ring=strategy.cp_comm_type if eager else "", metadata=assume["dispatcher_metadata"] == "counted",
+        placed, shared=shared, torch_ring=strategy.cp_comm_type if eager else "", metadata="" if assume["dispatcher_metadata"] == "omitted" else "all_to_all" if eager else "all_gather",
         omit_gradient_of=frozenset({"k_pe_gather"}) if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp and not eager else frozenset())
     return remember(
         differentiated,

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from symsim.architecture import Architecture, Attention, Mlp
-from symsim.expr import ONE
+from symsim.expr import ONE, symbol
 from symsim.hf import read_config
+from symsim.ir import Block, Dim, Op, Tensor
 from symsim.loading import load_model
+from symsim.mesh import Mesh
 from symsim.messages import Message
+from symsim.passes.communicate import PARTIAL, Placed, State, redistribute
+from symsim.passes.differentiate import differentiate
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
@@ -95,10 +99,24 @@ def fsdp(case: dict[str, Any]) -> tuple[Table, Table]:
     plain = derive(architecture, Strategy(**common))
     root = [m for m in plain.stage_messages(plain.stages[0]) if m.what == "root"]
     kind = architecture.kind_names()[0]
-    computed = table([*layers, *root], result.numbers, case["microsteps"])
-    for key, row in table(block_messages(result, kind), result.numbers).items():
-        computed[key] = tuple(n * case["layers"] for n in row)  # type: ignore[assignment]
-    return expected(case), computed
+    kind = architecture.kind_names()[0]
+    steps = case["microsteps"]
+    tables = [table(layers, stage_numbers(result), steps), table(root, stage_numbers(plain), steps)]
+    tables += [table(block_messages(result, kind), result.numbers)] * case["layers"]
+    return expected(case), together(tables)
+
+
+def stage_numbers(result: Result) -> dict[str, Any]:
+    return result.stage_numbers(result.stages[0])
+
+
+def together(tables: Iterable[Table]) -> Table:
+    total: Table = {}
+    for one in tables:
+        for key, row in one.items():
+            count, sent, received = total.get(key, (0, 0, 0))
+            total[key] = (count + row[0], sent + row[1], received + row[2])
+    return total
 
 
 def ring(case: dict[str, Any]) -> tuple[Table, Table]:
@@ -121,11 +139,30 @@ def experts(case: dict[str, Any]) -> tuple[Table, Table]:
 
 
 def data_parallel(case: dict[str, Any]) -> tuple[Table, Table]:
-    """DistributedDataParallel: PyTorch cuts the gradients into buckets of bucket_cap_mb; their bytes are one all-reduce here."""
-    ours = {("backward", "all_reduce", "fp32"): (sum(r[0] for r in expected(case).values()), case["grad_bytes"], case["grad_bytes"])}
-    return expected(case), ours
+    """DistributedDataParallel of linear layers: as many gradient bytes as all buckets together, in one call."""
+    n = symbol("n")
+    message = Message("backward", "all_reduce", "dp_cp", symbol("dp"), n, n, "fp32", "gradients")
+    return expected(case), table([message], {"n": case["grad_bytes"] // 4, "dp": case["n"]})
 
 
+def redistribution(case: dict[str, Any]) -> tuple[Table, Table]:
+    """One change of layout and its transpose, by the rule alone: a tensor of global_bytes over n ranks."""
+    source, target = case["name"].split("->")
+    where = {"S0": "s", "S1": "h", "R": None, "P": PARTIAL}
+    mesh = Mesh({"tp": case["n"]}, False, (), (), ())
+    n = Dim(symbol("n"))
+    tensors = {"x": Tensor("x", ("s", "h"), "bf16"), "y": Tensor("y", ("s", "h"), "bf16")}
+    layout = {d: ("tp",) if where[source] == d else () for d in ("s", "h")}
+    wanted = {d: ("tp",) if where[target] == d else () for d in ("s", "h")}
+    state = State({"x": tensors["x"]}, {"x": layout}, {"x": ("tp",) if source == "P" else ()})
+    made = redistribute(state, mesh, Op("use", "use", "", (), ()), "x", wanted, True)
+    block = Block("block", {"s": n, "h": Dim(ONE)}, state.tensors, tuple(state.ops), ("x",), (made,))
+    result = differentiate(Placed(block, mesh, state.layouts, state.partial, tuple(state.iteration)))
+    both = [m for _, m in (*result.forward_messages, *result.backward_messages)]
+    return expected(case), table(both, {"n": case["global_bytes"] // 2, "tp": case["n"]})
+
+
+EXCEPTIONS = {"DDP": "PyTorch cuts the gradients into buckets of bucket_cap_mb; symsim counts their bytes as one all-reduce"}
 KINDS: dict[str, Callable[[dict[str, Any]], tuple[Table, Table]]] = {
     "TP": tensor_parallel, "TP+SP": tensor_parallel, "TP-naive": tensor_parallel, "TP-embed+head": embedding_and_head, "FSDP": fsdp, "HSDP": fsdp,
-    "FSDP+TP": fsdp, "CP-ring": ring, "EP-a2a": experts}
+    "FSDP+TP": fsdp, "CP-ring": ring, "EP-a2a": experts, "DDP": data_parallel, "redistribute": redistribution}

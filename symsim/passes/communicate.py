@@ -35,7 +35,7 @@ class Placed:
 
 
 @dataclass
-class _State:
+class State:
     tensors: dict[str, Tensor]
     layouts: dict[str, Layout] = field(default_factory=dict)
     partial: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     takes the head it needs.
     """
     block = _expand_groups(block) if expand_groups else block
-    state = _State(dict(block.tensors))
+    state = State(dict(block.tensors))
     for name in block.inputs:
         state.layouts[name] = _stream_layout(mesh, block.tensors[name])
     for tensor in block.tensors.values():
@@ -73,7 +73,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
             wanted = {d: layout[d] for d in tensor.dims}
             if op.kind == "attention" and position in (1, 2):
                 wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
-            inputs.append(_redistribute(state, mesh, op, name, wanted, shared))
+            inputs.append(redistribute(state, mesh, op, name, wanted, shared))
         renamed = dict(zip(op.inputs, inputs))
         made = replace(op, inputs=tuple(inputs), saves=tuple(renamed.get(t, t) for t in op.saves))
         results = [t for t in op.outputs if block.tensors[t].kind == "activation"]
@@ -96,7 +96,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     for name in block.outputs:
         tensor = state.tensors[name]
         last = Op("output", f"{name} to the stream", tensor.module, (name,), ())
-        outputs.append(_redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
+        outputs.append(redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
     placed = replace(block, tensors=state.tensors, ops=tuple(state.ops), outputs=tuple(outputs))
     verify(placed)
     return check_layouts(Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration)))
@@ -115,7 +115,7 @@ def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
     return next((d for d, axes in layout.items() if axis in axes), None)
 
 
-def _redistribute(state: _State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
+def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
     """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
     layout, partial = state.layouts[name], state.partial.get(name, ())
     axes = [a for a in mesh.degrees if mesh.active(a) and a != "dp"]
@@ -131,7 +131,7 @@ def _redistribute(state: _State, mesh: Mesh, op: Op, name: str, wanted: Layout, 
     return name
 
 
-def _insert(state: _State, consumer: Op, name: str, axis: str, source: str | None, target: str | None, key: tuple[str, str]) -> str:
+def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None, target: str | None, key: tuple[str, str]) -> str:
     kinds = {(True, True, False): "all_reduce", (True, True, True): "reduce_scatter", (True, False, False): "all_gather",
              (True, False, True): "all_to_all", (False, False, True): "slice"}
     kind = kinds[(source is not None, source == PARTIAL, target is not None)]

@@ -55,9 +55,10 @@ def elements(placed: Placed, name: str) -> Expr:
 
 
 def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: frozenset[str] = frozenset(),
-                  metadata: bool = True, torch_ring: str = "") -> Differentiated:
+                  metadata: str = "all_gather", torch_ring: str = "") -> Differentiated:
     """Backward of a block, last operation first. omit_gradient_of: operations whose partial gradient the framework
     does not reduce. shared=False: every consumer's gradient is reduced by itself. torch_ring: see `ring_messages`.
+    metadata: see `exchange.token_messages`.
     """
     block, mesh = placed.block, placed.mesh
     partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs}
@@ -166,7 +167,7 @@ def _weights(placed: Placed, op: Op) -> list[str]:
     return [t for t in op.inputs if placed.block.tensors[t].kind == "parameter"]
 
 
-def _forward_messages(placed: Placed, metadata: bool) -> list[tuple[int, Message]]:
+def _forward_messages(placed: Placed, metadata: str) -> list[tuple[int, Message]]:
     made: list[tuple[int, Message]] = []
     mesh, block = placed.mesh, placed.block
     for index, op in enumerate(block.ops):
@@ -181,7 +182,7 @@ def _forward_messages(placed: Placed, metadata: bool) -> list[tuple[int, Message
     return made
 
 
-def exchange_messages(placed: Placed, index: int, phase: str, metadata: bool) -> list[Message]:
+def exchange_messages(placed: Placed, index: int, phase: str, metadata: str) -> list[Message]:
     """Messages inside an operation: reductions of a softmax over a sharded vocabulary or a norm over sharded channels,
     and the exchange of tokens with experts (Megatron-Core token_dispatcher.py)."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]

@@ -13,8 +13,8 @@ from symsim.messages import Message
 from symsim.passes.communicate import Placed
 
 
-def token_messages(placed: Placed, index: int, phase: str, metadata: bool) -> list[Message]:
-    """Messages of one exchange operation, forward or transposed."""
+def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> list[Message]:
+    """Messages of one exchange operation, forward or transposed. metadata: the collective that carries counts, or ''."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
     layouts = placed.layouts
 
@@ -26,7 +26,10 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: bool) -> li
     if op.kind in ("exchange", "exchange_back"):
         if op.kind == "exchange" and phase == "forward" and metadata and (mesh.active("ep") or mesh.active("etp")) and "E_r" not in op.attrs["sent"]:
             counts = block.dims["E_r"].size
-            made.append(Message("forward", "all_gather", "etp_ep", group, counts, counts * group, "int64", "tokens per expert"))
+            if op.attrs.get("counts") == "all_to_all":  # torchtitan's dispatcher tells each rank its own experts' counts
+                made.append(Message("forward", "all_to_all", "ep", mesh.degree("ep"), counts, counts, "int64", "tokens per expert"))
+            else:
+                made.append(Message("forward", "all_gather", "etp_ep", group, counts, counts * group, "int64", "tokens per expert"))
         if mesh.active("ep"):
             pairs = list(zip(op.inputs, op.outputs))
             for source, target in pairs if phase == "forward" else reversed(pairs):
@@ -38,7 +41,14 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: bool) -> li
     return made
 
 
-def _gathered(placed: Placed, index: int, phase: str, group: Expr, metadata: bool) -> list[Message]:
+def _counts(experts: Expr, group: Expr, metadata: str) -> Message:
+    """Tokens per expert: Megatron-Core gathers every rank's counts, torchtitan exchanges them."""
+    received = experts * group if metadata == "all_gather" else experts
+    axis = "etp_ep" if metadata == "all_gather" else "ep"
+    return Message("forward", metadata, axis, group, experts, received, "int64", "tokens per expert")
+
+
+def _gathered(placed: Placed, index: int, phase: str, group: Expr, metadata: str) -> list[Message]:
     block, op = placed.block, placed.block.ops[index]
     tokens = placed.block.tensors[op.inputs[0] if op.kind == "exchange_gather" else op.outputs[0]]
     held = local_elements(placed.mesh, block, tokens, placed.layouts[tokens.name])

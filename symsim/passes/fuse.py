@@ -240,7 +240,7 @@ def te_attention(k: Kernels, op: Op) -> None:
     q, key, value, *offsets = op.inputs
     o = op.outputs[0]
     at = op.attrs
-    if k.profile.assumptions["attention_kernel"] == "math":
+    if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
         forward, backward = attention_products(op, flash=False)
         scores = k.make("scores", ["b", at["heads"], "s", "z"], k.tensors[q].dtype, "index")
         k.emit("attention", op.inputs, [o, scores], saves=[q, key, value, scores], products=forward, backward=backward, attrs=at)
@@ -398,10 +398,14 @@ def _weight_dtype(k: Kernels) -> str:
 
 def te_grouped(k: Kernels, op: Op) -> None:
     """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
-    x, count = op.inputs[0], len(op.attrs["labels"])
-    contract = op.attrs["contract"]
-    saves = quantise(k, x) if k.profile.strategy.fp8 != "none" else [x]
-    x = saves[0]
+    saves = quantise(k, op.inputs[0]) if k.profile.strategy.fp8 != "none" else [op.inputs[0]]
+    attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
+    grouped(k, op, saves[0], saves, attrs)
+
+
+def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Mapping[str, Any]) -> None:
+    """The experts' projections of one input as one grouped GEMM whose output is split by views."""
+    count, contract = len(op.attrs["labels"]), op.attrs["contract"]
     parameters = list(op.inputs[1:])
     if count == 1:
         y = op.outputs[0]
@@ -414,7 +418,6 @@ def te_grouped(k: Kernels, op: Op) -> None:
         if op.attrs["bias"]:
             parameters.append(k.make("bias", ["E", width], dtype, "parameter"))
         y = k.make("out", ["R", width], k.tensors[op.outputs[0]].dtype)
-    attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
     k.emit("grouped", [x, *parameters], [y], saves=saves, products=[(*k.dims_of(y), *contract)], attrs=attrs)
     if count > 1:
         for output in op.outputs:

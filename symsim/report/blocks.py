@@ -1,0 +1,227 @@
+"""The derivation of one block: its operations, messages, saved tensors, and definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symsim.evaluation import Evaluation
+from symsim.expr import ONE, Expr, Number
+from symsim.formula import BYTE, ELEMENT, Unit
+from symsim.ir import Op
+from symsim.messages import Message, merge
+from symsim.passes.count import MODULES, ascii_name
+from symsim.passes.differentiate import REDISTRIBUTIONS
+from symsim.passes.remember import Remembered, Saved
+from symsim.report.amounts import exact, human, whole
+from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Spans, Table, joined, spans
+from symsim.report.ink import Ink
+
+COLLECTIVES = {"all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather", "all_to_all": "all-to-all",
+               "p2p": "send/receive", "broadcast": "broadcast", "slice": "local slice"}
+_SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
+
+
+@dataclass
+class Blocks:
+    """Writes the sections of blocks, in order; a later one refers to rows that an earlier one has shown."""
+
+    result: Evaluation
+    ink: Ink
+
+    def __post_init__(self) -> None:
+        self.shown: dict[str, dict[str, tuple[Row, ...]]] = {"operations": {}, "saved": {}}
+
+    def section(self, name: str) -> Section:
+        remembered = self.result.lowered.blocks[name]
+        kept = {item.tensor.name: n for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)}
+        parts: list[Part] = [Paragraph(self._about(name))]
+        parts += self._operations(name, remembered, kept)
+        parts += self._messages(name, [m for _, m in (*remembered.differentiated.forward_messages, *remembered.backward_messages)], "")
+        parts += self._saved(name, remembered, "")
+        parts += self._parameters(name)
+        parts += self._definitions(name)
+        again = self.result.lowered.checkpointed.get(name)
+        if again is not None:
+            parts += self._recomputed(name, again)
+        return Section(self._title(name), tuple(parts), 2)
+
+    def _title(self, name: str) -> str:
+        if name in self.result.model.layer_kinds:
+            return f"Decoder layer: {name}"
+        return {"embedding": "Embedding", "head": "Output head and loss", "mtp": "Multi-token prediction depth"}.get(name, name)
+
+    def _about(self, name: str) -> Spans:
+        kinds = self.result.model.layer_kinds
+        if name in kinds:
+            layers = self.result.values[f"L_{name}"]
+            return spans("The model has ", self.ink.symbol(f"L_{name}"), Math(f"= {layers}"), f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
+                         "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
+                         Math("X_n"), " is what one rank computes, ", Math("Q_n"), " what it reads and writes in HBM, and the last column points into the table of what is kept.")
+        if name == "mtp":
+            return spans("Each depth merges the stream with the embedding of the next token, runs one more layer, and uses the model's own head.")
+        where = "first stage only" if name == "embedding" else "last stage only"
+        return spans(f"On the {where}; the columns are those of a layer.")
+
+    def _operations(self, name: str, remembered: Remembered, kept: dict[str, int]) -> list[Part]:
+        rows = []
+        scope, number = "", 0
+        block = remembered.placed.block
+        messages = {i: [m for at, m in remembered.differentiated.forward_messages if at == i] for i, _ in enumerate(block.ops)}
+        for index, op in enumerate(block.ops):
+            if op.is_view or op.kind in ("constant", "angles"):
+                continue
+            inside = op.name.split(".")[0] if "." in op.name else ""
+            if inside != scope and inside:
+                rows.append(Row((spans(inside.replace("_", " ")),), "group"))
+            scope = inside
+            if op.kind in REDISTRIBUTIONS:
+                rows.append(self._slice(remembered, op)) if op.kind == "slice" else rows.extend(map(self._message_row, messages[index]))
+                continue
+            number += 1
+            rows.append(self._operation(name, remembered, index, number, kept))
+            rows.extend(map(self._message_row, messages[index]))
+        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 10.5), Column(spans("dimensions"), 12.5), Column(spans("placed"), 5.2),
+                   Column(spans("FLOPs ", Math("X_n")), 10.5), Column(spans("bytes ", Math("Q_n")), 15), Column(spans("keeps"), 4))
+        return [Table(spans(f"Operations of {name}, forward, on one rank."), columns, self._since("operations", name, tuple(rows)))]
+
+    def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
+        placed, definitions = remembered.placed, self.result.derivation.definitions
+        op = placed.block.ops[index]
+        flops, moved = definitions.get(ascii_name("X", name, op.name)), definitions.get(ascii_name("Q", name, op.name))
+        keeps = [str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if {op.name, f"recompute of {op.name}"} & set(item.by)]
+        again = " (run again)" if index in remembered.recomputed else ""
+        return Row((spans(str(number)), spans(Code(op.name.partition(".")[2] or op.name), again), spans(Math(self._computes(remembered, op))),
+                    spans(self.ink.placed(placed.block, placed.mesh, placed.iteration[index])),
+                    spans(self.ink.math(flops.expr)) if flops else (), spans(self.ink.math(moved.expr)) if moved else (), spans(", ".join(keeps))))
+
+    def _computes(self, remembered: Remembered, op: Op) -> str:
+        block = remembered.placed.block
+        tensors = block.tensors
+        results = [t for t in op.outputs if tensors[t].kind == "activation"] or list(op.outputs)
+        made = self.ink.dimensions(block, tensors[results[0]].dims) if results else ""
+        if not op.products and op.kind not in ("embed", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "permute", "unpermute"):
+            return made
+        read = [t for t in op.inputs if tensors[t].kind in ("activation", "parameter") or op.kind == "embed"]
+        # a bias is added, not multiplied
+        read = [t for t in read if not (tensors[t].kind == "parameter" and t.endswith(".bias"))]
+        if not op.products and op.kind != "embed":
+            read = read[:1]
+        return ",\\ ".join(self.ink.dimensions(block, tensors[t].dims) for t in read) + rf" \to {made}"
+
+    def _slice(self, remembered: Remembered, op: Op) -> Row:
+        axis = self.ink.math(remembered.placed.mesh.degree(op.attrs["axis"]))
+        return Row(((), spans(Emphasis("local slice over "), axis), (), (), (), (), ()), "message")
+
+    def _message_row(self, message: Message) -> Row:
+        sizes = Math(f"{self.ink.math(message.send_elements).latex} \\to {self.ink.math(message.receive_elements).latex}")
+        return Row(((), spans(Emphasis(COLLECTIVES[message.op] + " over "), self._group(message)), spans(sizes), (), (), (), ()), "message")
+
+    def _group(self, message: Message) -> Math | Code:
+        return self.ink.math(message.group) if message.group.symbols() else Code(message.axis)
+
+    def _messages(self, name: str, messages: Sequence[Message], title: str) -> list[Part]:
+        if not messages:
+            return []
+        rows = [message_row(self.ink, m, self.result.numbers) for m in merge(messages)]
+        return [Table(spans(f"Messages of {name}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."), message_columns(), tuple(rows))]
+
+    def _saved(self, name: str, remembered: Remembered, title: str) -> list[Part]:
+        if not remembered.saved and not remembered.shared:
+            return []
+        rows = [self._saved_row(n, item, n > len(remembered.saved)) for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)]
+        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("tensor"), 15), Column(spans("kept for"), 20), Column(spans("type"), 3.5),
+                   Column(spans("bytes ", Math("A_n")), 12), Column(spans("amount"), 6, True))
+        return [Table(spans(f"What {name} keeps for backward{title}, on one rank, one micro-batch."), columns, self._since("saved", name + title, tuple(rows)))]
+
+    def _saved_row(self, number: int, item: Saved, shared: bool) -> Row:
+        by = joined([spans(Code(b)) if not b.startswith("recompute of ") else spans("recompute of ", Code(b.removeprefix("recompute of "))) for b in item.by])
+        return Row((spans(str(number)), spans(Code(item.tensor.name)), (*by, "; once for all layers") if shared else by, spans(item.tensor.dtype),
+                    spans(self.ink.math(item.bytes)), spans(human(whole(item.bytes.evaluate(self.result.numbers)), BYTE))))
+
+    def _since(self, table: str, name: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """The rows, with those that an earlier block begins with named instead of repeated."""
+        best, where = 0, ""
+        for earlier, known in self.shown[table].items():
+            equal = next((n for n, (a, b) in enumerate(zip(rows, known)) if a != b), min(len(rows), len(known)))
+            if equal > best:
+                best, where = equal, earlier
+        self.shown[table][name] = rows
+        numbers = [r.cells[0][0] for r in rows[:best] if r.cells[0] and r.role == "plain"]
+        if len(numbers) < _SHORTEST_PREFIX:
+            return rows
+        said = Row((spans(f"{numbers[0]}\u2013{numbers[-1]}: as in {where}"),), "group")
+        return (said, *rows[best:])
+
+    def _parameters(self, name: str) -> list[Part]:
+        book, number = self.result.derivation.definitions, self.result.numbers
+        rows = []
+        for module in (m for m in MODULES if f"N_{name}_{m}" in book):
+            whole_model, held = book[f"N_{name}_{module}"], book[f"P_{name}_{module}"]
+            self.ink.defined.update({whole_model.symbol: None, held.symbol: None})
+            rows.append(Row((spans(module.replace("_", " ")), spans(Math(f"{self.ink.names[whole_model.symbol]} = {self.ink.math(whole_model.expr).latex}")),
+                             spans(human(number[whole_model.symbol], ELEMENT)), spans(Math(f"{self.ink.names[held.symbol]} = {self.ink.math(held.expr).latex}")),
+                             spans(human(number[held.symbol], ELEMENT)))))
+        columns = (Column(spans("module"), 6.5), Column(spans("parameters"), 22), Column(spans("number"), 5, True), Column(spans("held by one rank"), 22),
+                   Column(spans("number"), 5, True))
+        return [Table(spans(f"Parameters of {name}."), columns, tuple(rows))] if rows else []
+
+    def _definitions(self, name: str, suffix: str = "") -> list[Part]:
+        """The block's totals over sizes alone: its operations' own definitions are put in."""
+        book = self.result.derivation.definitions
+        own = {s: d.expr for s, d in book.items() if d.group == name}
+        made = []
+        for prefix in "FXQGYURZA":
+            definition = book.get(f"{prefix}_{name}{suffix}")
+            if definition is None:
+                continue
+            rows = prefix if prefix in "XQA" and definition.expr else ""
+            made.append(self.ink.equation(definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows))
+        shared = book.get(f"A_{name}{suffix}_shared")
+        if shared is not None:
+            made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
+        return [Equations(tuple(made))]
+
+    def _value(self, symbol: str, unit: Unit) -> Number:
+        return whole(self.result.numbers[symbol])
+
+    def _recomputed(self, name: str, again: Remembered) -> list[Part]:
+        repeated = [m for _, m in again.backward_messages]
+        return [Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
+                *self._saved(name, again, ", recomputed"), *self._messages(name, repeated, ", recomputed, in backward"), *self._definitions(name, "_ckpt")]
+
+
+def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
+    """The expression with the block's own definitions put in, theirs first."""
+    while expression.symbols() & own.keys():
+        expression = expression.substitute({s: own[s] for s in expression.symbols() & own.keys()})
+    return expression
+
+
+def message_columns() -> tuple[Column, ...]:
+    return (Column(spans("phase"), 5), Column(spans("operation"), 7), Column(spans("over"), 3.5), Column(spans("calls"), 3, True),
+            Column(spans("handed in, bytes"), 11), Column(spans("got back, bytes"), 11), Column(spans("handed in"), 6, True), Column(spans("tensor"), 18))
+
+
+def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:
+    over = ink.math(message.group) if message.group.symbols() else Code(message.axis)
+    calls = ink.math(message.count) if message.count != ONE else Math("1")
+    sent = message.send_bytes or message.receive_bytes
+    return Row((spans(message.phase), spans(COLLECTIVES[message.op]), spans(over), spans(calls), spans(ink.math(message.send_bytes)),
+                spans(ink.math(message.receive_bytes)), spans(human(whole(sent.evaluate(numbers)), BYTE)), _where(message.what)))
+
+
+def _where(what: str) -> Spans:
+    """'output of attention.o_proj; ...' with names set as names, and without the operation that the table names already."""
+    made = []
+    for part in what.split("; "):
+        words = [Code(w.removesuffix(",").removesuffix(".all_gather").removesuffix(".reduce_scatter").removesuffix(".all_to_all")) if "." in w or "_" in w else w
+                 for w in part.split(" ")]
+        tail = "," if part.endswith(", again") else ""
+        text: list[str | Code] = []
+        for n, item in enumerate(words):
+            text += ([" "] if n and not (tail and item == "again") else [", "] if n else []) + [item]
+        made.append(spans(*text))
+    return joined(made, "; ")
+
+
