@@ -8,7 +8,9 @@ from typing import Any
 
 from symsim.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
 from symsim.buffers import gradient_buffers
+from symsim.loading import load_model
 from symsim.passes.count import flops as executed
+from symsim.passes.differentiate import elements
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
@@ -186,3 +188,12 @@ def saved(case: dict[str, Any]) -> tuple[Any, Any]:
     if result.lowered.checkpointed:
         return alive["other"], numbers["A_stage"]
     return (alive[f"layer{result.model.num_layers - 1}"], alive["other"]), (numbers[f"A_{kind}"], outside)
+
+
+def mixer(case: dict[str, Any]) -> tuple[Any, Any]:
+    """Parameters of one gated-delta-net mixer on a rank; Megatron-Core's defaults are Qwen3-Next's sizes."""
+    tp = case["result"]["parallel"]["tp"]
+    result = derive(load_model("qwen3-next-80b-a3b").architecture, Strategy(tp=tp, sp=tp > 1))
+    placed = next(b.placed for b in result.lowered.blocks.values() if any(op.kind == "delta_rule" for op in b.placed.block.ops))
+    held = [t.name for t in placed.block.parameters() if t.name.startswith("attention.")]
+    return case["result"]["numel"], sum(elements(placed, n).evaluate(result.values) for n in held)

@@ -52,3 +52,12 @@ FUSED = [c for c in TRACE if c is None or c["name"].startswith("fused_")]
 @pytest.mark.parametrize("case", FUSED, ids=names(FUSED))
 def test_saved_bytes(case: dict) -> None:
     check(needed(case, FILE), {}, cases.saved(case))
+
+
+GDN = [c for c in oracle_cases(FILE, "sections", "mixers") if c is None or c["name"].startswith("gdn_")] or [None]
+
+
+@pytest.mark.parametrize("case", GDN, ids=names(GDN))
+def test_gated_delta_net_parameters(case: dict) -> None:
+    expected, computed = cases.mixer(needed(case, FILE))
+    assert computed == expected

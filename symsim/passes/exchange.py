@@ -24,12 +24,9 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
     group = mesh.degree("etp") * mesh.degree("ep")
     made: list[Message] = []
     if op.kind in ("exchange", "exchange_back"):
-        if op.kind == "exchange" and phase == "forward" and metadata and (mesh.active("ep") or mesh.active("etp")) and "E_r" not in op.attrs["sent"]:
-            counts = block.dims["E_r"].size
-            if op.attrs.get("counts") == "all_to_all":  # torchtitan's dispatcher tells each rank its own experts' counts
-                made.append(Message("forward", "all_to_all", "ep", mesh.degree("ep"), counts, counts, "int64", "tokens per expert"))
-            else:
-                made.append(Message("forward", "all_gather", "etp_ep", group, counts, counts * group, "int64", "tokens per expert"))
+        dropless = op.kind == "exchange" and "E_r" not in op.attrs["sent"]
+        if dropless and phase == "forward" and metadata and (mesh.active("ep") or mesh.active("etp")):
+            made.append(_counts(block.dims["E_r"].size, group, metadata))
         if mesh.active("ep"):
             pairs = list(zip(op.inputs, op.outputs))
             for source, target in pairs if phase == "forward" else reversed(pairs):

@@ -304,6 +304,20 @@ def keep_inputs(k: Kernels, op: Op) -> None:
     k.emit(op.kind, op.inputs, op.outputs, saves=activations, attrs=op.attrs)
 
 
+def te_convolution(k: Kernels, op: Op) -> None:
+    """Depthwise causal convolution over `W_c` positions: keeps its input."""
+    tap = (*k.dims_of(op.outputs[0]), "W_c")
+    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], products=[tap], backward=[("dgrad", tap), ("wgrad", tap)])
+
+
+def te_delta_rule(k: Kernels, op: Op) -> None:
+    """Gated delta rule, counted as its recurrence: four `[D_k, D_v]` state products a head and token, as Megatron-Core
+    counts them (training.py, with d_k d_v where it has d_v squared); keeps its inputs."""
+    state = ("b", "s", "H_v", "D_k", "D_v")
+    activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
+    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, products=[state] * 4, backward=[("state", state)] * 8)
+
+
 def te_embed(k: Kernels, op: Op) -> None:
     """Vocabulary-parallel lookup: keeps the ids, and their mask where the table is split (tensor_parallel/layers.py)."""
     ids, table = op.inputs
@@ -443,6 +457,6 @@ TE: dict[str, Lowering] = {
     "linear": te_linear, "norm": te_norm, "rope": te_rope, "rope_part": te_mla_rope, "rope_concat": te_mla_rope, "pack": te_pack,
     "attention": te_attention, "activation": te_activation, "add": te_add, "sigmoid": te_sigmoid, "multiply": keep_inputs,
     "embed": te_embed, "add_positions": te_positions, "cross_entropy": te_cross_entropy, "top_k": te_top_k,
-    "dispatch": te_dispatch, "grouped": te_grouped, "combine": te_combine, "convolution": keep_inputs, "delta_rule": keep_inputs,
+    "dispatch": te_dispatch, "grouped": te_grouped, "combine": te_combine, "convolution": te_convolution, "delta_rule": te_delta_rule,
 }
 

@@ -2,7 +2,9 @@
 
 A declared operation becomes the aten operations its module runs; what each keeps for backward follows from `KEEPS`
 alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
-are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted.
+are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Three modules are taken for
+their plainer relatives: PhiMoE's sparsemixer router, Llama 4's router and experts (which run every expert on every token),
+and DBRX's bf16 router; Qwen3-Next's convolution and delta rule keep their inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,18 @@ from fractions import Fraction
 
 from symsim.expr import expr
 from symsim.ir import Dim, Op, Tensor
-from symsim.passes.fuse import Kernels, Lowering, attention_products, einsum, gathered_logits, grouped, joined_linear, keep, keep_inputs
+from symsim.passes.fuse import (
+    Kernels,
+    Lowering,
+    attention_products,
+    einsum,
+    gathered_logits,
+    grouped,
+    joined_linear,
+    keep,
+    te_convolution,
+    te_delta_rule,
+)
 
 # What an aten operation keeps. partners: each operand whose partner needs a gradient; integers: indices, offsets and masks.
 KEEPS = {
@@ -41,6 +54,7 @@ TOP_K_FIRST = frozenset({"gpt_oss"})  # softmax over the chosen experts only; ev
 
 
 def needs_gradient(k: Kernels, name: str) -> bool:
+    """Statistics and copies of parameters (kind index) need one when what they are made from does."""
     tensor = k.tensors[name]
     if tensor.kind in ("activation", "parameter"):
         return True
@@ -450,5 +464,5 @@ LOWERINGS: dict[str, Lowering] = {
     "attention": eager_attention, "activation": eager_activation, "add": eager_add, "sigmoid": declared_primitive, "softmax": declared_primitive,
     "multiply": declared_primitive, "embed": eager_embed, "add_positions": eager_positions, "cross_entropy": eager_cross_entropy,
     "top_k": eager_top_k, "dispatch": eager_dispatch, "grouped": eager_grouped, "combine": eager_combine, "concat": keep,
-    "convolution": keep_inputs, "delta_rule": keep_inputs,
+    "convolution": te_convolution, "delta_rule": te_delta_rule,
 }

@@ -136,8 +136,17 @@ class Blocks:
 
     def _saved_row(self, number: int, item: Saved, shared: bool) -> Row:
         by = joined([spans(Code(b)) if not b.startswith("recompute of ") else spans("recompute of ", Code(b.removeprefix("recompute of "))) for b in item.by])
-        return Row((spans(str(number)), spans(Code(item.tensor.name)), (*by, "; once for all layers") if shared else by, spans(item.tensor.dtype),
+        return Row((spans(str(number)), self._tensor(item.tensor.name), (*by, "; once for all layers, not in the sum") if shared else by, spans(item.tensor.dtype),
                     spans(self.ink.math(item.bytes)), spans(human(whole(item.bytes.evaluate(self.result.numbers)), BYTE))))
+
+    def _tensor(self, name: str) -> Spans:
+        """A tensor's name, and in words where it was redistributed (`rows@etp:None`)."""
+        plain, *moves = name.split("@")
+        said: list[Spans] = []
+        for move in moves:
+            axis, _, target = move.partition(":")
+            said.append(spans(", gathered over " if target == "None" else ", split over ", self.ink.math(self.result.lowered.mesh.degree(axis))))
+        return (Code(plain), *(s for part in said for s in part))
 
     def _since(self, table: str, name: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
         """The rows, with those that an earlier block begins with named instead of repeated."""

@@ -1,0 +1,116 @@
+"""What a report says, once: the model and strategy, notation, the derivation of every block, totals, assumptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import symsim
+from symsim.architecture import format_layers
+from symsim.assumptions import ASSUMPTIONS
+from symsim.formula import BYTE, ELEMENT, FLOP
+from symsim.report import notation, totals
+from symsim.report.amounts import exact, human, whole
+from symsim.report.blocks import Blocks
+from symsim.report.document import Code, Column, Math, Paragraph, Part, Report, Row, Section, Span, Table, spans
+from symsim.report.ink import Ink
+from symsim.report.totals import Totals
+from symsim.result import Result
+from symsim.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class _Opening:
+    result: Result
+    ink: Ink
+    totals: Totals
+
+    def section(self) -> Section:
+        return Section("Model and strategy", (Paragraph(self._model()), Paragraph(self._strategy()), self._options(), self._summary(), self.totals.picture()))
+
+    def _model(self) -> tuple[Span, ...]:
+        model = self.result.model
+        source = f" ({model.source})" if model.source else ""
+        said = f"{model.name}{source} has {model.num_layers} decoder layers, {format_layers(model.layers)}"
+        extra = f", and {model.mtp_num_layers} multi-token prediction depth{'s' if model.mtp_num_layers > 1 else ''}" if model.mtp_num_layers else ""
+        return spans(said + extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, and FLOPs, bytes and "
+                     "messages follow by rule: twice the product of an operation's dimensions, the sizes of its operands, and the redistributions its placement requires.")
+
+    def _strategy(self) -> tuple[Span, ...]:
+        s = self.result.strategy
+        made: list[Span] = [f"{exact(s.world_size)} rank{'s' if s.world_size > 1 else ''}: "]
+        degrees = [(n, v) for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp)) if v > 1 or n == "tp"]
+        for n, (name, value) in enumerate(degrees):
+            made += [" \u00d7 " if n else "", self.ink.symbol(name), Math(f"= {value}")]
+        if self.result.model.moe:
+            made += [" for dense tensors, and "]
+            for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
+                made += [" \u00d7 " if n else "", self.ink.symbol(name), Math(f"= {value}")]
+            made.append(" for experts, over the same ranks")
+        made.append(f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens on each data-parallel rank, and a "
+                    f"step has {exact(s.microbatches)} of them.")
+        return spans(*made)
+
+    def _options(self) -> Table:
+        rows = []
+        for name, field in Strategy.model_fields.items():
+            value = getattr(self.result.strategy, name)
+            if value != field.default and value is not None:
+                text = "+".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+                rows.append(Row((spans(Code(name)), spans(text), spans(field.description or ""))))
+        columns = (Column(spans("option"), 12), Column(spans("value"), 8), Column(spans("meaning"), 36))
+        return Table(spans("The strategy's options that are not at their defaults."), columns, tuple(rows))
+
+    def _summary(self) -> Table:
+        number, most = self.result.numbers, self.totals.stage_numbers
+        rows = [("parameters", number["N"], ELEMENT)]
+        if "N_active" in number:
+            rows.append(("parameters a token uses", number["N_active"], ELEMENT))
+        rows += [("FLOPs forward, one micro-batch", number["F"], FLOP), ("FLOPs backward", number["G"], FLOP)]
+        if number["R"]:
+            rows.append(("FLOPs run again in backward", number["R"], FLOP))
+        rows += [("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT), ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE)]
+        columns = (Column(spans("result"), 30), Column(spans("about"), 10, True), Column(spans("exactly"), 16, True))
+        return Table(spans("Results at the given sizes."), columns, tuple(Row((spans(t), spans(human(whole(n), u)), spans(exact(whole(n))))) for t, n, u in rows))
+
+
+def report(result: Result) -> Report:
+    """The whole report as data."""
+    ink, numbers = Ink(result), Totals(result)
+    opening = _Opening(result, ink, numbers).section()
+    blocks = Blocks(result, ink)
+    derivation = Section("Derivation by block", (Paragraph(spans(
+        "Every distinct block is derived once. Sizes are those one rank holds: a dimension placed on an axis is divided by its degree. Formulas show sizes of symbols; "
+        "their values stand at the end.")),))
+    derived = [blocks.section(name) for name in result.lowered.blocks]
+    summed = Section("Totals", (Paragraph(spans("Blocks times how often they occur.")),))
+    after = totals.sections(result, ink, numbers)
+    return Report(f"The cost of training {result.model.name}", subtitle(result),
+                  (opening, notation.section(result, ink), derivation, *derived, summed, *after, assumptions(result)))
+
+
+def opening(result: Result) -> Report:
+    """The first section alone, for a notebook's cell."""
+    return Report(result.model.name, subtitle(result), (_Opening(result, Ink(result), Totals(result)).section(),))
+
+
+def subtitle(result: Result) -> str:
+    s = result.strategy
+    degrees = ", ".join(f"{n}={v}" for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp), ("vpp", s.vpp), ("ep", s.ep)) if v > 1)
+    flags = ", sp=true" if s.sp else ""
+    return f"{degrees or 'one rank'}{flags}; derived by symsim {symsim.__version__}"
+
+
+def assumptions(result: Result) -> Section:
+    """Those that a definition names or the user changed first, the rest after."""
+    named = {a for d in result.derivation.definitions.values() for a in d.assumptions}
+    changed = {a for a, v in result.assumptions.items() if v != ASSUMPTIONS[a].default}
+    columns = (Column(spans("assumption"), 13), Column(spans("in force"), 6), Column(spans("meaning"), 24), Column(spans("source"), 16))
+
+    def table(caption: str, names: list[str]) -> list[Part]:
+        rows = tuple(Row((spans(Code(n)), spans(result.assumptions[n]), spans(ASSUMPTIONS[n].meaning), spans(ASSUMPTIONS[n].source))) for n in names)
+        return [Table(spans(caption), columns, rows)] if rows else []
+
+    first = [n for n in result.assumptions if n in named | changed]
+    said = Paragraph(spans("What follows neither from the einsums nor from the placement is assumed. ", Code("--set assume.NAME=VALUE"), " overrides an assumption."))
+    return Section("Assumptions", (said, *table("Named by a definition above, or not at the default.", first),
+                                   *table("Also in force.", [n for n in result.assumptions if n not in first])))

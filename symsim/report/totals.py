@@ -1,0 +1,193 @@
+"""Totals: of the model, of every pipeline stage, and of one step's messages; and where they go, as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from symsim.expr import Expr, Number, Symbol
+from symsim.formula import BYTE, ELEMENT, FLOP, Unit
+from symsim.passes.count import MODULES, multiplicity
+from symsim.passes.remember import Saved
+from symsim.report.amounts import exact, human, percent, whole
+from symsim.report.blocks import COLLECTIVES
+from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Part, Picture, Row, Section, Spans, Table, spans
+from symsim.report.ink import Ink
+from symsim.result import Result
+from symsim.stages import Stage
+
+STREAM = "residual stream"
+_STAGE_TOTALS = ("P_stage_dense", "P_stage_expert", "P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage")
+
+
+class Totals:
+    """Numbers of a result that several outputs show."""
+
+    def __init__(self, result: Result):
+        self.result = result
+
+    @cached_property
+    def stage_numbers(self) -> list[dict[str, Number]]:
+        return [self.result.stage_numbers(stage) for stage in self.result.stages]
+
+    @cached_property
+    def messages(self) -> list[list[tuple[str, str, str, str, Expr, int, int, int]]]:
+        """By stage: (phase, op, axis, per, group, calls, bytes handed in, bytes got back), equal kinds of calls together."""
+        return [self._messages_of(stage, numbers) for stage, numbers in zip(self.result.stages, self.stage_numbers)]
+
+    def _messages_of(self, stage: Stage, numbers: Mapping[str, Number]) -> list[tuple[str, str, str, str, Expr, int, int, int]]:
+        found: dict[tuple[str, str, str, str], tuple[Expr, int, int, int]] = {}
+        for m in self.result.stage_messages(stage):
+            key = (m.phase, m.op, m.axis, m.per)
+            calls = int(m.count.evaluate(numbers))
+            _, count, sent, received = found.get(key, (m.group, 0, 0, 0))
+            found[key] = (m.group, count + calls, sent + calls * whole(m.send_bytes.evaluate(numbers)), received + calls * whole(m.receive_bytes.evaluate(numbers)))
+        order = {"forward": 0, "backward": 1, "step": 2}
+        return [(*key, *value) for key, value in sorted(found.items(), key=lambda e: order.get(e[0][0], 3))]
+
+    @cached_property
+    def alike(self) -> list[tuple[list[int], int]]:
+        """Stages with equal numbers together: (their indices, the one that speaks for them)."""
+        classes: dict[object, list[int]] = {}
+        for n, (numbers, messages) in enumerate(zip(self.stage_numbers, self.messages)):
+            classes.setdefault((tuple(numbers[t] for t in _STAGE_TOTALS), tuple(m[:4] + m[5:] for m in messages)), []).append(n)
+        return [(members, members[0]) for members in classes.values()]
+
+    @property
+    def fullest(self) -> int:
+        """The stage whose rank keeps most."""
+        return max(range(len(self.stage_numbers)), key=lambda n: self.stage_numbers[n]["A_stage"])
+
+    def parameters(self) -> dict[str, int]:
+        return {m: int(self.result.numbers[f"N_{m}"]) for m in MODULES if f"N_{m}" in self.result.numbers}
+
+    @cached_property
+    def flops(self) -> dict[str, dict[str, int]]:
+        return self.result.flops_by_module()
+
+    def saved(self, stage: int) -> dict[str, Number]:
+        """Bytes that one micro-batch keeps on a rank of the stage, by the module that made them: the terms of A_stage."""
+        numbers, lowered = self.stage_numbers[stage], self.result.lowered
+        items: dict[str, Iterable[Saved]] = {}
+        for suffix, blocks in (("", lowered.blocks), ("_ckpt", lowered.checkpointed)):
+            for name, block in blocks.items():
+                items |= {f"A_{name}{suffix}": block.saved, f"A_{name}{suffix}_shared": block.shared}
+        found: dict[str, Number] = {}
+        for monomial, coefficient in self.result.derivation.definitions["A_stage"].expr.terms.items():
+            times, kept = coefficient, ""
+            for atom, power in monomial:
+                name = atom.name if isinstance(atom, Symbol) else ""
+                if name in items:
+                    kept = name
+                else:
+                    times = times * numbers[name] ** power
+            for item in items[kept] if times else ():
+                module = item.tensor.module or STREAM
+                found[module] = found.get(module, 0) + times * item.bytes.evaluate(self.result.numbers)
+        order = {m: n for n, m in enumerate((STREAM, *MODULES))}
+        return dict(sorted(found.items(), key=lambda e: order.get(e[0], len(order))))
+
+    def picture(self) -> Picture:
+        flops = {m: f["forward"] + f["backward"] + f["recompute"] for m, f in self.flops.items()}
+        saved = self.saved(self.fullest)
+        bars = (bar("FLOPs of a micro-batch", flops, FLOP), bar("parameters", self.parameters(), ELEMENT),
+                bar(f"saved bytes, stage {self.fullest}" if len(self.result.stages) > 1 else "saved bytes", saved, BYTE))
+        return Picture(spans("Where the matrix products of one micro-batch (forward, backward and recomputed, the whole model), the parameters, and the bytes "
+                             "one micro-batch keeps on one rank of the fullest stage go."), bars)
+
+
+def bar(label: str, amounts: Mapping[str, Number], unit: Unit) -> Bar:
+    total = sum(amounts.values())
+    parts = tuple((m.replace("_", " "), float(n / total), human(whole(n), unit)) for m, n in amounts.items() if n)
+    return Bar(label, human(whole(total), unit), parts)
+
+
+def ranges(indices: list[int]) -> str:
+    """[1, 2, 3, 5] -> '1-3, 5', with an en dash."""
+    runs: list[list[int]] = []
+    for n in indices:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}\u2013{b}" for a, b in runs)
+
+
+def sections(result: Result, ink: Ink, totals: Totals) -> list[Section]:
+    return [_parameters(result, ink, totals), _flops(result, ink, totals), _stages(result, ink, totals), _messages(result, ink, totals)]
+
+
+def _equations(result: Result, ink: Ink, names: Iterable[str]) -> Equations:
+    book, number = result.derivation.definitions, result.numbers
+    return Equations(tuple(ink.equation(n, book[n].expr, number.get(n), book[n].unit) for n in names if n in book))
+
+
+def _parameters(result: Result, ink: Ink, totals: Totals) -> Section:
+    number = result.numbers
+    rows = [Row((spans(m.replace("_", " ")), spans(exact(n)), spans(human(n, ELEMENT)), spans(percent(n / number["N"])))) for m, n in totals.parameters().items()]
+    rows.append(Row((spans("all"), spans(exact(number["N"])), spans(human(number["N"], ELEMENT)), spans(percent(1.0))), "total"))
+    if "N_active" in number:
+        rows.append(Row((spans("active"), spans(exact(number["N_active"])), spans(human(number["N_active"], ELEMENT)), spans(percent(float(number["N_active"] / number["N"]))))))
+    said = ["A module's parameters are those of every block that has the module, times the layers of that kind; tied tables count once."]
+    if "N_active" in number:
+        said.append(" Active are those one token meets: of the experts, ")
+    paragraph = spans(*said, *([ink.symbol("K"), " of ", ink.symbol("E"), "."] if "N_active" in number else []))
+    columns = (Column(spans("module"), 12), Column(spans("parameters"), 14, True), Column(spans("about"), 8, True), Column(spans("share"), 7, True))
+    names = [*(f"N_{m}" for m in MODULES), "N", "N_active"]
+    return Section("Parameters", (Paragraph(paragraph), _equations(result, ink, names), Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows))), 2)
+
+
+def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
+    kinds = [k for k in ("forward", "backward", "recompute") if k != "recompute" or result.numbers["R"]]
+    rows = [Row((spans(m.replace("_", " ")), *(spans(exact(f[k])) for k in kinds), spans(human(sum(f.values()), FLOP)))) for m, f in totals.flops.items()]
+    summed = {k: sum(f[k] for f in totals.flops.values()) for k in kinds}
+    rows.append(Row((spans("all"), *(spans(exact(summed[k])) for k in kinds), spans(human(sum(summed.values()), FLOP))), "total"))
+    columns = (Column(spans("module"), 10), *(Column(spans({"recompute": "run again"}.get(k, k)), 14, True) for k in kinds), Column(spans("together"), 8, True))
+    times = multiplicity(result.lowered)
+    ink.note(*times.values())
+    said = Paragraph(spans("Counted are matrix products, 2 FLOP a multiply-add, of one micro-batch over the whole model. A linear map has two transposes in backward, for "
+                           "the input and for the weight, so backward costs twice forward; attention's backward is its own kernel (assumption ", Code("attention_kernel"), ")."))
+    names = ["F", "G", "R"]
+    return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
+
+
+def _stages(result: Result, ink: Ink, totals: Totals) -> Section:
+    book = result.derivation.definitions
+    layers = [n for n in book if book[n].group == "stages" and n.startswith("L_")]
+    made: list[Equation] = [ink.equation(n, book[n].expr) for n in layers]
+    made += [ink.equation(n, book[n].expr) for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
+    kinds = result.model.kind_names()
+    held = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
+    rows = []
+    for members, first in totals.alike:
+        numbers = totals.stage_numbers[first]
+        rows.append(Row((spans(ranges(members)), spans(" + ".join(f"{numbers[f'L_{k}_i']} {k}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"),
+                         *(spans(human(whole(numbers[n]), book[n].unit)) for n in held))))
+    columns = (Column(spans(ink.symbol("i")), 6), Column(spans("layers"), 12), *(Column(spans(Math(ink.names[n])), 8, True) for n in held))
+    exact_rows = [Row((spans(ranges(members)), *(spans(exact(whole(totals.stage_numbers[first][n]))) for n in ("P_stage", "X_stage", "Y_stage", "A_stage"))))
+                  for members, first in totals.alike]
+    exact_columns = (Column(spans(ink.symbol("i")), 6), *(Column(spans(Math(ink.names[n]), of), 14, True) for n, of in (
+        ("P_stage", ""), ("X_stage", ", FLOP"), ("Y_stage", ", FLOP"), ("A_stage", ", bytes"))))
+    said = Paragraph(spans("A rank of stage ", ink.symbol("i"), " runs the layers of its stage; the first stage also looks the tokens up, the last computes the loss. "
+                           "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row."))
+    return Section("Pipeline stages", (said, Equations(tuple(made)), Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows)),
+                                       Table(spans("The same, every digit."), exact_columns, tuple(exact_rows))), 2)
+
+
+def _messages(result: Result, ink: Ink, totals: Totals) -> Section:
+    busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
+    rows = []
+    for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]:
+        over: Spans = spans(ink.math(group)) if group.symbols() else spans(Code(axis))
+        rows.append(Row((spans(phase), spans(COLLECTIVES[op]), over, spans(str(int(group.evaluate(result.numbers)))), spans(str(calls)), spans(human(sent, BYTE)),
+                         spans(human(received, BYTE)), spans(f"a {'micro-batch' if per == 'microbatch' else per}"))))
+    columns = (Column(spans("phase"), 7), Column(spans("operation"), 10), Column(spans("over"), 6), Column(spans("ranks"), 4, True), Column(spans("calls"), 5, True),
+               Column(spans("handed in"), 9, True), Column(spans("got back"), 9, True), Column(spans("in"), 9))
+    where = f" of stage {busiest}, the busiest" if len(result.stages) > 1 else ""
+    parts: list[Part] = [Paragraph(spans("A rank's messages are those of its blocks, of the pipeline's boundary, and of the gradients at the end of the step. Sums over calls of the "
+                                         "local buffers follow; wire bytes depend on the algorithm that carries them."))]
+    if rows:
+        parts.append(Table(spans(f"Messages of one rank{where}."), columns, tuple(rows)))
+    else:
+        parts.append(Paragraph(spans("There are none: one rank holds the whole model.")))
+    return Section("Messages", tuple(parts), 2)
