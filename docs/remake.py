@@ -20,11 +20,20 @@ from symsim.strategy import Strategy  # noqa: E402
 
 def strategy_page() -> str:
     """Every option: name, choices, default, meaning, and the long names that mean it."""
-    lines = ["# Strategy", "", "Inline (`-s tp=8,pp=4,recompute=selective,recompute_modules=core_attn+mlp`) or a YAML file with the same keys.",
-             "Made by `python docs/remake.py` from `symsim/strategy.py`.", "", "| option | values | default | meaning | also accepted |", "|---|---|---|---|---|"]
+    lines = [
+        "# Strategy",
+        "",
+        "Inline (`-s tp=8,pp=4,recompute=selective,recompute_modules=core_attn+mlp`) or a YAML file with the same keys.",
+        "Made by `python docs/remake.py` from `symsim/strategy.py`.",
+        "",
+        "| option | values | default | meaning | also accepted |",
+        "|---|---|---|---|---|",
+    ]
     for name, field in Strategy.model_fields.items():
         other = ", ".join(f"`{long}`" for long, short in ALIASES.items() if short == name)
-        lines.append(f"| `{name}` | {_values(field.annotation)} | {_default(field.default)} | {(field.description or '').replace('|', '&#124;')} | {other} |")
+        lines.append(
+            f"| `{name}` | {_values(field.annotation)} | {_default(field.default)} | {(field.description or '').replace('|', '&#124;')} | {other} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -64,11 +73,12 @@ def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
         expected, computed = compare(case)
         yield "comm.json", f"messages: {case['kind']}", case["name"], expected, computed, comm_cases.EXCEPTIONS.get(case["kind"], "")
     for section, what, compare, reasons in (
-            ("params", "parameters of every rank", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
-            ("ddp", "gradient buffers and buckets", megatron.buffers, {}),
-            ("trace", "collectives of traced layers", megatron.collectives, megatron.MESSAGE_EXCEPTIONS),
-            ("trace", "FLOPs of traced layers", megatron.flops, {}),
-            ("trace", "saved bytes (te), fused traces", megatron.saved, {})):
+        ("params", "parameters of every rank", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
+        ("ddp", "gradient buffers and buckets", megatron.buffers, {}),
+        ("trace", "collectives of traced layers", megatron.collectives, megatron.MESSAGE_EXCEPTIONS),
+        ("trace", "FLOPs of traced layers", megatron.flops, {}),
+        ("trace", "saved bytes (te), fused traces", megatron.saved, {}),
+    ):
         for case in cases("megatron.json", "sections", section):
             if compare is not megatron.saved or case["name"].startswith("fused_"):
                 expected, computed = compare(case)
@@ -79,8 +89,15 @@ def accuracy_page() -> str:
     groups: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
     for file, what, name, expected, computed, reason in comparisons():
         groups.setdefault((file, what), []).append((name, expected == computed, reason))
-    lines = ["# Accuracy", "", "Every case of the oracles, compared as integers: equal means equal, not close. Made by `python docs/remake.py`; the same",
-             "comparisons run as tests.", "", "| oracle | compared | cases | equal | exceptions |", "|---|---|---|---|---|"]
+    lines = [
+        "# Accuracy",
+        "",
+        "Every case of the oracles, compared as integers: equal means equal, not close. Made by `python docs/remake.py`; the same",
+        "comparisons run as tests.",
+        "",
+        "| oracle | compared | cases | equal | exceptions |",
+        "|---|---|---|---|---|",
+    ]
     for (file, what), rows in groups.items():
         equal = sum(same for _, same, _ in rows)
         lines.append(f"| {file} | {what} | {len(rows)} | {equal} | {len(rows) - equal or ''} |")
@@ -90,7 +107,11 @@ def accuracy_page() -> str:
         for name, same, reason in rows:
             if not same:
                 lines.append(f"- {file}, {what}, `{name}`: {reason or '**unexplained**'}")
-    lines += ["", "Published parameter totals (`derivations/published_totals.yaml`) are compared by `tests/test_published_totals.py`; all are equal.", ""]
+    lines += [
+        "",
+        "Published parameter totals (`derivations/published_totals.yaml`) are compared by `tests/test_published_totals.py`; all are equal.",
+        "",
+    ]
     return "\n".join(lines)
 
 

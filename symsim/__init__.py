@@ -1,8 +1,8 @@
 """symsim: a symbolic cost-model compiler for training large language models.
 
-    import symsim
-    result = symsim.derive(symsim.load_model("llama3-70b"), symsim.strategy("tp=8,pp=4,sp=true"))
-    result.value("N"), result.formula("F").sympy(), result.to_json()
+import symsim
+result = symsim.derive(symsim.load_model("llama3-70b"), symsim.strategy("tp=8,pp=4,sp=true"))
+result.value("N"), result.formula("F").sympy(), result.to_json()
 """
 
 from __future__ import annotations

@@ -31,8 +31,10 @@ class Attention(Part):
     out_bias: bool = False
     fused_qkv: bool = Field(False, description="the modelling code runs one GEMM for q, k and v")
     qk_norm: Literal["none", "head", "full", "per_head", "l2"] = Field(
-        "none", description="head: one weight of size d (Qwen3); full: over all heads (OLMo-2); "
-                            "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4)")
+        "none",
+        description="head: one weight of size d (Qwen3); full: over all heads (OLMo-2); "
+        "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4)",
+    )
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
@@ -53,8 +55,7 @@ class Attention(Part):
             if missing:
                 raise ValueError(f"kind: mla needs {', '.join(missing)}")
         elif self.num_query_groups and self.num_attention_heads % self.num_query_groups:
-            raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of "
-                             f"num_query_groups {self.num_query_groups}")
+            raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}")
         return self
 
 
@@ -96,7 +97,8 @@ class Moe(Part):
     moe_router_group_topk: Positive | None = None
     router_bias: bool = False
     moe_router_enable_expert_bias: Literal["none", "buffer", "parameter"] = Field(
-        "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter")
+        "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter"
+    )
     moe_latent_size: Positive | None = None
     router_weight_before_experts: bool = Field(False, description="probabilities scale the expert inputs (Llama 4)")
 
@@ -179,12 +181,12 @@ def compress(kinds: list[str]) -> tuple[Segment, ...]:
         best_period, best_repeat = 1, 1
         for period in range(1, min(16, len(kinds) - start) + 1):
             repeat = 1
-            while kinds[start + repeat * period: start + (repeat + 1) * period] == kinds[start: start + period]:
+            while kinds[start + repeat * period : start + (repeat + 1) * period] == kinds[start : start + period]:
                 repeat += 1
             covered, best = repeat * period, best_repeat * best_period
             if (repeat > 1 or period == 1) and covered > best:
                 best_period, best_repeat = period, repeat
-        segments.append(Segment(repeat=best_repeat, kinds=tuple(kinds[start: start + best_period])))
+        segments.append(Segment(repeat=best_repeat, kinds=tuple(kinds[start : start + best_period])))
         start += best_repeat * best_period
     return tuple(segments)
 
@@ -238,8 +240,7 @@ class Architecture(Part):
         used = {k for s in self.layers for k in s.kinds}
         unknown = sorted(used - self.layer_kinds.keys())
         if unknown:
-            raise ValueError(f"layers uses '{unknown[0]}', which layer_kinds does not define "
-                             f"(it defines {', '.join(sorted(self.layer_kinds))})")
+            raise ValueError(f"layers uses '{unknown[0]}', which layer_kinds does not define (it defines {', '.join(sorted(self.layer_kinds))})")
         for kind in used:
             if self.layer_kinds[kind].ffn == "moe" and self.moe is None:
                 raise ValueError(f"layer kind '{kind}' has ffn: moe, but there is no moe section")
@@ -248,8 +249,10 @@ class Architecture(Part):
             if self.layer_kinds[kind].mixer == "linear_attention" and self.linear_attention is None:
                 raise ValueError(f"layer kind '{kind}' has mixer: linear_attention, but there is no linear_attention section")
         if self.attention.kv_channels is None and self.attention.kind == "gqa" and self.hidden_size % self.attention.num_attention_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-                             f"{self.attention.num_attention_heads}, and attention.kv_channels is not given")
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.attention.num_attention_heads}, and attention.kv_channels is not given"
+            )
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self

@@ -51,8 +51,14 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
     for kind, sizes in owned.items():
         if sizes:
             shard = ranks[kind] // strategy.num_distributed_optimizer_instances
-            made.append(Buffer(kind, shard, tuple(_buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)),
-                               sum(n for n, _ in sizes)))
+            made.append(
+                Buffer(
+                    kind,
+                    shard,
+                    tuple(_buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)),
+                    sum(n for n, _ in sizes),
+                )
+            )
     return made
 
 

@@ -58,7 +58,7 @@ def pipeline_layout(text: str) -> tuple[str, ...]:
         left = shorter
     stray = re.search(r"[^EtmL|]", left)
     if stray:
-        raise refuse(f"does not read at '{left[stray.start():][:20]}'")
+        raise refuse(f"does not read at '{left[stray.start() :][:20]}'")
     return tuple(left.split("|"))
 
 
@@ -88,10 +88,12 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups
         if attention.kind == "gqa" and groups % tp and tp % groups:
-            valid = [n for n in range(1, attention.num_attention_heads + 1)
-                     if attention.num_attention_heads % n == 0 and (groups % n == 0 or n % groups == 0)]
-            raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; "
-                             f"valid: {', '.join(map(str, valid))}")
+            valid = [
+                n
+                for n in range(1, attention.num_attention_heads + 1)
+                if attention.num_attention_heads % n == 0 and (groups % n == 0 or n % groups == 0)
+            ]
+            raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {', '.join(map(str, valid))}")
     if "linear_attention" in mixers and architecture.linear_attention is not None:
         _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
         _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
@@ -99,8 +101,10 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp
         padded = -(-architecture.vocab_size // step) * step
-        raise InputError(f"tp={tp} does not divide vocab_size={architecture.vocab_size}, and symsim does not pad the vocabulary; "
-                         f"give the padded size, for example --set vocab_size={padded}")
+        raise InputError(
+            f"tp={tp} does not divide vocab_size={architecture.vocab_size}, and symsim does not pad the vocabulary; "
+            f"give the padded size, for example --set vocab_size={padded}"
+        )
     for kind_name in architecture.kind_names():
         kind = architecture.layer_kinds[kind_name]
         if kind.ffn == "mlp" and architecture.mlp is not None:
@@ -128,8 +132,10 @@ def _experts(architecture: Architecture, strategy: Strategy) -> None:
     ranks = strategy.tp * strategy.cp * strategy.dp
     if ranks % (etp * ep):
         default = "" if strategy.etp is not None else " (etp is tp unless given)"
-        raise InputError(f"etp*ep={etp}*{ep} does not divide the {ranks} ranks of a pipeline stage (tp*cp*dp={strategy.tp}*{strategy.cp}*"
-                         f"{strategy.dp}){default}; the product must be one of: {_divisors(ranks)}")
+        raise InputError(
+            f"etp*ep={etp}*{ep} does not divide the {ranks} ranks of a pipeline stage (tp*cp*dp={strategy.tp}*{strategy.cp}*"
+            f"{strategy.dp}){default}; the product must be one of: {_divisors(ranks)}"
+        )
     if strategy.moe_pad_expert_input_to_capacity and strategy.moe_expert_capacity_factor is None:
         raise InputError("moe_pad_expert_input_to_capacity=true needs moe_expert_capacity_factor, the capacity to pad to")
     if strategy.moe_expert_capacity_factor is not None and strategy.moe_token_dispatcher_type == "allgather":
@@ -142,19 +148,23 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"hierarchical_context_parallel_sizes belongs to cp_comm_type=a2a+p2p, and cp_comm_type is {kind}")
     if kind == "a2a+p2p":
         if sizes is None:
-            raise InputError("cp_comm_type=a2a+p2p needs hierarchical_context_parallel_sizes, the a2a and p2p degrees, for example "
-                             f"2+{max(cp // 2, 1)}")
+            raise InputError(
+                f"cp_comm_type=a2a+p2p needs hierarchical_context_parallel_sizes, the a2a and p2p degrees, for example 2+{max(cp // 2, 1)}"
+            )
         if len(sizes) != 2 or math.prod(sizes) != cp:
-            raise InputError(f"hierarchical_context_parallel_sizes={'+'.join(map(str, sizes))} must be two degrees (a2a, p2p) "
-                             f"whose product is cp={cp}")
+            raise InputError(
+                f"hierarchical_context_parallel_sizes={'+'.join(map(str, sizes))} must be two degrees (a2a, p2p) whose product is cp={cp}"
+            )
     if cp == 1:
         return
     seq, attention = strategy.seq_length, architecture.attention
     # the causal load balance gives every rank one early and one late chunk (TE context_parallel.py)
     chunks = cp if kind == "a2a" else 2 * cp
     if seq % chunks:
-        raise InputError(f"seq_length={seq} is not a multiple of {'cp' if kind == 'a2a' else '2*cp'}={chunks}, the chunks that "
-                         f"cp={cp} with cp_comm_type={kind} cuts a sequence into")
+        raise InputError(
+            f"seq_length={seq} is not a multiple of {'cp' if kind == 'a2a' else '2*cp'}={chunks}, the chunks that "
+            f"cp={cp} with cp_comm_type={kind} cuts a sequence into"
+        )
     exchanged = cp if kind == "a2a" else sizes[0] if sizes is not None else 1
     if exchanged > 1:
         # each rank trades its slice of the sequence for a share of the heads it holds after tp (TE context_parallel.py:4246)
@@ -162,12 +172,15 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
         groups = heads if attention.kind == "mla" else max(architecture.query_groups // strategy.tp, 1)
         for name, count in (("num_attention_heads", heads), ("num_query_groups", groups)):
             if count % exchanged:
-                raise InputError(f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
-                                 f"valid: {_divisors(count)}, or cp_comm_type=p2p or all_gather")
+                raise InputError(
+                    f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
+                    f"valid: {_divisors(count)}, or cp_comm_type=p2p or all_gather"
+                )
     windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]
     if windowed and kind in ("p2p", "a2a+p2p"):
-        raise InputError(f"cp={cp} with cp_comm_type={kind} does not support sliding-window attention (layers '{windowed[0]}'); "
-                         "use cp_comm_type=a2a or all_gather")
+        raise InputError(
+            f"cp={cp} with cp_comm_type={kind} does not support sliding-window attention (layers '{windowed[0]}'); use cp_comm_type=a2a or all_gather"
+        )
     if attention.sinks and kind != "a2a":
         raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
 
@@ -176,8 +189,10 @@ def _sequence(strategy: Strategy) -> None:
     if strategy.sp and strategy.seq_length % (strategy.tp * strategy.cp):
         product = strategy.tp * strategy.cp
         nearest_length = -(-strategy.seq_length // product) * product
-        raise InputError(f"sp=true splits seq_length={strategy.seq_length} over tp*cp={product} ranks, which does not divide it; "
-                         f"the next length that fits is {nearest_length}")
+        raise InputError(
+            f"sp=true splits seq_length={strategy.seq_length} over tp*cp={product} ranks, which does not divide it; "
+            f"the next length that fits is {nearest_length}"
+        )
 
 
 def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
@@ -188,12 +203,14 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
     layout = strategy.pipeline_model_parallel_layout
     if vpp > 1 and pp == 1:
         raise InputError(f"vpp={vpp} needs pp above 1: virtual stages interleave the pipeline's stages")
-    ends = [(name, count) for name, count in (("num_layers_in_first_pipeline_stage", first), ("num_layers_in_last_pipeline_stage", last))
-            if count is not None]
+    ends = [
+        (name, count)
+        for name, count in (("num_layers_in_first_pipeline_stage", first), ("num_layers_in_last_pipeline_stage", last))
+        if count is not None
+    ]
     ends_count = sum(count for _, count in ends)
     if ends and extra:
-        raise InputError(f"{ends[0][0]} cannot be given together with account_for_embedding_in_pipeline_split or "
-                         "account_for_loss_in_pipeline_split")
+        raise InputError(f"{ends[0][0]} cannot be given together with account_for_embedding_in_pipeline_split or account_for_loss_in_pipeline_split")
     if ends and pp == 1:
         raise InputError(f"{ends[0][0]} needs pp above 1")
     if layout is not None:
@@ -208,11 +225,14 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
         middle = pp - len(ends)
         rest = layers - ends_count
         if rest < 0 or (middle == 0 and rest):
-            raise InputError(f"{' and '.join(n for n, _ in ends)} hold {ends_count} layers of {layers}, and pp={pp} leaves "
-                             f"{middle} stages for the rest")
+            raise InputError(
+                f"{' and '.join(n for n, _ in ends)} hold {ends_count} layers of {layers}, and pp={pp} leaves {middle} stages for the rest"
+            )
         if middle and (rest == 0 or rest % (middle * vpp)):
-            raise InputError(f"the {rest} layers left after {' and '.join(n for n, _ in ends)} do not divide into {middle} stages"
-                             f"{f' of vpp={vpp} chunks' if vpp > 1 else ''}")
+            raise InputError(
+                f"the {rest} layers left after {' and '.join(n for n, _ in ends)} do not divide into {middle} stages"
+                f"{f' of vpp={vpp} chunks' if vpp > 1 else ''}"
+            )
     elif pp > layers:
         raise InputError(f"pp={pp} is more than the {layers} layers of {architecture.name}")
     elif pp * vpp > layers + extra:
@@ -242,11 +262,14 @@ def _batch(strategy: Strategy) -> None:
     given, per_round = strategy.global_batch_size, strategy.micro_batch_size * strategy.dp
     if given is not None:
         if given % per_round:
-            raise InputError(f"global_batch_size={given} is not a multiple of micro_batch_size*dp="
-                             f"{strategy.micro_batch_size}*{strategy.dp}={per_round}")
+            raise InputError(
+                f"global_batch_size={given} is not a multiple of micro_batch_size*dp={strategy.micro_batch_size}*{strategy.dp}={per_round}"
+            )
         if strategy.num_microbatches is not None and strategy.num_microbatches * per_round != given:
-            raise InputError(f"num_microbatches={strategy.num_microbatches} and global_batch_size={given} disagree: micro_batch_size*dp={per_round} "
-                             f"makes {given // per_round} micro-batches; give one of the two")
+            raise InputError(
+                f"num_microbatches={strategy.num_microbatches} and global_batch_size={given} disagree: micro_batch_size*dp={per_round} "
+                f"makes {given // per_round} micro-batches; give one of the two"
+            )
     elif strategy.num_microbatches is None:
         return
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
@@ -261,11 +284,15 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if ranks % instances:
         raise InputError(f"num_distributed_optimizer_instances={instances} does not divide dp*cp={ranks}; valid: {_divisors(ranks)}")
     if _has_moe(architecture) and strategy.expert_dp % instances:
-        raise InputError(f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
-                         f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {_divisors(strategy.expert_dp)}")
+        raise InputError(
+            f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
+            f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {_divisors(strategy.expert_dp)}"
+        )
     if strategy.zero >= 2 and strategy.pp > 1:
-        raise InputError(f"zero={strategy.zero} with pp={strategy.pp} is refused: every micro-batch of a pipeline would reduce "
-                         "(and at zero=3 gather) its stage again, and Megatron-Core's torch FSDP2 refuses pipelines; use zero=1, or pp=1")
+        raise InputError(
+            f"zero={strategy.zero} with pp={strategy.pp} is refused: every micro-batch of a pipeline would reduce "
+            "(and at zero=3 gather) its stage again, and Megatron-Core's torch FSDP2 refuses pipelines; use zero=1, or pp=1"
+        )
 
 
 def _recompute(architecture: Architecture, strategy: Strategy) -> None:
@@ -275,12 +302,14 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
         if strategy.recompute != "full":
             raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
     if strategy.recompute == "full" and strategy.recompute_num_layers > architecture.num_layers:
-        raise InputError(f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers "
-                         f"of {architecture.name}")
+        raise InputError(
+            f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
+        )
     if strategy.recompute != "selective":
         if strategy.recompute_modules != ("core_attn",):
-            raise InputError(f"recompute_modules={'+'.join(strategy.recompute_modules)} needs recompute=selective, "
-                             f"and recompute is {strategy.recompute}")
+            raise InputError(
+                f"recompute_modules={'+'.join(strategy.recompute_modules)} needs recompute=selective, and recompute is {strategy.recompute}"
+            )
         return
     if not strategy.recompute_modules:
         raise InputError("recompute=selective needs at least one module in recompute_modules")
@@ -302,8 +331,10 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError(f"recompute_modules names {module} twice")
         seen.add(module)
         if not applies[module][0]:
-            raise InputError(f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
-                             f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}")
+            raise InputError(
+                f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
+                f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
+            )
 
 
 def _precision(strategy: Strategy) -> None:

@@ -24,15 +24,26 @@ _IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, no_args_is_help=False,
-                  context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
-_Model = Annotated[str, typer.Argument(metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face "
-                                                              "config.json, or a directory that 'symsim import' wrote.")]
+_Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote."
+    ),
+]
 _Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
 _System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A file that describes the machine.")]
-_Report = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) "
-                                                                                     "instead of Markdown on standard output.")]
+_Report = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) instead of Markdown on standard output."),
+]
 _Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
 
 
@@ -54,8 +65,7 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 @app.command()
-def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None,
-           output: _Report = None) -> None:
+def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None, output: _Report = None) -> None:
     """Derive the closed forms of a model's cost under a strategy, as a report."""
     result = _result(model, strategy, system, settings)
     if output is None:
@@ -70,8 +80,13 @@ def derive(model: _Model, strategy: _Strategy = None, system: _System = None, se
 
 
 @app.command("eval")
-def evaluate(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None,
-             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def evaluate(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
     """Evaluate a model's cost under a strategy to numbers."""
     result = _result(model, strategy, system, settings)
     if as_json:
@@ -96,22 +111,25 @@ def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "
         from symsim.assumptions import ASSUMPTIONS
 
         for name, assumption in ASSUMPTIONS.items():
-            _print(f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{_wrapped(assumption.meaning)}"
-                   f"{_wrapped(f'source: {assumption.source}')}")
+            _print(
+                f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{_wrapped(assumption.meaning)}"
+                f"{_wrapped(f'source: {assumption.source}')}"
+            )
         return
     from symsim import loading
 
-    names = {"models": loading.list_models, "systems": loading.list_systems, "strategies": loading.list_strategies,
-             "sources": lambda: []}[what]()
+    names = {"models": loading.list_models, "systems": loading.list_systems, "strategies": loading.list_strategies, "sources": lambda: []}[what]()
     if not names:
         print(f"symsim: no {what} are installed", file=sys.stderr)
     _print("".join(f"{name}\n" for name in names))
 
 
 @app.command("import")
-def bring(kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) + "}", help="The system the files come from.")],
-          files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Its configuration files.")],
-          output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/model.yaml.")] = None) -> None:
+def bring(
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) + "}", help="The system the files come from.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Its configuration files.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/model.yaml.")] = None,
+) -> None:
     """Read another system's configuration and say what became of every key."""
     if kind not in _IMPORTED:
         raise InputError(f"symsim does not import '{kind}': {nearest(kind, _IMPORTED)}")
@@ -131,8 +149,9 @@ def bring(kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) 
             raise InputError(f"{output}: the directory cannot be made: {error.strerror}") from None
         write_text(output / "model.yaml", format_model(loaded.architecture))
     _print(table)
-    print(f"symsim: wrote {output / 'model.yaml'}" if output is not None else "symsim: nothing written; -o DIR writes DIR/model.yaml",
-          file=sys.stderr)
+    print(
+        f"symsim: wrote {output / 'model.yaml'}" if output is not None else "symsim: nothing written; -o DIR writes DIR/model.yaml", file=sys.stderr
+    )
 
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":

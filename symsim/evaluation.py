@@ -93,9 +93,15 @@ class Evaluation:
             found |= {f"L_{k}_ckpt_i": n for k, n in kinds.items()} | {"checkpoints_i": kept}
         first, loss, mtp = int(stage.embedding), int(stage.loss), stage.mtp
         holds_last = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks)
-        found |= {"first_i": first, "loss_i": loss, "mtp_i": mtp, "last_layer_i": int(holds_last),
-                  "mtp_copies_i": min(mtp, 1) if model.mtp_use_repeated_layer else mtp, "embedding_i": int(bool(first or mtp)),
-                  "output_i": int(loss and not (model.tie_word_embeddings and first))}
+        found |= {
+            "first_i": first,
+            "loss_i": loss,
+            "mtp_i": mtp,
+            "last_layer_i": int(holds_last),
+            "mtp_copies_i": min(mtp, 1) if model.mtp_use_repeated_layer else mtp,
+            "embedding_i": int(bool(first or mtp)),
+            "output_i": int(loss and not (model.tie_word_embeddings and first)),
+        }
         return found
 
     def stage_numbers(self, stage: Stage) -> dict[str, Number]:

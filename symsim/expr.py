@@ -203,9 +203,7 @@ class Expr:
             arguments = [a.to_sympy(names) for a in atom.arguments]
             return arguments[0] if atom.function == "sum" else functions[atom.function](*arguments, evaluate=False)
 
-        return sympy.Add(*(
-            sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in self.terms.items()
-        ))
+        return sympy.Add(*(sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in self.terms.items()))
 
     def __str__(self) -> str:
         """A Python expression in the formula grammar (`grammar.parse` reads it back)."""

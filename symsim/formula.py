@@ -152,8 +152,18 @@ class Derivation:
 
     definitions: dict[str, Definition] = field(default_factory=dict)
 
-    def define(self, name: str, quantity: Quantity, meaning: str, *, latex: str = "", source: str = "",
-               assumptions: tuple[str, ...] = (), group: str = "", unit: Unit | None = None) -> Quantity:
+    def define(
+        self,
+        name: str,
+        quantity: Quantity,
+        meaning: str,
+        *,
+        latex: str = "",
+        source: str = "",
+        assumptions: tuple[str, ...] = (),
+        group: str = "",
+        unit: Unit | None = None,
+    ) -> Quantity:
         """Name a quantity; returns a reference to it. UnitError when it does not have the unit declared."""
         if unit is not None and quantity.expr and quantity.unit != unit:
             raise UnitError(f"{name} is {quantity.unit}, declared {unit}")

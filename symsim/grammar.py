@@ -103,8 +103,8 @@ class _Reader:
 
     def _source(self, node: ast.expr) -> tuple[int, str]:
         # ast counts columns in UTF-8 bytes
-        raw = self.text[self.indent:].encode()
-        return self.indent + len(raw[:node.col_offset].decode()), raw[node.col_offset:node.end_col_offset].decode()
+        raw = self.text[self.indent :].encode()
+        return self.indent + len(raw[: node.col_offset].decode()), raw[node.col_offset : node.end_col_offset].decode()
 
     def _refuse(self, node: ast.expr, reason: str) -> InputError:
         return self._error(*self._source(node), reason)
@@ -244,9 +244,16 @@ class _Reader:
 
 
 _KINDS: dict[type, str] = {
-    ast.Attribute: "attributes are not", ast.Subscript: "subscripts are not", ast.Lambda: "functions cannot be defined",
-    ast.Compare: "comparisons are not", ast.BoolOp: "logic is not", ast.IfExp: "conditions are not", ast.Tuple: "lists are not",
-    ast.List: "lists are not", ast.Dict: "mappings are not", ast.JoinedStr: "text is not",
+    ast.Attribute: "attributes are not",
+    ast.Subscript: "subscripts are not",
+    ast.Lambda: "functions cannot be defined",
+    ast.Compare: "comparisons are not",
+    ast.BoolOp: "logic is not",
+    ast.IfExp: "conditions are not",
+    ast.Tuple: "lists are not",
+    ast.List: "lists are not",
+    ast.Dict: "mappings are not",
+    ast.JoinedStr: "text is not",
 }
 
 

@@ -172,8 +172,7 @@ class Net:
             return name
         return next(c for n in range(2, 10_000) if (c := f"{name}.{n}") not in self.tensors)
 
-    def tensor(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None, kind: str = "activation",
-               view_of: str | None = None) -> str:
+    def tensor(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None, kind: str = "activation", view_of: str | None = None) -> str:
         dims = tuple(dims.split()) if isinstance(dims, str) else tuple(dims)
         for dim in dims:
             self.dim(dim)
@@ -197,10 +196,31 @@ class Net:
             self.tensors[name] = Tensor(name, tuple(dims.split()), dtype or self.dtype, "table", None, self.module)
         return name
 
-    def op(self, kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], *, saves: Iterable[str] = (),
-           products: Iterable[tuple[str, ...]] = (), backward: Iterable[tuple[str, tuple[str, ...]]] = (), **attrs: Any) -> Op:
-        made = Op(kind, f"{self.scope}.{name}" if self.scope else name, self.module, tuple(inputs), tuple(outputs), attrs,
-                  tuple(products), tuple(backward), tuple(saves), self.regions, self.idle)
+    def op(
+        self,
+        kind: str,
+        name: str,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        *,
+        saves: Iterable[str] = (),
+        products: Iterable[tuple[str, ...]] = (),
+        backward: Iterable[tuple[str, tuple[str, ...]]] = (),
+        **attrs: Any,
+    ) -> Op:
+        made = Op(
+            kind,
+            f"{self.scope}.{name}" if self.scope else name,
+            self.module,
+            tuple(inputs),
+            tuple(outputs),
+            attrs,
+            tuple(products),
+            tuple(backward),
+            tuple(saves),
+            self.regions,
+            self.idle,
+        )
         self.ops.append(made)
         return made
 

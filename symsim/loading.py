@@ -41,15 +41,30 @@ STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microb
 # Symbols that neither determines: a measurement of the user's
 FREE_SYMBOLS = ("lam",)
 ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
-    "h": ("hidden_size",), "V": ("vocab_size",), "L": ("num_layers",), "P": ("position_embedding_rows",),
-    "a": ("attention", "num_attention_heads"), "g": ("attention", "num_query_groups"), "d": ("attention", "kv_channels"),
-    "r_q": ("attention", "q_lora_rank"), "r_k": ("attention", "kv_lora_rank"), "d_k": ("attention", "qk_head_dim"),
-    "d_r": ("attention", "qk_pos_emb_head_dim"), "d_v": ("attention", "v_head_dim"),
-    "H_k": ("linear_attention", "linear_num_key_heads"), "H_v": ("linear_attention", "linear_num_value_heads"),
-    "D_k": ("linear_attention", "linear_key_head_dim"), "D_v": ("linear_attention", "linear_value_head_dim"),
-    "W_c": ("linear_attention", "linear_conv_kernel_dim"), "f": ("mlp", "ffn_hidden_size"),
-    "D": ("mtp_num_layers",), "E": ("moe", "num_moe_experts"), "K": ("moe", "moe_router_topk"), "f_e": ("moe", "moe_ffn_hidden_size"),
-    "f_s": ("moe", "moe_shared_expert_intermediate_size"), "ell": ("moe", "moe_latent_size"),
+    "h": ("hidden_size",),
+    "V": ("vocab_size",),
+    "L": ("num_layers",),
+    "P": ("position_embedding_rows",),
+    "a": ("attention", "num_attention_heads"),
+    "g": ("attention", "num_query_groups"),
+    "d": ("attention", "kv_channels"),
+    "r_q": ("attention", "q_lora_rank"),
+    "r_k": ("attention", "kv_lora_rank"),
+    "d_k": ("attention", "qk_head_dim"),
+    "d_r": ("attention", "qk_pos_emb_head_dim"),
+    "d_v": ("attention", "v_head_dim"),
+    "H_k": ("linear_attention", "linear_num_key_heads"),
+    "H_v": ("linear_attention", "linear_num_value_heads"),
+    "D_k": ("linear_attention", "linear_key_head_dim"),
+    "D_v": ("linear_attention", "linear_value_head_dim"),
+    "W_c": ("linear_attention", "linear_conv_kernel_dim"),
+    "f": ("mlp", "ffn_hidden_size"),
+    "D": ("mtp_num_layers",),
+    "E": ("moe", "num_moe_experts"),
+    "K": ("moe", "moe_router_topk"),
+    "f_e": ("moe", "moe_ffn_hidden_size"),
+    "f_s": ("moe", "moe_shared_expert_intermediate_size"),
+    "ell": ("moe", "moe_latent_size"),
 }
 
 _SECTIONS = ("attention", "linear_attention", "mlp", "moe")
@@ -316,8 +331,9 @@ def split_settings(items: Iterable[str]) -> Settings:
             raise InputError(f"--set {cut(name)}: no such setting; {nearest(name, known)}")
         if target in spelt:
             other = spelt[target]
-            raise InputError(f"--set gives {name} twice" if other == name
-                             else f"--set {name} and --set {other} are the same setting; give one of them")
+            raise InputError(
+                f"--set gives {name} twice" if other == name else f"--set {name} and --set {other} are the same setting; give one of them"
+            )
         spelt[target] = name
     resolve(settings.assumptions)
     return settings
@@ -336,7 +352,7 @@ def override_architecture(architecture: Architecture, changes: Mapping[tuple[str
         for position, part in enumerate(path[:-1]):
             if not isinstance(place.get(part), dict):
                 hint = f": {nearest(part, list(place))}" if position else ""
-                raise InputError(f"--set {'.'.join(path)}: {architecture.name} has no {'.'.join(path[:position + 1])}{hint}")
+                raise InputError(f"--set {'.'.join(path)}: {architecture.name} has no {'.'.join(path[: position + 1])}{hint}")
             place = place[part]
         place[path[-1]] = value
     return validate(Architecture, data, "--set")
@@ -346,8 +362,10 @@ def _resized(architecture: Architecture, layers: Any) -> Any:
     if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
         raise InputError(f"--set num_layers={layers}: it should be a whole number above 0")
     if len(architecture.layers) != 1:
-        raise InputError(f"--set num_layers: {architecture.name} has several runs of layers ({format_layers(architecture.layers)}); "
-                         "edit the model file's layers instead")
+        raise InputError(
+            f"--set num_layers: {architecture.name} has several runs of layers ({format_layers(architecture.layers)}); "
+            "edit the model file's layers instead"
+        )
     unit = len(architecture.layers[0].kinds)
     if layers % unit:
         raise InputError(f"--set num_layers={layers}: {architecture.name} repeats {unit} layers, so a multiple of {unit} is needed")

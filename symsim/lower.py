@@ -1,11 +1,11 @@
 """The whole lowering, top to bottom.
 
-    Architecture -> declare -> Block            operations over named dimensions
-                 -> fuse    -> Block            the kernels that run, what each keeps
-                 -> communicate -> Placed       layouts, and the redistributions they require
-                 -> differentiate -> Differentiated   backward kernels, messages of both directions
-                 -> remember -> Remembered      what is kept, what is computed again
-                 -> count -> Derivation         named definitions, exact
+Architecture -> declare -> Block            operations over named dimensions
+             -> fuse    -> Block            the kernels that run, what each keeps
+             -> communicate -> Placed       layouts, and the redistributions they require
+             -> differentiate -> Differentiated   backward kernels, messages of both directions
+             -> remember -> Remembered      what is kept, what is computed again
+             -> count -> Derivation         named definitions, exact
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from symsim.lowered import Lowered
 from symsim.mesh import Mesh, mesh_of
 from symsim.passes.communicate import communicate
 from symsim.passes.differentiate import differentiate
-from symsim.passes.fuse import Profile, fuse
+from symsim.passes.fuse import fuse
+from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered, remember
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
@@ -36,8 +37,9 @@ def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str
     blocks = {name: lower_block(block, profile, mesh) for name, block in declare(profile, mesh).items()}
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
-        checkpointed = {name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True)
-                        for name in model.kind_names()}
+        checkpointed = {
+            name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True) for name in model.kind_names()
+        }
     return Lowered(profile, mesh, blocks, checkpointed)
 
 
@@ -81,12 +83,18 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     fused = fuse(block, profile)
     placed = communicate(fused, mesh, shared=shared, expand_groups=few_groups)
     differentiated = differentiate(
-        placed, shared=shared, torch_ring=strategy.cp_comm_type if eager else "", metadata="" if assume["dispatcher_metadata"] == "omitted" else "all_to_all" if eager else "all_gather",
-        omit_gradient_of=frozenset({"k_pe_gather"}) if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp and not eager else frozenset())
+        placed,
+        shared=shared,
+        torch_ring=strategy.cp_comm_type if eager else "",
+        metadata="" if assume["dispatcher_metadata"] == "omitted" else "all_to_all" if eager else "all_gather",
+        omit_gradient_of=frozenset({"k_pe_gather"}) if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp and not eager else frozenset(),
+    )
     return remember(
         differentiated,
         regions=frozenset(strategy.recompute_modules) if strategy.recompute == "selective" else frozenset(),
-        full=whole and strategy.recompute == "full", distribute=strategy.distribute_saved_activations,
+        full=whole and strategy.recompute == "full",
+        distribute=strategy.distribute_saved_activations,
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
         keep_gathered=assume["save_gathered"] == "true" or (assume["save_gathered"] == "profile" and eager),
-        early_stop=assume["recompute_early_stop"] == "true" or (assume["recompute_early_stop"] == "profile" and eager))
+        early_stop=assume["recompute_early_stop"] == "true" or (assume["recompute_early_stop"] == "profile" and eager),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symsim.mesh import Mesh
-from symsim.passes.fuse import Profile
+from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
 
 

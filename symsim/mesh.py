@@ -46,8 +46,17 @@ def mesh_of(strategy: Strategy) -> Mesh:
     """The mesh a strategy spans. Context parallelism by `a2a` moves from tokens to heads inside attention; `p2p` passes
     keys and values around a ring; `a2a+p2p` is both, on two axes.
     """
-    degrees = {"tp": strategy.tp, "cp": strategy.cp, "dp": strategy.dp, "ep": strategy.ep, "etp": strategy.expert_tp,
-               "edp": strategy.expert_dp, "pp": strategy.pp, "vpp": strategy.vpp, "inst": strategy.num_distributed_optimizer_instances}
+    degrees = {
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "dp": strategy.dp,
+        "ep": strategy.ep,
+        "etp": strategy.expert_tp,
+        "edp": strategy.expert_dp,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "inst": strategy.num_distributed_optimizer_instances,
+    }
     context: tuple[str, ...] = ("cp",)
     by_heads: tuple[str, ...] = ("cp",) if strategy.cp_comm_type == "a2a" else ()
     if strategy.cp_comm_type == "a2a+p2p" and strategy.hierarchical_context_parallel_sizes:

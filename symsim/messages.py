@@ -47,5 +47,7 @@ def merge(messages: Iterable[Message]) -> list[Message]:
             merged[key] = (first, count + message.count, what)
         else:
             merged[key] = (message, message.count, {message.what: None})
-    return [Message(m.phase, m.op, m.axis, m.group, m.send_elements, m.receive_elements, m.dtype, "; ".join(what), count, m.per)
-            for m, count, what in merged.values()]
+    return [
+        Message(m.phase, m.op, m.axis, m.group, m.send_elements, m.receive_elements, m.dtype, "; ".join(what), count, m.per)
+        for m, count, what in merged.values()
+    ]

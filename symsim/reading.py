@@ -32,8 +32,17 @@ _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _WORDS: dict[str, bool | None] = {
-    "": None, "~": None, "null": None, "Null": None, "NULL": None,
-    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -180,6 +189,7 @@ def parse_json(text: str, where: str) -> Document:
                 line = next((text.count("\n", 0, t.start()) + 1 for t in _JSON_TOKEN.finditer(text) if t[0] == digits), 1)
                 raise InputError(f"{where}:{line}: {cut(digits)} is too large a number")
             return kind(digits)
+
         return read
 
     if not text.strip():
@@ -327,8 +337,7 @@ def _yaml_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def from_validation_error(error: "ValidationError", document: Document | None, where: str,
-                          model: "type[BaseModel] | None" = None) -> InputError:
+def from_validation_error(error: "ValidationError", document: Document | None, where: str, model: "type[BaseModel] | None" = None) -> InputError:
     """One sentence for the first problem pydantic found; misspelt keys come first, as they cause the others."""
     problems = error.errors(include_url=False)
     first = min(problems, key=lambda p: p["type"] != "extra_forbidden")
@@ -359,9 +368,16 @@ def from_validation_error(error: "ValidationError", document: Document | None, w
 
 
 def _article(reason: str) -> str:
-    return {"integer": "a whole number", "boolean": "true or false", "string": "text", "number": "a number",
-            "tuple": "a list", "list": "a list", "dictionary": "a mapping", "None": "empty"}.get(
-                reason, "a mapping" if reason.startswith("dictionary") else reason)
+    return {
+        "integer": "a whole number",
+        "boolean": "true or false",
+        "string": "text",
+        "number": "a number",
+        "tuple": "a list",
+        "list": "a list",
+        "dictionary": "a mapping",
+        "None": "empty",
+    }.get(reason, "a mapping" if reason.startswith("dictionary") else reason)
 
 
 def _parts(annotation: Any) -> list[Any]:

@@ -47,7 +47,8 @@ class Result(Evaluation):
                 "active": int(number.get("N_active", number["N"])),
                 "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number},
                 "per_rank": [
-                    {"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
+                    {"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage
+                ],
             },
             "flops": {
                 "forward": int(number["F"]),
@@ -56,7 +57,8 @@ class Result(Evaluation):
                 "by_module": self.flops_by_module(),
                 "per_rank": [
                     {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])}
-                    for s, n in per_stage],
+                    for s, n in per_stage
+                ],
             },
             "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
             "messages": [m for s, n in per_stage for m in self._messages_json(s, n)],
@@ -66,9 +68,17 @@ class Result(Evaluation):
     def _messages_json(self, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
         return [
             {
-                "phase": m.phase, "op": m.op, "axis": m.axis, "group_size": int(m.group.evaluate(numbers)), "count": int(m.count.evaluate(numbers)),
-                "send_bytes": _whole(m.send_bytes.evaluate(numbers)), "recv_bytes": _whole(m.receive_bytes.evaluate(numbers)), "dtype": m.dtype,
-                "what": m.what, "stage": stage.index, "per": m.per,
+                "phase": m.phase,
+                "op": m.op,
+                "axis": m.axis,
+                "group_size": int(m.group.evaluate(numbers)),
+                "count": int(m.count.evaluate(numbers)),
+                "send_bytes": _whole(m.send_bytes.evaluate(numbers)),
+                "recv_bytes": _whole(m.receive_bytes.evaluate(numbers)),
+                "dtype": m.dtype,
+                "what": m.what,
+                "stage": stage.index,
+                "per": m.per,
             }
             for m in self.stage_messages(stage)
         ]
@@ -118,8 +128,9 @@ def _whole(value: Number) -> int:
     return -int(-value // 1)
 
 
-def derive(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None,
-           overrides: Mapping[str, Number] | None = None) -> Result:
+def derive(
+    model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None, overrides: Mapping[str, Number] | None = None
+) -> Result:
     """Derive the closed formulas of a model under a strategy. InputError when the combination is impossible."""
     if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
         model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})

@@ -16,25 +16,53 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     """Every symbol of vocabulary.py that the model and the strategy determine."""
     at = model.attention
     found: dict[str, Number | None] = {
-        "b": strategy.micro_batch_size, "s": strategy.seq_length, "m": strategy.microbatches, "lam": 1,
-        "h": model.hidden_size, "V": model.vocab_size, "L": model.num_layers, "P": model.position_embedding_rows,
-        "a": at.num_attention_heads, "g": model.query_groups if at.kind == "gqa" else None,
+        "b": strategy.micro_batch_size,
+        "s": strategy.seq_length,
+        "m": strategy.microbatches,
+        "lam": 1,
+        "h": model.hidden_size,
+        "V": model.vocab_size,
+        "L": model.num_layers,
+        "P": model.position_embedding_rows,
+        "a": at.num_attention_heads,
+        "g": model.query_groups if at.kind == "gqa" else None,
         "d": model.head_dim if at.kind == "gqa" else None,
-        "r_q": at.q_lora_rank, "r_k": at.kv_lora_rank, "d_k": at.qk_head_dim, "d_r": at.qk_pos_emb_head_dim, "d_v": at.v_head_dim,
+        "r_q": at.q_lora_rank,
+        "r_k": at.kv_lora_rank,
+        "d_k": at.qk_head_dim,
+        "d_r": at.qk_pos_emb_head_dim,
+        "d_v": at.v_head_dim,
         "D": model.mtp_num_layers,
-        "tp": strategy.tp, "cp": strategy.cp, "pp": strategy.pp, "vpp": strategy.vpp, "ep": strategy.ep, "etp": strategy.expert_tp,
-        "dp": strategy.dp, "edp": strategy.expert_dp, "inst": strategy.num_distributed_optimizer_instances,
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "ep": strategy.ep,
+        "etp": strategy.expert_tp,
+        "dp": strategy.dp,
+        "edp": strategy.expert_dp,
+        "inst": strategy.num_distributed_optimizer_instances,
     }
     if model.mlp:
         found["f"] = model.mlp.ffn_hidden_size
     if model.moe:
         moe = model.moe
-        found |= {"E": moe.num_moe_experts, "K": moe.moe_router_topk, "f_e": moe.moe_ffn_hidden_size,
-                  "f_s": moe.moe_shared_expert_intermediate_size, "ell": moe.moe_latent_size}
+        found |= {
+            "E": moe.num_moe_experts,
+            "K": moe.moe_router_topk,
+            "f_e": moe.moe_ffn_hidden_size,
+            "f_s": moe.moe_shared_expert_intermediate_size,
+            "ell": moe.moe_latent_size,
+        }
     if model.linear_attention:
         la = model.linear_attention
-        found |= {"H_k": la.linear_num_key_heads, "H_v": la.linear_num_value_heads, "D_k": la.linear_key_head_dim,
-                  "D_v": la.linear_value_head_dim, "W_c": la.linear_conv_kernel_dim}
+        found |= {
+            "H_k": la.linear_num_key_heads,
+            "H_v": la.linear_num_value_heads,
+            "D_k": la.linear_key_head_dim,
+            "D_v": la.linear_value_head_dim,
+            "W_c": la.linear_conv_kernel_dim,
+        }
     if strategy.hierarchical_context_parallel_sizes:
         found |= dict(zip(("cp_a2a", "cp_p2p"), strategy.hierarchical_context_parallel_sizes))
     return {name: value for name, value in found.items() if value is not None}
@@ -66,8 +94,9 @@ def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
     return ceil(tokens_per_rank(mesh) * symbol("K") * expr(factor) / symbol("E"))
 
 
-def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None,
-               ffn_width: str = "f") -> Mapping[str, Dim]:
+def dimensions(
+    model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f"
+) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
     routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance.
     """
@@ -77,5 +106,14 @@ def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, causal: str,
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
         logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
-    return {**sized, "f": Dim(symbol(ffn_width)), "C": Dim(symbol("C")), "R": Dim(rows, logical), "E_r": Dim(symbol("E")),
-            "n_z": Dim(symbol("n_z")), "n_w": Dim(symbol("n_w")), "one": Dim(expr(1)), "z": Dim(symbol("s"))}
+    return {
+        **sized,
+        "f": Dim(symbol(ffn_width)),
+        "C": Dim(symbol("C")),
+        "R": Dim(rows, logical),
+        "E_r": Dim(symbol("E")),
+        "n_z": Dim(symbol("n_z")),
+        "n_w": Dim(symbol("n_w")),
+        "one": Dim(expr(1)),
+        "z": Dim(symbol("s")),
+    }

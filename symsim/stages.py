@@ -117,8 +117,13 @@ def _from_layout(strategy: Strategy) -> list[Stage]:
 
 def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Expr] | None:
     """Layers of each kind on stage `i`, in closed form, for the even split without chunks; None for explicit layouts."""
-    explicit = (strategy.pipeline_model_parallel_layout, strategy.num_layers_in_first_pipeline_stage, strategy.num_layers_in_last_pipeline_stage,
-                strategy.account_for_embedding_in_pipeline_split, strategy.account_for_loss_in_pipeline_split)
+    explicit = (
+        strategy.pipeline_model_parallel_layout,
+        strategy.num_layers_in_first_pipeline_stage,
+        strategy.num_layers_in_last_pipeline_stage,
+        strategy.account_for_embedding_in_pipeline_split,
+        strategy.account_for_loss_in_pipeline_split,
+    )
     if strategy.vpp > 1 or any(explicit):
         return None
     length = symbol("L")

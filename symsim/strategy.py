@@ -38,14 +38,19 @@ class Strategy(BaseModel):
     global_batch_size: Degree | None = Field(None, description="sequences a step, all data-parallel ranks together")
     seq_length: Degree = Field(4096, description="tokens a sequence")
     # data parallelism
-    zero: Literal[0, 1, 2, 3] = Field(1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); "
-                                                     "2: gradients too; 3: parameters too (FSDP)")
+    zero: Literal[0, 1, 2, 3] = Field(
+        1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)"
+    )
     num_distributed_optimizer_instances: Degree = Field(1, description="replicas of the sharding group (HSDP)")
-    reshard_after_forward: bool | Degree = Field(True, description="FSDP: free gathered parameters after forward and gather them again in backward; "
-                                                                   "a number: keep them sharded over so many ranks instead")
+    reshard_after_forward: bool | Degree = Field(
+        True,
+        description="FSDP: free gathered parameters after forward and gather them again in backward; "
+        "a number: keep them sharded over so many ranks instead",
+    )
     reshard_after_backward: bool = Field(True, description="FSDP: free gathered parameters after backward; false keeps them until the step")
     gradient_sync: Literal["every_microbatch", "last_microbatch"] = Field(
-        "every_microbatch", description="FSDP: when gradients are reduced (no_sync)")
+        "every_microbatch", description="FSDP: when gradients are reduced (no_sync)"
+    )
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
     # the pipeline
@@ -54,14 +59,17 @@ class Strategy(BaseModel):
     account_for_embedding_in_pipeline_split: bool = Field(False, description="the embedding counts as a layer of the first stage")
     account_for_loss_in_pipeline_split: bool = Field(False, description="the head counts as a layer of the last stage")
     pipeline_model_parallel_layout: str | None = Field(
-        None, description="explicit layout: E embedding, t layer, m MTP, L loss; stages separated by |, e.g. Et*3|(tt|)*29,m|L")
+        None, description="explicit layout: E embedding, t layer, m MTP, L loss; stages separated by |, e.g. Et*3|(tt|)*29,m|L"
+    )
     # recompute
     recompute: Literal["none", "full", "selective", "sac_mm", "sac_attn", "sac_mm_attn"] = Field(
-        "none", description="recompute_granularity; sac_*: PyTorch selective checkpointing that saves these operations' outputs")
+        "none", description="recompute_granularity; sac_*: PyTorch selective checkpointing that saves these operations' outputs"
+    )
     recompute_method: Literal["uniform", "block"] = Field("uniform", description="full: groups of layers, or the first layers of each chunk")
     recompute_num_layers: Degree = Field(1, description="full: layers a group (uniform), or layers recomputed (block)")
     recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
-        ("core_attn",), description="selective: modules that run again in backward")
+        ("core_attn",), description="selective: modules that run again in backward"
+    )
     distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
     # precision
     precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")
@@ -70,16 +78,19 @@ class Strategy(BaseModel):
     activation_func_fp8_input_store: bool = Field(False, description="activation inputs kept in FP8")
     # kernels
     fusion: Literal["te", "eager"] = Field(
-        "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op")
+        "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op"
+    )
     cross_entropy_fusion: Literal["unfused", "native", "te"] = Field(
-        "unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)")
+        "unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)"
+    )
     # mixture of experts
     moe_token_dispatcher_type: Literal["alltoall", "allgather"] = Field("alltoall", description="how tokens reach their experts")
     moe_expert_capacity_factor: float | None = Field(None, gt=0, description="rows an expert takes, over the mean; dropless without it")
     moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
     moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(
-        "none", description="auxiliary loss, whose token counts are summed over ranks")
+        "none", description="auxiliary loss, whose token counts are summed over ranks"
+    )
     mtp_num_layers: int | None = Field(None, ge=0, description="multi-token prediction depths to train; default: the model's")
 
     @model_validator(mode="before")

@@ -23,8 +23,14 @@ from symsim.strategy import Strategy
 
 Table = dict[tuple[str, str, str], tuple[int, int, int]]
 OPS = {"AR": "all_reduce", "AG": "all_gather", "RS": "reduce_scatter", "A2A": "all_to_all"}
-NAMES = {"llama-3-8b": "llama3-8b", "llama-2-7b": "llama2-7b", "llama-3-70b": "llama3-70b", "llama-1-65b": "llama1-65b", "qwen2.5-72b": "qwen2.5-72b",
-         "qwen3-30b-a3b": "qwen3-30b-a3b"}
+NAMES = {
+    "llama-3-8b": "llama3-8b",
+    "llama-2-7b": "llama2-7b",
+    "llama-3-70b": "llama3-70b",
+    "llama-1-65b": "llama1-65b",
+    "qwen2.5-72b": "qwen2.5-72b",
+    "qwen3-30b-a3b": "qwen3-30b-a3b",
+}
 
 
 def expected(case: dict[str, Any], ring: bool = False) -> Table:
@@ -34,7 +40,10 @@ def expected(case: dict[str, Any], ring: bool = False) -> Table:
         op, dtype = rest.split("@")[0], key.rsplit(":", 1)[1]
         name = "p2p" if ring and op == "A2A" else OPS[op]  # PyTorch's ring realises a step as an all-to-all
         found[({"fwd": "forward", "bwd": "backward"}[phase], name, {"bfloat16": "bf16", "float32": "fp32"}.get(dtype, dtype))] = (
-            row["count"], row["bytes_in"], row["bytes_out"])
+            row["count"],
+            row["bytes_in"],
+            row["bytes_out"],
+        )
     return found
 
 
@@ -76,8 +85,15 @@ def tensor_parallel(case: dict[str, Any]) -> tuple[Table, Table]:
 
 def embedding_and_head(case: dict[str, Any]) -> tuple[Table, Table]:
     """Vocabulary-parallel embedding, a norm and the head; loss on sharded or on gathered logits."""
-    architecture = Architecture(name="head", hidden_size=case["hidden"], vocab_size=case["V"], layers=1, normalization="LayerNorm",
-                                attention=Attention(num_attention_heads=case["tp"], kv_channels=64), mlp=Mlp(ffn_hidden_size=64 * case["tp"]))
+    architecture = Architecture(
+        name="head",
+        hidden_size=case["hidden"],
+        vocab_size=case["V"],
+        layers=1,
+        normalization="LayerNorm",
+        attention=Attention(num_attention_heads=case["tp"], kv_channels=64),
+        mlp=Mlp(ffn_hidden_size=64 * case["tp"]),
+    )
     strategy = Strategy(tp=case["tp"], sp="_SP" in case["name"], fusion="eager", micro_batch_size=case["b"], seq_length=case["s"])
     loss_parallel = "true" if case["name"].endswith("lossparallel") else "false"
     result = derive(architecture, strategy, {"loss_parallel": loss_parallel})
@@ -89,10 +105,17 @@ def fsdp(case: dict[str, Any]) -> tuple[Table, Table]:
     mesh, tp = case["mesh"], case["tp"]
     reduce = case["reduce_dtype"]
     common: dict[str, Any] = dict(
-        dp=mesh[-1] * (mesh[0] if len(mesh) == 2 else 1), zero=3, fusion="eager", seq_length=512, grad_reduce_in_fp32=reduce == "float32",
-        num_distributed_optimizer_instances=mesh[0] if len(mesh) == 2 else 1, reshard_after_forward=case["reshard_after_forward"],
-        reshard_after_backward=case["reshard_after_backward"], gradient_sync="last_microbatch" if case["sync_last_only"] else "every_microbatch",
-        recompute="full" if case["activation_checkpointing"] else "none")
+        dp=mesh[-1] * (mesh[0] if len(mesh) == 2 else 1),
+        zero=3,
+        fusion="eager",
+        seq_length=512,
+        grad_reduce_in_fp32=reduce == "float32",
+        num_distributed_optimizer_instances=mesh[0] if len(mesh) == 2 else 1,
+        reshard_after_forward=case["reshard_after_forward"],
+        reshard_after_backward=case["reshard_after_backward"],
+        gradient_sync="last_microbatch" if case["sync_last_only"] else "every_microbatch",
+        recompute="full" if case["activation_checkpointing"] else "none",
+    )
     architecture = model(case, case["layers"])
     result = derive(architecture, Strategy(tp=tp, **common))
     layers = [m for m in result.stage_messages(result.stages[0]) if m.axis != "tp" and m.what != "root"]
@@ -121,8 +144,14 @@ def together(tables: Iterable[Table]) -> Table:
 
 def ring(case: dict[str, Any]) -> tuple[Table, Table]:
     """Ring attention of one attention layer; causal balance changes FLOPs, not messages."""
-    architecture = Architecture(name="ring", hidden_size=case["H"] * case["d"], vocab_size=1024, layers=1, mlp=Mlp(ffn_hidden_size=1024),
-                                attention=Attention(num_attention_heads=case["H"], num_query_groups=case["KV"], kv_channels=case["d"]))
+    architecture = Architecture(
+        name="ring",
+        hidden_size=case["H"] * case["d"],
+        vocab_size=1024,
+        layers=1,
+        mlp=Mlp(ffn_hidden_size=1024),
+        attention=Attention(num_attention_heads=case["H"], num_query_groups=case["KV"], kv_channels=case["d"]),
+    )
     kind = "all_gather" if case["name"].startswith("allgather") else "p2p"
     result = derive(architecture, Strategy(cp=case["cp"], cp_comm_type=kind, fusion="eager", micro_batch_size=case["b"], seq_length=case["s"]))
     return expected(case, ring=True), table(block_messages(result, "dense"), result.numbers)
@@ -130,9 +159,19 @@ def ring(case: dict[str, Any]) -> tuple[Table, Table]:
 
 def experts(case: dict[str, Any]) -> tuple[Table, Table]:
     """Token dispatch of one MoE layer (torchtitan), balanced routing."""
-    config = {"model_type": "qwen3_moe", "vocab_size": 1024, "hidden_size": case["D"], "intermediate_size": case["F"], "num_hidden_layers": 1,
-              "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64, "moe_intermediate_size": case["F"], "num_experts": case["E"],
-              "num_experts_per_tok": case["top_k"]}
+    config = {
+        "model_type": "qwen3_moe",
+        "vocab_size": 1024,
+        "hidden_size": case["D"],
+        "intermediate_size": case["F"],
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "head_dim": 64,
+        "moe_intermediate_size": case["F"],
+        "num_experts": case["E"],
+        "num_experts_per_tok": case["top_k"],
+    }
     architecture, _ = read_config(config, "experts", "experts")
     result = derive(architecture, Strategy(ep=case["ep"], dp=case["ep"], fusion="eager", seq_length=case["T_per_rank"]))
     return expected(case), table(block_messages(result, architecture.kind_names()[0]), result.numbers)
@@ -164,5 +203,15 @@ def redistribution(case: dict[str, Any]) -> tuple[Table, Table]:
 
 EXCEPTIONS = {"DDP": "PyTorch cuts the gradients into buckets of bucket_cap_mb; symsim counts their bytes as one all-reduce"}
 KINDS: dict[str, Callable[[dict[str, Any]], tuple[Table, Table]]] = {
-    "TP": tensor_parallel, "TP+SP": tensor_parallel, "TP-naive": tensor_parallel, "TP-embed+head": embedding_and_head, "FSDP": fsdp, "HSDP": fsdp,
-    "FSDP+TP": fsdp, "CP-ring": ring, "EP-a2a": experts, "DDP": data_parallel, "redistribute": redistribution}
+    "TP": tensor_parallel,
+    "TP+SP": tensor_parallel,
+    "TP-naive": tensor_parallel,
+    "TP-embed+head": embedding_and_head,
+    "FSDP": fsdp,
+    "HSDP": fsdp,
+    "FSDP+TP": fsdp,
+    "CP-ring": ring,
+    "EP-a2a": experts,
+    "DDP": data_parallel,
+    "redistribute": redistribution,
+}

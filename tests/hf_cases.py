@@ -26,7 +26,7 @@ from symsim.loading import load_model
 from symsim.lower import lower, lower_block
 from symsim.mesh import mesh_of
 from symsim.passes.count import flops
-from symsim.passes.fuse import Profile
+from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
 from symsim.sizes import dimensions, values
 from symsim.strategy import Strategy
@@ -38,7 +38,7 @@ B, S = symbol("b"), symbol("s")
 V2_LITE_EAGER = "mla_block_deepseek_v2_lite_dense_eager"
 ACTIVATION_EXCEPTIONS = {
     V2_LITE_EAGER: "the oracle's polynomial is fitted through b=1, where bmm can view the values in place: their whole kv_b_proj output stays, "
-                   "2*a*d_k = 4096 bytes a token more than the copy that every b > 1 makes; all points with b > 1 are equal",
+    "2*a*d_k = 4096 bytes a token more than the copy that every b > 1 makes; all points with b > 1 are equal",
 }
 _EVERY_EXPERT = "Llama4TextExperts runs every expert on every token by bmm ({} times the routed FLOPs), and its backward is counted as bwd_attn"
 FLOP_EXCEPTIONS = {"llama-4-scout-text flash b1 s4080": _EVERY_EXPERT.format(16), "llama-4-maverick-text flash b1 s4080": _EVERY_EXPERT.format(128)}
@@ -62,8 +62,18 @@ def model(name: str) -> Architecture:
 
 def bare(name: str = "bare", **sizes: Any) -> Architecture:
     """A model of which one operation is looked at: torch.nn modules apply a norm's weight in fp32, as OLMo-2 does."""
-    return Architecture.model_validate({"name": name, "hidden_size": 4096, "vocab_size": 128256, "layers": 1, "modelling": "olmo2",
-                                        "attention": {"num_attention_heads": 32}, "mlp": {"ffn_hidden_size": 14336}, **sizes})
+    return Architecture.model_validate(
+        {
+            "name": name,
+            "hidden_size": 4096,
+            "vocab_size": 128256,
+            "layers": 1,
+            "modelling": "olmo2",
+            "attention": {"num_attention_heads": 32},
+            "mlp": {"ffn_hidden_size": 14336},
+            **sizes,
+        }
+    )
 
 
 def polynomial(remembered: Remembered, architecture: Architecture, strategy: Strategy) -> Expr:
@@ -96,8 +106,10 @@ def stream(net: Net) -> str:
 def feed_forward(name: str) -> Expr:
     spec = model(name).mlp
     assert spec is not None
-    return of_part(model(name), lambda net: mlp(net, stream(net), width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias,
-                                                fused=spec.fused_gate_up))
+    return of_part(
+        model(name),
+        lambda net: mlp(net, stream(net), width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up),
+    )
 
 
 def experts(name: str) -> Expr:
@@ -154,39 +166,63 @@ def linear(bias: bool) -> Expr:
 
 L3 = "llama-3-8b"
 PARTS: dict[str, Callable[[], Expr]] = {
-    "rmsnorm_hf_llama_h4096": lambda: normed("RMSNorm", model(L3)), "rmsnorm_torch_nn_h4096": lambda: normed("RMSNorm", bare()),
-    "layernorm_torch_nn_h4096": lambda: normed("LayerNorm", bare()), "rmsnorm_torch_nn_fp32": lambda: normed("RMSNorm", bare(), "fp32"),
-    "linear_4096_14336": lambda: linear(False), "linear_bias_4096_14336": lambda: linear(True),
-    "swiglu_mlp_hf_llama3_8b": lambda: feed_forward(L3), "swiglu_mlp_hf_phi3_medium_fused_gateup": lambda: feed_forward("phi-3-medium"),
-    "gelu_mlp_hf_gpt2_xl": lambda: feed_forward("gpt2-xl"), "gelu_mlp_hf_starcoder2_15b": lambda: feed_forward("starcoder2-15b"),
+    "rmsnorm_hf_llama_h4096": lambda: normed("RMSNorm", model(L3)),
+    "rmsnorm_torch_nn_h4096": lambda: normed("RMSNorm", bare()),
+    "layernorm_torch_nn_h4096": lambda: normed("LayerNorm", bare()),
+    "rmsnorm_torch_nn_fp32": lambda: normed("RMSNorm", bare(), "fp32"),
+    "linear_4096_14336": lambda: linear(False),
+    "linear_bias_4096_14336": lambda: linear(True),
+    "swiglu_mlp_hf_llama3_8b": lambda: feed_forward(L3),
+    "swiglu_mlp_hf_phi3_medium_fused_gateup": lambda: feed_forward("phi-3-medium"),
+    "gelu_mlp_hf_gpt2_xl": lambda: feed_forward("gpt2-xl"),
+    "gelu_mlp_hf_starcoder2_15b": lambda: feed_forward("starcoder2-15b"),
     "geglu_mlp_hf_gemma2_9b": lambda: feed_forward("gemma-2-9b"),
     "silu": lambda: of_part(bare(), operation("activation", function="silu", gated=False)),
     "gelu_tanh": lambda: of_part(bare(), operation("activation", function="gelu_tanh", gated=False)),
     "dropout0.1": lambda: of_part(bare(hidden_dropout=0.1), operation("add")),
     "softmax": lambda: of_part(bare(), operation("softmax")),
-    "ce_bf16_logits_V128256": lambda: of_part(bare(), loss(False)), "ce_float32_upcast_V128256 (HF loss)": lambda: of_part(bare(), loss(True)),
+    "ce_bf16_logits_V128256": lambda: of_part(bare(), loss(False)),
+    "ce_float32_upcast_V128256 (HF loss)": lambda: of_part(bare(), loss(True)),
     "ce_fp32_logits_V32000": lambda: of_part(bare(vocab_size=32000), loss(True), precision="fp32"),
     "lmhead+ce_upcast_h4096_V128256": lambda: of_part(bare(), lambda net: head(net, stream(net), bare(), final_norm=False)),
-    **{f"sdpa_{short}_H32_KV{g}_d128": (lambda kernel=kernel, g=g: attend(kernel, 32, g, 128))  # type: ignore[misc]
-       for short, kernel in (("fa2", "flash"), ("efficient", "efficient"), ("math", "math")) for g in (8, 32)},
+    **{
+        f"sdpa_{short}_H32_KV{g}_d128": (lambda kernel=kernel, g=g: attend(kernel, 32, g, 128))  # type: ignore[misc]
+        for short, kernel in (("fa2", "flash"), ("efficient", "efficient"), ("math", "math"))
+        for g in (8, 32)
+    },
     "sdpa_efficient_MLA_H128_dqk192_dv128": lambda: attend("efficient", 128, 128, 192, 128),
     "sdpa_math_MLA_H16_dqk192_dv128": lambda: attend("math", 16, 16, 192, 128),
     **{f"block_llama3_8b_{a}": (lambda kernel=kernel: of_layer(L3, kernel)) for a, kernel in KERNELS.items()},  # type: ignore[misc]
-    **{f"block_{short}": (lambda name=name, kernel=kernel: of_layer(name, kernel)) for short, name, kernel in (  # type: ignore[misc]
-        ("llama2_7b_oracle_fa2", "llama-2-7b", "flash"), ("llama2_7b_eager", "llama-2-7b", "eager"),
-        ("llama3_70b_oracle_fa2", "llama-3-70b", "flash"),
-        ("llama3.1_405b_oracle_fa2", "llama-3.1-405b", "flash"), ("qwen3_8b_oracle_fa2", "qwen3-8b", "flash"),
-        ("qwen2.5_7b_oracle_fa2", "qwen2.5-7b", "flash"), ("gpt2_xl_oracle_fa2", "gpt2-xl", "flash"), ("gpt2_xl_eager", "gpt2-xl", "eager"),
-        ("gpt3_175b_oracle_fa2", "gpt3-like-175b", "flash"), ("gemma2_9b_oracle_fa2", "gemma-2-9b", "flash"),
-        ("starcoder2_15b_fa2", "starcoder2-15b", "flash"), ("phi3_medium_fa2", "phi-3-medium", "flash"), ("olmo2_13b_fa2", "olmo-2-13b", "flash"))},
+    **{
+        f"block_{short}": (lambda name=name, kernel=kernel: of_layer(name, kernel))
+        for short, name, kernel in (  # type: ignore[misc]
+            ("llama2_7b_oracle_fa2", "llama-2-7b", "flash"),
+            ("llama2_7b_eager", "llama-2-7b", "eager"),
+            ("llama3_70b_oracle_fa2", "llama-3-70b", "flash"),
+            ("llama3.1_405b_oracle_fa2", "llama-3.1-405b", "flash"),
+            ("qwen3_8b_oracle_fa2", "qwen3-8b", "flash"),
+            ("qwen2.5_7b_oracle_fa2", "qwen2.5-7b", "flash"),
+            ("gpt2_xl_oracle_fa2", "gpt2-xl", "flash"),
+            ("gpt2_xl_eager", "gpt2-xl", "eager"),
+            ("gpt3_175b_oracle_fa2", "gpt3-like-175b", "flash"),
+            ("gemma2_9b_oracle_fa2", "gemma-2-9b", "flash"),
+            ("starcoder2_15b_fa2", "starcoder2-15b", "flash"),
+            ("phi3_medium_fa2", "phi-3-medium", "flash"),
+            ("olmo2_13b_fa2", "olmo-2-13b", "flash"),
+        )
+    },
     "mla_block_deepseek_v3_dense_efficient": lambda: of_layer("deepseek-v3", "efficient"),
     "mla_block_deepseek_v3_moe_efficient": lambda: of_layer("deepseek-v3", "efficient", 1),
     "mla_block_deepseek_v2_lite_moe_efficient": lambda: of_layer("deepseek-v2-lite", "efficient", 1),
     "mla_block_deepseek_v2_lite_dense_eager": lambda: of_layer("deepseek-v2-lite", "eager"),
-    **{f"moe_block_{name}_fa2": (lambda name=name: of_layer(name, "flash"))  # type: ignore[misc]
-       for name in ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "olmoe-1b-7b")},
-    **{f"moe_ffn_{name}": (lambda name=name: experts(name))  # type: ignore[misc]
-       for name in ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "olmoe-1b-7b", "deepseek-v3", "qwen1.5-moe-a2.7b", "gpt-oss-20b")},
+    **{
+        f"moe_block_{name}_fa2": (lambda name=name: of_layer(name, "flash"))  # type: ignore[misc]
+        for name in ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "olmoe-1b-7b")
+    },
+    **{
+        f"moe_ffn_{name}": (lambda name=name: experts(name))  # type: ignore[misc]
+        for name in ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "olmoe-1b-7b", "deepseek-v3", "qwen1.5-moe-a2.7b", "gpt-oss-20b")
+    },
     "ckpt_full_llama3_8b_fa2": lambda: of_layer(L3, "flash", recompute="full"),
     "ckpt_full_reentrant_llama3_8b_fa2": lambda: of_layer(L3, "flash", recompute="full"),
     "ckpt_full_deepseek_v3_moe": lambda: of_layer("deepseek-v3", "efficient", 1, "full"),
@@ -228,9 +264,24 @@ def activation_cases() -> Iterator[tuple[str, Expr, Callable[[], Expr], str]]:
 # ---------------------------------------------------------------- FLOPs
 
 # Hugging Face's names of modules, under what symsim calls the operation
-ALIASES = {"c_attn": "qkv", "qkv_proj": "qkv", "query_key_value": "qkv", "attn.c_proj": "o_proj", "attention.dense": "o_proj",
-           "gate_up_proj": "gate_up", "self_attention.dense": "o_proj", "c_fc": "up_proj", "dense_h_to_4h": "up_proj", "mlp.c_proj": "down_proj",
-           "dense_4h_to_h": "down_proj", "self_attn": "core", "attn": "core", "attention": "core", "self_attention": "core", "mlp.gate": "router"}
+ALIASES = {
+    "c_attn": "qkv",
+    "qkv_proj": "qkv",
+    "query_key_value": "qkv",
+    "attn.c_proj": "o_proj",
+    "attention.dense": "o_proj",
+    "gate_up_proj": "gate_up",
+    "self_attention.dense": "o_proj",
+    "c_fc": "up_proj",
+    "dense_h_to_4h": "up_proj",
+    "mlp.c_proj": "down_proj",
+    "dense_4h_to_h": "down_proj",
+    "self_attn": "core",
+    "attn": "core",
+    "attention": "core",
+    "self_attention": "core",
+    "mlp.gate": "router",
+}
 
 
 def hf_module(path: str) -> str:

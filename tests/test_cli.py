@@ -22,8 +22,17 @@ from symsim.vocabulary import SYMBOLS
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-m", "symsim.cli"]
 
-LLAMA = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-         "num_attention_heads": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
 
 MODEL = """name: small
 hidden_size: 64
@@ -81,8 +90,10 @@ def test_help_lists_the_commands_that_work():
 
 
 def test_help_imports_nothing_heavy():
-    code = ("import sys\nfrom symsim.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
-            "print(*sorted(m for m in ('sympy', 'numpy', 'pydantic', 'ruamel.yaml', 'jinja2', 'rich') if m in sys.modules), file=sys.stderr)")
+    code = (
+        "import sys\nfrom symsim.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "print(*sorted(m for m in ('sympy', 'numpy', 'pydantic', 'ruamel.yaml', 'jinja2', 'rich') if m in sys.modules), file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
     assert done.returncode == 0 and done.stderr.strip() == ""
 
@@ -101,39 +112,45 @@ def test_version():
     assert symsim("--version").stdout.startswith("symsim ")
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    ([], "Missing command"),
-    (["derve", "x"], "there is no command 'derve': did you mean 'derive'?"),
-    (["sweep", "x"], "there is no command 'sweep'"),
-    (["eval"], "Missing argument 'MODEL'"),
-    (["eval", "--jsn", "x"], "No such option: --jsn"),
-    (["eval", "x", "y"], "extra argument"),
-    (["eval", "x", "-s"], "requires an argument"),
-    (["list", "model"], "there is no list of 'model': did you mean 'models'?"),
-    (["eval", "nosuchmodel"], "no model or file is named 'nosuchmodel'"),
-    (["eval", ""], "MODEL is empty"),
-    (["eval", "absent.yaml"], "absent.yaml: no such file"),
-    (["eval", "absent.json"], "absent.json: no such file"),
-    (["import", "hf", "absent.json"], "absent.json: no such file"),
-    (["import", "hf", "a", "b"], "reads one config.json, and 2 files are given"),
-    (["import", "huggingface", "a"], "symsim does not import 'huggingface'"),
-    (["import", "simumax", "a", "b"], "importing simumax configurations is not built yet"),
-    (["import", "deepspeed", "a"], "importing deepspeed configurations is not built yet"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing command"),
+        (["derve", "x"], "there is no command 'derve': did you mean 'derive'?"),
+        (["sweep", "x"], "there is no command 'sweep'"),
+        (["eval"], "Missing argument 'MODEL'"),
+        (["eval", "--jsn", "x"], "No such option: --jsn"),
+        (["eval", "x", "y"], "extra argument"),
+        (["eval", "x", "-s"], "requires an argument"),
+        (["list", "model"], "there is no list of 'model': did you mean 'models'?"),
+        (["eval", "nosuchmodel"], "no model or file is named 'nosuchmodel'"),
+        (["eval", ""], "MODEL is empty"),
+        (["eval", "absent.yaml"], "absent.yaml: no such file"),
+        (["eval", "absent.json"], "absent.json: no such file"),
+        (["import", "hf", "absent.json"], "absent.json: no such file"),
+        (["import", "hf", "a", "b"], "reads one config.json, and 2 files are given"),
+        (["import", "huggingface", "a"], "symsim does not import 'huggingface'"),
+        (["import", "simumax", "a", "b"], "importing simumax configurations is not built yet"),
+        (["import", "deepspeed", "a"], "importing deepspeed configurations is not built yet"),
+    ],
+)
 def test_bad_usage(arguments: list[str], expected: str, tmp_path: Path):
     assert expected in bad(*arguments, cwd=tmp_path)
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    (["-s", "tp=3"], "tp=3 does not divide num_attention_heads=8; valid: 1, 2, 4, 8"),
-    (["-s", "tq=3"], "unknown key 'tq'"),
-    (["-y", "h100"], "systems arrive with step times"),
-    (["--set", "foo"], "--set 'foo' is not NAME=VALUE"),
-    (["--set", "hiden_size=8"], "did you mean 'hidden_size'?"),
-    (["--set", "assume.causal=sometimes"], "assume.causal=sometimes is not a choice"),
-    (["--set", "hidden_size=63"], "--set: hidden_size 63 is not a multiple of num_attention_heads"),
-    (["--set", "s=0"], "--set: seq_length is 0; it should be greater than 0"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-s", "tp=3"], "tp=3 does not divide num_attention_heads=8; valid: 1, 2, 4, 8"),
+        (["-s", "tq=3"], "unknown key 'tq'"),
+        (["-y", "h100"], "systems arrive with step times"),
+        (["--set", "foo"], "--set 'foo' is not NAME=VALUE"),
+        (["--set", "hiden_size=8"], "did you mean 'hidden_size'?"),
+        (["--set", "assume.causal=sometimes"], "assume.causal=sometimes is not a choice"),
+        (["--set", "hidden_size=63"], "--set: hidden_size 63 is not a multiple of num_attention_heads"),
+        (["--set", "s=0"], "--set: seq_length is 0; it should be greater than 0"),
+    ],
+)
 @pytest.mark.parametrize("command", ["eval", "derive"])
 def test_bad_settings(command: str, arguments: list[str], expected: str, model: Path):
     assert expected in bad(command, str(model), *arguments)
@@ -206,12 +223,15 @@ def test_import_without_a_directory_writes_nothing(tmp_path: Path):
     assert done.returncode == 0 and "nothing written" in done.stderr and os.listdir(tmp_path) == ["config.json"]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (json.dumps(LLAMA, indent=1)[:-20], "config.json:10: not JSON"),
-    ('{"model_type": "llama", "model_type": "llama"}', "config.json:1: 'model_type' is given twice"),
-    ('{"model_type": "lama"}', "lama"),
-    ("[]", "config.json: holds a list"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps(LLAMA, indent=1)[:-20], "config.json:10: not JSON"),
+        ('{"model_type": "llama", "model_type": "llama"}', "config.json:1: 'model_type' is given twice"),
+        ('{"model_type": "lama"}', "lama"),
+        ("[]", "config.json: holds a list"),
+    ],
+)
 def test_import_of_a_broken_config_writes_nothing(text: str, expected: str, tmp_path: Path):
     (tmp_path / "config.json").write_text(text)
     assert expected in bad("import", "hf", "config.json", "-o", "out", cwd=tmp_path)
@@ -262,11 +282,12 @@ def test_models_that_do_not_load(tmp_path: Path):
     (tmp_path / "model.txt").write_text(MODEL)
     assert "a model file ends in .yaml, .yml or .json" in refusal(load_model, str(tmp_path / "model.txt"))
     path = tmp_path / "m.yaml"
-    for old, new, expected in [("hidden_size: 64", "hiddn_size: 64", f"{path}:2: unknown key 'hiddn_size': did you mean 'hidden_size'?"),
-                               ("vocab_size: 256", "vocab_size: true", f"{path}:3: vocab_size is true; it should be a number"),
-                               ("hidden_size: 64", "hidden_size: '64'", f'{path}:2: hidden_size is "64"; it should be a number'),
-                               ("  num_attention_heads: 8", "  num_attention_heads: 8\n  sinks: 1",
-                                f"{path}:7: attention.sinks is 1; it should be true or false")]:
+    for old, new, expected in [
+        ("hidden_size: 64", "hiddn_size: 64", f"{path}:2: unknown key 'hiddn_size': did you mean 'hidden_size'?"),
+        ("vocab_size: 256", "vocab_size: true", f"{path}:3: vocab_size is true; it should be a number"),
+        ("hidden_size: 64", "hidden_size: '64'", f'{path}:2: hidden_size is "64"; it should be a number'),
+        ("  num_attention_heads: 8", "  num_attention_heads: 8\n  sinks: 1", f"{path}:7: attention.sinks is 1; it should be true or false"),
+    ]:
         path.write_text(MODEL.replace(old, new))
         assert refusal(load_model, str(path)) == expected
 
@@ -283,22 +304,39 @@ def test_model_files_read_back(small: Architecture):
 
 
 def test_inline_strategy():
-    strategy = load_strategy("tp=8, pp=4,sp=true,zero=1,recompute=selective,recompute_modules=core_attn+mlp,cp_comm_type=a2a+p2p,cp=8,"
-                             "hierarchical_context_parallel_sizes=2+4,moe_expert_capacity_factor=1.25,seq_length=8e3,"
-                             "pipeline_model_parallel_layout=Et*3|(tt|)*29,m|L,dp=2")
-    assert strategy == Strategy(tp=8, pp=4, sp=True, zero=1, recompute="selective", recompute_modules=("core_attn", "mlp"), cp=8,
-                                cp_comm_type="a2a+p2p", hierarchical_context_parallel_sizes=(2, 4), moe_expert_capacity_factor=1.25, seq_length=8000,
-                                pipeline_model_parallel_layout="Et*3|(tt|)*29,m|L", dp=2)
+    strategy = load_strategy(
+        "tp=8, pp=4,sp=true,zero=1,recompute=selective,recompute_modules=core_attn+mlp,cp_comm_type=a2a+p2p,cp=8,"
+        "hierarchical_context_parallel_sizes=2+4,moe_expert_capacity_factor=1.25,seq_length=8e3,"
+        "pipeline_model_parallel_layout=Et*3|(tt|)*29,m|L,dp=2"
+    )
+    assert strategy == Strategy(
+        tp=8,
+        pp=4,
+        sp=True,
+        zero=1,
+        recompute="selective",
+        recompute_modules=("core_attn", "mlp"),
+        cp=8,
+        cp_comm_type="a2a+p2p",
+        hierarchical_context_parallel_sizes=(2, 4),
+        moe_expert_capacity_factor=1.25,
+        seq_length=8000,
+        pipeline_model_parallel_layout="Et*3|(tt|)*29,m|L",
+        dp=2,
+    )
     assert load_strategy(None) == load_strategy("") == Strategy()
     assert load_strategy("recompute_modules=mlp").recompute_modules == ("mlp",)
 
 
 def test_aliases_are_megatrons_long_names():
-    strategy = load_strategy("tensor_model_parallel_size=2,pipeline_model_parallel_size=4,virtual_pipeline_model_parallel_size=2,"
-                             "context_parallel_size=2,expert_model_parallel_size=8,expert_tensor_parallel_size=1,sequence_parallel=true,recompute_granularity=full,"
-                             "data_parallel_size=16,mbs=2,gbs=64,fp8_recipe=mxfp8")
-    assert strategy == Strategy(tp=2, pp=4, vpp=2, cp=2, ep=8, etp=1, sp=True, recompute="full", dp=16,
-                                micro_batch_size=2, global_batch_size=64, fp8="mxfp8")
+    strategy = load_strategy(
+        "tensor_model_parallel_size=2,pipeline_model_parallel_size=4,virtual_pipeline_model_parallel_size=2,"
+        "context_parallel_size=2,expert_model_parallel_size=8,expert_tensor_parallel_size=1,sequence_parallel=true,recompute_granularity=full,"
+        "data_parallel_size=16,mbs=2,gbs=64,fp8_recipe=mxfp8"
+    )
+    assert strategy == Strategy(
+        tp=2, pp=4, vpp=2, cp=2, ep=8, etp=1, sp=True, recompute="full", dp=16, micro_batch_size=2, global_batch_size=64, fp8="mxfp8"
+    )
 
 
 def test_strategy_file(tmp_path: Path):
@@ -306,33 +344,38 @@ def test_strategy_file(tmp_path: Path):
     path.write_text("tensor_model_parallel_size: 8\nrecompute: selective\nrecompute_modules: [mlp, core_attn]\n")
     assert load_strategy(str(path)) == Strategy(tp=8, recompute="selective", recompute_modules=("mlp", "core_attn"))
     assert load_strategy(str(path), {"tp": 4}).tp == 4
-    for text, expected in [("tp: 8\n\ntensor_model_parallel_size: 8", f"{path}:3: tensor_model_parallel_size and tp are the same setting"),
-                           ("pp: 2\ntq: 8", f"{path}:2: unknown key 'tq': did you mean 'tp'?"),
-                           ("pp: 2\nmbs: x", f'{path}:2: micro_batch_size is "x"; it should be a whole number'),
-                           ("tp: 0", f"{path}:1: tp is 0; it should be greater than 0"),
-                           ("zero: true", f"{path}:1: zero is true; it should be a number"),
-                           ("recompute_modules: [mlp, mpl]", "did you mean 'mlp'?")]:
+    for text, expected in [
+        ("tp: 8\n\ntensor_model_parallel_size: 8", f"{path}:3: tensor_model_parallel_size and tp are the same setting"),
+        ("pp: 2\ntq: 8", f"{path}:2: unknown key 'tq': did you mean 'tp'?"),
+        ("pp: 2\nmbs: x", f'{path}:2: micro_batch_size is "x"; it should be a whole number'),
+        ("tp: 0", f"{path}:1: tp is 0; it should be greater than 0"),
+        ("zero: true", f"{path}:1: zero is true; it should be a number"),
+        ("recompute_modules: [mlp, mpl]", "did you mean 'mlp'?"),
+    ]:
         path.write_text(text)
         assert expected in refusal(load_strategy, str(path))
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("tp=8,tp=4", "gives tp twice"),
-    ("tp=8,tensor_model_parallel_size=4", "tensor_model_parallel_size and tp are the same setting"),
-    ("tp=8,pp", "'pp' is not NAME=VALUE"),
-    ("tp=8,,pp=2", "an empty entry between commas"),
-    ("tp=", "gives tp no value"),
-    ("tensor_parallel_size=8", "did you mean 'tensor_model_parallel_size'?"),
-    ("tp=eight", 'tp is "eight"; it should be a whole number'),
-    ("tp=true", "tp is true; it should be a number"),
-    ("tp=1.5", "tp is 1.5; it should be a whole number"),
-    ("sp=1", "sp is 1; it should be true or false"),
-    ("sp=yes", 'sp is "yes"; it should be true or false'),
-    ("recompute=selectiv", "did you mean 'selective'?"),
-    ("zero=4", "zero is 4; valid: 0, 1, 2 or 3"),
-    ("nosuchfile", "is neither a file nor a list such as tp=8,pp=4"),
-    ("absent.yaml", "absent.yaml: no such file"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tp=8,tp=4", "gives tp twice"),
+        ("tp=8,tensor_model_parallel_size=4", "tensor_model_parallel_size and tp are the same setting"),
+        ("tp=8,pp", "'pp' is not NAME=VALUE"),
+        ("tp=8,,pp=2", "an empty entry between commas"),
+        ("tp=", "gives tp no value"),
+        ("tensor_parallel_size=8", "did you mean 'tensor_model_parallel_size'?"),
+        ("tp=eight", 'tp is "eight"; it should be a whole number'),
+        ("tp=true", "tp is true; it should be a number"),
+        ("tp=1.5", "tp is 1.5; it should be a whole number"),
+        ("sp=1", "sp is 1; it should be true or false"),
+        ("sp=yes", 'sp is "yes"; it should be true or false'),
+        ("recompute=selectiv", "did you mean 'selective'?"),
+        ("zero=4", "zero is 4; valid: 0, 1, 2 or 3"),
+        ("nosuchfile", "is neither a file nor a list such as tp=8,pp=4"),
+        ("absent.yaml", "absent.yaml: no such file"),
+    ],
+)
 def test_strategies_that_do_not_load(text: str, expected: str):
     assert expected in refusal(load_strategy, text)
 
@@ -341,8 +384,22 @@ def test_strategies_that_do_not_load(text: str, expected: str):
 
 
 def test_settings_find_what_they_change(small: Architecture):
-    asked = split_settings(["s=8192", "b=2", "m=16", "tp=4", "assume.causal=half", "h=128", "ffn_hidden_size=256", "attention.kv_channels=32",
-                            "V=512", "num_layers=8", "layer_kinds.dense.window=16", "gbs=32"])
+    asked = split_settings(
+        [
+            "s=8192",
+            "b=2",
+            "m=16",
+            "tp=4",
+            "assume.causal=half",
+            "h=128",
+            "ffn_hidden_size=256",
+            "attention.kv_channels=32",
+            "V=512",
+            "num_layers=8",
+            "layer_kinds.dense.window=16",
+            "gbs=32",
+        ]
+    )
     assert asked.strategy == {"seq_length": 8192, "micro_batch_size": 2, "num_microbatches": 16, "tp": 4, "global_batch_size": 32}
     assert asked.assumptions == {"causal": "half"}
     changed = override_architecture(small, asked.architecture)
@@ -351,37 +408,44 @@ def test_settings_find_what_they_change(small: Architecture):
     assert override_architecture(small, {}) is small
 
 
-@pytest.mark.parametrize(("items", "expected"), [
-    (["seq_lenght=1"], "did you mean 'seq_length'?"),
-    (["causal=half"], "did you mean 'assume.causal'?"),
-    (["assume.casual=half"], "assume.casual is not an assumption: did you mean 'causal'?"),
-    (["s=1", "seq_length=2"], "--set seq_length and --set s are the same setting"),
-    (["tp=1", "tp=2"], "--set gives tp twice"),
-    (["assume.causal=half", "assume.causal=full"], "twice"),
-    (["h=1", "hidden_size=2"], "are the same setting"),
-    (["edp=2"], "edp (expert data-parallel degree) cannot be set"),
-    (["=2"], "is not NAME=VALUE"),
-    (["tp="], "is not NAME=VALUE"),
-])
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        (["seq_lenght=1"], "did you mean 'seq_length'?"),
+        (["causal=half"], "did you mean 'assume.causal'?"),
+        (["assume.casual=half"], "assume.casual is not an assumption: did you mean 'causal'?"),
+        (["s=1", "seq_length=2"], "--set seq_length and --set s are the same setting"),
+        (["tp=1", "tp=2"], "--set gives tp twice"),
+        (["assume.causal=half", "assume.causal=full"], "twice"),
+        (["h=1", "hidden_size=2"], "are the same setting"),
+        (["edp=2"], "edp (expert data-parallel degree) cannot be set"),
+        (["=2"], "is not NAME=VALUE"),
+        (["tp="], "is not NAME=VALUE"),
+    ],
+)
 def test_settings_that_do_not_read(items: list[str], expected: str):
     assert expected in refusal(split_settings, items)
 
 
-@pytest.mark.parametrize(("item", "expected"), [
-    ("E=8", "--set moe.num_moe_experts: small has no moe"),
-    ("layer_kinds.local.window=8", "small has no layer_kinds.local: valid names: dense"),
-    ("layer_kinds.dense.windw=8", "unknown key 'windw' in layer_kinds.dense: did you mean 'window'?"),
-    ("num_layers=0", "it should be a whole number above 0"),
-    ("vocab_size=many", 'vocab_size is "many"; it should be a whole number'),
-    ("vocab_size=true", "vocab_size is true; it should be a number"),
-])
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ("E=8", "--set moe.num_moe_experts: small has no moe"),
+        ("layer_kinds.local.window=8", "small has no layer_kinds.local: valid names: dense"),
+        ("layer_kinds.dense.windw=8", "unknown key 'windw' in layer_kinds.dense: did you mean 'window'?"),
+        ("num_layers=0", "it should be a whole number above 0"),
+        ("vocab_size=many", 'vocab_size is "many"; it should be a whole number'),
+        ("vocab_size=true", "vocab_size is true; it should be a number"),
+    ],
+)
 def test_settings_that_do_not_fit_the_model(item: str, expected: str, small: Architecture):
     assert expected in refusal(override_architecture, small, split_settings([item]).architecture)
 
 
 def test_num_layers_needs_a_single_run(small: Architecture):
-    several = Architecture.model_validate({**small.model_dump(), "layers": "1 * dense + 3 * other",
-                                           "layer_kinds": {"dense": {}, "other": {"rope": False}}})
+    several = Architecture.model_validate(
+        {**small.model_dump(), "layers": "1 * dense + 3 * other", "layer_kinds": {"dense": {}, "other": {"rope": False}}}
+    )
     assert "several runs of layers (dense + 3 * other)" in refusal(override_architecture, several, {("num_layers",): 8})
     pairs = Architecture.model_validate({**several.model_dump(), "layers": "2 * (dense + other)"})
     assert override_architecture(pairs, {("num_layers",): 8}).layers[0].repeat == 4
@@ -394,6 +458,6 @@ def test_every_symbol_is_a_setting_or_says_that_it_cannot_be_set():
             asked = split_settings([f"{name}=2"])
         except InputError as error:
             assert "cannot be set" in str(error)
-            assert name in {"n_z", "w", "C", "lam", "cp_a2a", "cp_p2p", "edp", "i"}
+            assert name in {"n_z", "w", "C", "cp_a2a", "cp_p2p", "edp", "i"}
         else:
-            assert len(asked.strategy) + len(asked.architecture) == 1
+            assert len(asked.strategy) + len(asked.architecture) + len(asked.symbols) == 1

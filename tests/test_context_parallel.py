@@ -25,12 +25,24 @@ def calls(kind: str) -> Counter:
     return found
 
 
-@pytest.mark.parametrize("kind, expected", [
-    ("p2p", {("forward", "p2p", 2 * K, 2 * K, c - 1): 1, ("backward", "p2p", 2 * K, 2 * K, c - 1): 2}),
-    ("all_gather", {("forward", "all_gather", K, c * K, 1): 2, ("backward", "all_gather", K, c * K, 1): 2,
-                    ("backward", "reduce_scatter", c * K, K, 1): 2}),
-    ("a2a", {("forward", "all_to_all", Q, Q, 1): 2, ("forward", "all_to_all", K, K, 1): 2, ("backward", "all_to_all", Q, Q, 1): 2,
-             ("backward", "all_to_all", K, K, 1): 2}),
-])
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("p2p", {("forward", "p2p", 2 * K, 2 * K, c - 1): 1, ("backward", "p2p", 2 * K, 2 * K, c - 1): 2}),
+        (
+            "all_gather",
+            {("forward", "all_gather", K, c * K, 1): 2, ("backward", "all_gather", K, c * K, 1): 2, ("backward", "reduce_scatter", c * K, K, 1): 2},
+        ),
+        (
+            "a2a",
+            {
+                ("forward", "all_to_all", Q, Q, 1): 2,
+                ("forward", "all_to_all", K, K, 1): 2,
+                ("backward", "all_to_all", Q, Q, 1): 2,
+                ("backward", "all_to_all", K, K, 1): 2,
+            },
+        ),
+    ],
+)
 def test_volumes(kind: str, expected: dict) -> None:
     assert calls(kind) == Counter({(phase, op, send, receive, expr(n)): times for (phase, op, send, receive, n), times in expected.items()})

@@ -16,10 +16,18 @@ from symsim.strategy import Strategy
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")
 leaves = st.one_of(st.sampled_from([x, y, z]), st.integers(-5, 5).map(expr))
-trees = st.recursive(leaves, lambda inner: st.one_of(
-    st.tuples(inner, inner).map(lambda p: p[0] + p[1]), st.tuples(inner, inner).map(lambda p: p[0] * p[1]),
-    st.tuples(inner, inner).map(lambda p: p[0] - p[1]), st.tuples(inner, inner).map(lambda p: maximum(*p)), inner.map(lambda e: ceil(e / 3)),
-    inner.map(lambda e: floor(e / y))), max_leaves=8)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: p[0] + p[1]),
+        st.tuples(inner, inner).map(lambda p: p[0] * p[1]),
+        st.tuples(inner, inner).map(lambda p: p[0] - p[1]),
+        st.tuples(inner, inner).map(lambda p: maximum(*p)),
+        inner.map(lambda e: ceil(e / 3)),
+        inner.map(lambda e: floor(e / y)),
+    ),
+    max_leaves=8,
+)
 points = st.fixed_dictionaries({n: st.integers(1, 9) for n in "xyz"})
 
 

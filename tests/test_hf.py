@@ -19,18 +19,56 @@ from symsim.reading import read_yaml
 MODELS = sorted((Path(__file__).parent.parent / "models").glob("*.yaml"))
 
 LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001,
-    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192,
-    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
-    "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 500000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-    "transformers_version": "4.40.0.dev0", "use_cache": True, "vocab_size": 128256,
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 128000,
+    "eos_token_id": 128001,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 8192,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.0.dev0",
+    "use_cache": True,
+    "vocab_size": 128256,
 }
 DEEPSEEK: dict[str, Any] = {
-    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
-    "num_attention_heads": 128, "num_key_value_heads": 128, "n_shared_experts": 1, "n_routed_experts": 256, "num_experts_per_tok": 8,
-    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "n_group": 8,
-    "topk_group": 4, "first_k_dense_replace": 3, "norm_topk_prob": True, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
-    "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "vocab_size": 129280, "quantization_config": {"quant_method": "fp8"},
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "n_shared_experts": 1,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_group": 8,
+    "topk_group": 4,
+    "first_k_dense_replace": 3,
+    "norm_topk_prob": True,
+    "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc",
+    "moe_layer_freq": 1,
+    "num_nextn_predict_layers": 1,
+    "vocab_size": 129280,
+    "quantization_config": {"quant_method": "fp8"},
 }
 # the sizes without which no architecture is read, as each family spells them
 SIZES: dict[str, dict[str, Any]] = {
@@ -116,26 +154,34 @@ def test_deepseek_v3() -> None:
     assert read(DEEPSEEK | {"model_type": "kimi_k2"}) == architecture
 
 
-@pytest.mark.parametrize(("changes", "pattern", "windows"), [
-    ({"model_type": "qwen2", "num_key_value_heads": 8}, "8 * dense", {"dense": None}),
-    ({"model_type": "qwen2", "num_key_value_heads": 8, "use_sliding_window": True, "sliding_window": 99, "max_window_layers": 6},
-     "6 * full + 2 * local", {"full": None, "local": 99}),
-    ({"model_type": "mistral"}, "8 * dense", {"dense": 4096}),
-    ({"model_type": "mistral", "sliding_window": None}, "8 * dense", {"dense": None}),
-    ({"model_type": "gemma2"}, "4 * (local + full)", {"local": 4096, "full": None}),
-    ({"model_type": "gemma3_text", "sliding_window": 512}, "5 * local + full + 2 * local", {"local": 512, "full": None}),
-    ({"model_type": "gpt_oss"}, "4 * (local + full)", {"local": 128, "full": None}),
-    ({"model_type": "llama4_text"}, "2 * (3 * chunked + nope)", {"chunked": 8192, "nope": None}),
-    ({"model_type": "llama4_text", "interleave_moe_layer_step": 2}, "2 * (chunked_dense + chunked_moe + chunked_dense + nope_moe)",
-     {"chunked_dense": 8192, "chunked_moe": 8192, "nope_moe": None}),
-    ({"model_type": "smollm3"}, "2 * (3 * full + nope)", {"full": None, "nope": None}),
-    ({"model_type": "qwen3_next"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
-    ({"model_type": "qwen3_moe", "mlp_only_layers": [0], "decoder_sparse_step": 2}, "4 * (dense + moe)", {"dense": None, "moe": None}),
-    ({"model_type": "ernie4_5_moe"}, "dense + 7 * moe", {"dense": None, "moe": None}),
-])
+@pytest.mark.parametrize(
+    ("changes", "pattern", "windows"),
+    [
+        ({"model_type": "qwen2", "num_key_value_heads": 8}, "8 * dense", {"dense": None}),
+        (
+            {"model_type": "qwen2", "num_key_value_heads": 8, "use_sliding_window": True, "sliding_window": 99, "max_window_layers": 6},
+            "6 * full + 2 * local",
+            {"full": None, "local": 99},
+        ),
+        ({"model_type": "mistral"}, "8 * dense", {"dense": 4096}),
+        ({"model_type": "mistral", "sliding_window": None}, "8 * dense", {"dense": None}),
+        ({"model_type": "gemma2"}, "4 * (local + full)", {"local": 4096, "full": None}),
+        ({"model_type": "gemma3_text", "sliding_window": 512}, "5 * local + full + 2 * local", {"local": 512, "full": None}),
+        ({"model_type": "gpt_oss"}, "4 * (local + full)", {"local": 128, "full": None}),
+        ({"model_type": "llama4_text"}, "2 * (3 * chunked + nope)", {"chunked": 8192, "nope": None}),
+        (
+            {"model_type": "llama4_text", "interleave_moe_layer_step": 2},
+            "2 * (chunked_dense + chunked_moe + chunked_dense + nope_moe)",
+            {"chunked_dense": 8192, "chunked_moe": 8192, "nope_moe": None},
+        ),
+        ({"model_type": "smollm3"}, "2 * (3 * full + nope)", {"full": None, "nope": None}),
+        ({"model_type": "qwen3_next"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": [0], "decoder_sparse_step": 2}, "4 * (dense + moe)", {"dense": None, "moe": None}),
+        ({"model_type": "ernie4_5_moe"}, "dense + 7 * moe", {"dense": None, "moe": None}),
+    ],
+)
 def test_layer_patterns(changes: dict[str, Any], pattern: str, windows: dict[str, int | None]) -> None:
-    architecture = read({"hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 32, "intermediate_size": 64, "vocab_size": 99}
-                        | changes)
+    architecture = read({"hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 32, "intermediate_size": 64, "vocab_size": 99} | changes)
     assert parse_layers(pattern) == architecture.layers or format_layers(architecture.layers) == pattern
     assert {name: kind.window for name, kind in architecture.layer_kinds.items()} == windows
     assert all(kind.rope == (not name.startswith("nope")) for name, kind in architecture.layer_kinds.items())
@@ -157,12 +203,31 @@ def test_unsupported_type_names_the_nearest() -> None:
     assert "bert" in refusal(small("bert"))
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("hidden_size", "4096"), ("hidden_size", 0), ("hidden_size", -4096), ("hidden_size", None), ("hidden_size", 4096.5), ("hidden_size", True),
-    ("num_attention_heads", 33), ("num_key_value_heads", 5), ("num_hidden_layers", 10**9), ("num_hidden_layers", []), ("hidden_act", "sillu"),
-    ("hidden_act", 3), ("tie_word_embeddings", "yes"), ("attention_dropout", 2), ("attention_dropout", float("nan")), ("vocab_size", {}),
-    ("model_type", None), ("model_type", 7), ("model_type", ["llama"]), ("is_encoder_decoder", True),
-])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", "4096"),
+        ("hidden_size", 0),
+        ("hidden_size", -4096),
+        ("hidden_size", None),
+        ("hidden_size", 4096.5),
+        ("hidden_size", True),
+        ("num_attention_heads", 33),
+        ("num_key_value_heads", 5),
+        ("num_hidden_layers", 10**9),
+        ("num_hidden_layers", []),
+        ("hidden_act", "sillu"),
+        ("hidden_act", 3),
+        ("tie_word_embeddings", "yes"),
+        ("attention_dropout", 2),
+        ("attention_dropout", float("nan")),
+        ("vocab_size", {}),
+        ("model_type", None),
+        ("model_type", 7),
+        ("model_type", ["llama"]),
+        ("is_encoder_decoder", True),
+    ],
+)
 def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
     assert f"{key}" in refusal(LLAMA | {key: value})
 
@@ -172,16 +237,25 @@ def test_a_missing_key_is_named(key: str) -> None:
     assert key in refusal({k: v for k, v in LLAMA.items() if k != key})
 
 
-@pytest.mark.parametrize("changes", [
-    {"num_experts_per_tok": 300}, {"n_group": 7}, {"first_k_dense_replace": -1}, {"kv_lora_rank": None}, {"v_head_dim": "128"},
-    {"moe_intermediate_size": 0}, {"num_experts_per_tok": 0},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_experts_per_tok": 300},
+        {"n_group": 7},
+        {"first_k_dense_replace": -1},
+        {"kv_lora_rank": None},
+        {"v_head_dim": "128"},
+        {"moe_intermediate_size": 0},
+        {"num_experts_per_tok": 0},
+    ],
+)
 def test_wrong_expert_values(changes: dict[str, Any]) -> None:
     assert next(iter(changes)) in refusal(DEEPSEEK | changes)
 
 
-@pytest.mark.parametrize("config", [
-    [], None, 3, "llama", {}, {"text_config": {}}, {"model_type": "gemma3"}, {"model_type": "gemma3", "text_config": 1}])
+@pytest.mark.parametrize(
+    "config", [[], None, 3, "llama", {}, {"text_config": {}}, {"model_type": "gemma3"}, {"model_type": "gemma3", "text_config": 1}]
+)
 def test_not_a_config(config: Any) -> None:
     refusal(config)
 
@@ -192,8 +266,18 @@ def test_garbage_is_refused_with_a_sentence(model_type: str) -> None:
     generator = random.Random(model_type)
     junk = [None, True, -1, 0, 2.5, "x", [], {}, [1, "a"], {"a": 1}, 10**30, "9" * 200]
     base = small(model_type) | {
-        "layer_types": None, "rope_parameters": None, "sliding_window": None, "num_key_value_heads": 4, "num_experts": 4, "n_group": 1,
-        "attn_config": {}, "ffn_config": {}, "head_dim": 64, "no_rope_layers": None, "tie_word_embeddings": False}
+        "layer_types": None,
+        "rope_parameters": None,
+        "sliding_window": None,
+        "num_key_value_heads": 4,
+        "num_experts": 4,
+        "n_group": 1,
+        "attn_config": {},
+        "ffn_config": {},
+        "head_dim": 64,
+        "no_rope_layers": None,
+        "tie_word_embeddings": False,
+    }
     for key in base:
         for value in generator.sample(junk, 8):
             config = copy.deepcopy(base) | {key: value}

@@ -12,8 +12,19 @@ from symsim.strategy import Strategy
 FILE = "params.json"
 CASES = cases(FILE, "models")
 # symsim's module for each group of the oracle
-MODULES = {"embedding": "embedding", "embedding_pos": "embedding", "attention": "attention", "attention_linear": "attention", "norm_in_attention": "norm",
-           "norm": "norm", "mlp": "mlp", "router": "router", "routed_experts": "experts", "shared_experts": "shared_experts", "lm_head": "lm_head"}
+MODULES = {
+    "embedding": "embedding",
+    "embedding_pos": "embedding",
+    "attention": "attention",
+    "attention_linear": "attention",
+    "norm_in_attention": "norm",
+    "norm": "norm",
+    "mlp": "mlp",
+    "router": "router",
+    "routed_experts": "experts",
+    "shared_experts": "shared_experts",
+    "lm_head": "lm_head",
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c[0] if c else "absent" for c in CASES])

@@ -44,46 +44,52 @@ def test_json_knows_the_line_of_every_key():
     assert [document.line_of(path) for path in (("a",), ("b", "c", 0), ("b", "c", 1, "d"), ("e",))] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("a: 1\nb: 2\na: 3", "f:3: 'a' is given twice (first on line 1)"),
-    ("x:\n  a: 1\n  a: 1", "f:3: 'x.a' is given twice (first on line 2)"),
-    ("a: 1\nb: !!python/object/apply:os.system ['true']", "f:2: tag !!python/object/apply:os.system is not accepted"),
-    ("a: !custom 1", "f:1: tag !custom is not accepted"),
-    ("a: !!int 1", "f:1: tag !!int is not accepted"),
-    ("a: &x [1]\nb: *x", "f:2: alias *x is not accepted"),
-    ("a: [1,\nb: }", "f:2: not YAML:"),
-    ("a:\n\t- 1", "f:2: not YAML:"),
-    ("a: 1\nb: \x01", "f:2: not YAML:"),
-    ("", "f: the file is empty"),
-    ("# only a comment\n", "f: the file is empty"),
-    ("- 1\n- 2", "f: holds a list;"),
-    ("word", "f: holds a single value;"),
-    ("a: 1\n---\nb: 1", "f:2: a second YAML document"),
-    ("a: .nan", "f:1: .nan is not a number"),
-    ("a: 1e999", "f:1: 1e999 is too large"),
-    ("a: " + "9" * 5000, "is too large a number"),
-    ("? [1]\n: 2", "f:1: a key must be a plain name"),
-    ("a: " + "[" * 5000, "f:1: nested too deeply"),
-    ('a: "\\ud800"', "f:1: text with half a Unicode character"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\nb: 2\na: 3", "f:3: 'a' is given twice (first on line 1)"),
+        ("x:\n  a: 1\n  a: 1", "f:3: 'x.a' is given twice (first on line 2)"),
+        ("a: 1\nb: !!python/object/apply:os.system ['true']", "f:2: tag !!python/object/apply:os.system is not accepted"),
+        ("a: !custom 1", "f:1: tag !custom is not accepted"),
+        ("a: !!int 1", "f:1: tag !!int is not accepted"),
+        ("a: &x [1]\nb: *x", "f:2: alias *x is not accepted"),
+        ("a: [1,\nb: }", "f:2: not YAML:"),
+        ("a:\n\t- 1", "f:2: not YAML:"),
+        ("a: 1\nb: \x01", "f:2: not YAML:"),
+        ("", "f: the file is empty"),
+        ("# only a comment\n", "f: the file is empty"),
+        ("- 1\n- 2", "f: holds a list;"),
+        ("word", "f: holds a single value;"),
+        ("a: 1\n---\nb: 1", "f:2: a second YAML document"),
+        ("a: .nan", "f:1: .nan is not a number"),
+        ("a: 1e999", "f:1: 1e999 is too large"),
+        ("a: " + "9" * 5000, "is too large a number"),
+        ("? [1]\n: 2", "f:1: a key must be a plain name"),
+        ("a: " + "[" * 5000, "f:1: nested too deeply"),
+        ('a: "\\ud800"', "f:1: text with half a Unicode character"),
+    ],
+)
 def test_yaml_refuses(text: str, expected: str):
     assert expected in refusal(parse_yaml, text, "f")
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ('{"a": 1,\n "b": [1, 2', "f:2: not JSON:"),
-    ('{"a": 1,\n"a": 2}', "f:2: 'a' is given twice (first on line 1)"),
-    ('{"b": {"a": 1,\n"\\u0061": 2}}', "f:2: 'b.a' is given twice (first on line 1)"),
-    ('{"a": "NaN",\n"b": NaN}', "f:2: NaN is not a number"),
-    ('{"a": -Infinity}', "f:1: -Infinity is not a number"),
-    ('{"a":\n1e999}', "f:2: 1e999 is too large"),
-    ('{"a": ' + "9" * 5000 + "}", "is too large a number"),
-    ("[1]", "f: holds a list;"),
-    ("", "f: the file is empty"),
-    ("{'a': 1}", "f:1: not JSON:"),
-    ('{"a": ' * 20_000, "f: nested too deeply"),
-    ('{"a": "\\ud800"}', "f:1: text with half a Unicode character"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1,\n "b": [1, 2', "f:2: not JSON:"),
+        ('{"a": 1,\n"a": 2}', "f:2: 'a' is given twice (first on line 1)"),
+        ('{"b": {"a": 1,\n"\\u0061": 2}}', "f:2: 'b.a' is given twice (first on line 1)"),
+        ('{"a": "NaN",\n"b": NaN}', "f:2: NaN is not a number"),
+        ('{"a": -Infinity}', "f:1: -Infinity is not a number"),
+        ('{"a":\n1e999}', "f:2: 1e999 is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "is too large a number"),
+        ("[1]", "f: holds a list;"),
+        ("", "f: the file is empty"),
+        ("{'a': 1}", "f:1: not JSON:"),
+        ('{"a": ' * 20_000, "f: nested too deeply"),
+        ('{"a": "\\ud800"}', "f:1: text with half a Unicode character"),
+    ],
+)
 def test_json_refuses(text: str, expected: str):
     assert expected in refusal(parse_json, text, "f")
 
@@ -114,9 +120,10 @@ def test_write_is_whole_or_nothing(tmp_path: Path):
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-10**9, 10**9) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner.filter(lambda v: not isinstance(v, dict)), max_size=3) | st.dictionaries(TEXT, inner, min_size=1, max_size=3),
-    max_leaves=8)
+    max_leaves=8,
+)
 TREES = st.dictionaries(TEXT, VALUES.filter(lambda v: "{" not in json.dumps(v) or isinstance(v, dict)), min_size=1, max_size=4)
 
 
@@ -159,19 +166,25 @@ layer_kinds:
 """
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
-    ("  ffn_hidden_size: 32", "  fnn_hidden_size: 32", "f:7: unknown key 'fnn_hidden_size' in mlp: did you mean 'ffn_hidden_size'?"),
-    ("    mixer: attention", "    mixr: attention", "f:10: unknown key 'mixr' in layer_kinds.dense: did you mean 'mixer'?"),
-    ("vocab_size: 16\n", "", "f: vocab_size is missing"),
-    ("hidden_size: 8", "hidden_size: -8", "f:2: hidden_size is -8; it should be greater than 0"),
-    ("hidden_size: 8", "hidden_size: big", 'f:2: hidden_size is "big"; it should be a whole number'),
-    ("    mixer: attention", "    mixer: atention", "f:10: layer_kinds.dense.mixer is \"atention\"; valid: attention or linear_attention "
-                                                    "(did you mean 'attention'?)"),
-    ("2 * dense", "2 * sparse", "layers uses 'sparse', which layer_kinds does not define"),
-    ("2 * dense", "2 x dense", "f:4: layers: layer pattern does not read at"),
-    ("attention: {num_attention_heads: 2}", "attention: 3", "f:5: attention is 3; it should be a mapping"),
-    ("  ffn_hidden_size: 32", "  ffn_hidden_size: 3.5", "f:7: mlp.ffn_hidden_size is 3.5; it should be a whole number"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("  ffn_hidden_size: 32", "  fnn_hidden_size: 32", "f:7: unknown key 'fnn_hidden_size' in mlp: did you mean 'ffn_hidden_size'?"),
+        ("    mixer: attention", "    mixr: attention", "f:10: unknown key 'mixr' in layer_kinds.dense: did you mean 'mixer'?"),
+        ("vocab_size: 16\n", "", "f: vocab_size is missing"),
+        ("hidden_size: 8", "hidden_size: -8", "f:2: hidden_size is -8; it should be greater than 0"),
+        ("hidden_size: 8", "hidden_size: big", 'f:2: hidden_size is "big"; it should be a whole number'),
+        (
+            "    mixer: attention",
+            "    mixer: atention",
+            "f:10: layer_kinds.dense.mixer is \"atention\"; valid: attention or linear_attention (did you mean 'attention'?)",
+        ),
+        ("2 * dense", "2 * sparse", "layers uses 'sparse', which layer_kinds does not define"),
+        ("2 * dense", "2 x dense", "f:4: layers: layer pattern does not read at"),
+        ("attention: {num_attention_heads: 2}", "attention: 3", "f:5: attention is 3; it should be a mapping"),
+        ("  ffn_hidden_size: 32", "  ffn_hidden_size: 3.5", "f:7: mlp.ffn_hidden_size is 3.5; it should be a whole number"),
+    ],
+)
 def test_validation_errors_name_file_line_and_key(old: str, new: str, expected: str):
     assert old in MODEL
     document = parse_yaml(MODEL.replace(old, new), "f")

@@ -26,7 +26,9 @@ def test_layers_before_counts(name: str) -> None:
     model = load_model(name).architecture
     listed = [k for s in model.layers for _ in range(s.repeat) for k in s.kinds]
     for position in range(len(listed) + 1):
-        assert {k: int(n.constant()) for k, n in layers_before(model, position).items()} == {k: listed[:position].count(k) for k in model.kind_names()}
+        assert {k: int(n.constant()) for k, n in layers_before(model, position).items()} == {
+            k: listed[:position].count(k) for k in model.kind_names()
+        }
 
 
 @pytest.mark.parametrize("pp", [1, 4, 16, 61])

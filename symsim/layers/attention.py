@@ -18,8 +18,16 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
 
     def normed(t: str, name: str, heads: str) -> str:
         over = f"{heads} d" if spec.qk_norm == "full" else "d"
-        return n.norm(net, t, name, over, kind=model.normalization,
-                      weight=spec.qk_norm != "l2", weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None, unit_offset=model.norm_unit_offset)
+        return n.norm(
+            net,
+            t,
+            name,
+            over,
+            kind=model.normalization,
+            weight=spec.qk_norm != "l2",
+            weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None,
+            unit_offset=model.norm_unit_offset,
+        )
 
     has_norm = spec.qk_norm != "none" and (rotary or spec.qk_norm != "l2")  # Llama 4 normalises in its rotary layers only
     if has_norm and spec.qk_norm_position == "before_rope":

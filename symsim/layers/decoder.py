@@ -18,8 +18,16 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
     def normed(t: str, position: str) -> str:
         if position not in model.norms:
             return t
-        return n.norm(net, t, f"{position}_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight,
-                      unit_offset=model.norm_unit_offset, region="layernorm" if position.startswith("pre") else None)
+        return n.norm(
+            net,
+            t,
+            f"{position}_norm",
+            kind=model.normalization,
+            bias=model.norm_bias,
+            weight=model.norm_weight,
+            unit_offset=model.norm_unit_offset,
+            region="layernorm" if position.startswith("pre") else None,
+        )
 
     def mixed(t: str) -> str:
         with net.within("attention", "attention"):

@@ -46,8 +46,16 @@ def route(net: Net, x: str, model: Architecture) -> tuple[str, str]:
         net.parameter("e_score_correction_bias", "E_r")
     probabilities = net.tensor("probabilities", "b s K", "fp32")
     indices = net.tensor("indices", "b s K", "int64", "index")
-    net.op("top_k", "top_k", [logits], [probabilities, indices], score=spec.moe_router_score_function,
-           groups=spec.moe_router_num_groups or 1, pre_softmax=spec.moe_router_pre_softmax, normalise=spec.norm_topk_prob)
+    net.op(
+        "top_k",
+        "top_k",
+        [logits],
+        [probabilities, indices],
+        score=spec.moe_router_score_function,
+        groups=spec.moe_router_num_groups or 1,
+        pre_softmax=spec.moe_router_pre_softmax,
+        normalise=spec.norm_topk_prob,
+    )
     return probabilities, indices
 
 

@@ -19,8 +19,17 @@ def linear(net: Net, x: str, name: str, dims: str, *, contract: str = "h", bias:
     return projections(net, x, name, [(name, dims)], contract=contract, bias=bias, keep_original=keep_original)[0]
 
 
-def projections(net: Net, x: str, name: str, outputs: Sequence[tuple[str, str]], *, contract: str = "h", bias: bool = False,
-                fused: bool = False, keep_original: bool = False) -> tuple[str, ...]:
+def projections(
+    net: Net,
+    x: str,
+    name: str,
+    outputs: Sequence[tuple[str, str]],
+    *,
+    contract: str = "h",
+    bias: bool = False,
+    fused: bool = False,
+    keep_original: bool = False,
+) -> tuple[str, ...]:
     """Several linear maps of one input, each (name, output dims); one GEMM when `fused` or when the profile fuses them."""
     summed = contract.split()
     batch = [d for d in net.dims_of(x) if d not in summed]
@@ -32,13 +41,33 @@ def projections(net: Net, x: str, name: str, outputs: Sequence[tuple[str, str]],
             biases.append(net.parameter(f"{label}.bias", new))
     for label, dims in outputs:
         results.append(net.tensor(f"{label}.out", dims))
-    net.op("linear", name, [x, *weights, *biases], results, labels=tuple(label for label, _ in outputs), bias=bias,
-           fused=fused, contract=tuple(summed), keep_original=keep_original)
+    net.op(
+        "linear",
+        name,
+        [x, *weights, *biases],
+        results,
+        labels=tuple(label for label, _ in outputs),
+        bias=bias,
+        fused=fused,
+        contract=tuple(summed),
+        keep_original=keep_original,
+    )
     return tuple(results)
 
 
-def norm(net: Net, x: str, name: str, over: str = "h", *, kind: str = "RMSNorm", bias: bool = False, weight: bool = True,
-         weight_dims: "str | None" = None, unit_offset: bool = False, region: "str | None" = None) -> str:
+def norm(
+    net: Net,
+    x: str,
+    name: str,
+    over: str = "h",
+    *,
+    kind: str = "RMSNorm",
+    bias: bool = False,
+    weight: bool = True,
+    weight_dims: "str | None" = None,
+    unit_offset: bool = False,
+    region: "str | None" = None,
+) -> str:
     """Normalisation of x over the dims `over`, with weight (and bias) of dims `weight_dims` (default: `over`)."""
     held = weight_dims or over
     with net.within("", "norm", region):
@@ -56,16 +85,36 @@ def rope(net: Net, x: str, name: str, head: str, *, fraction: float = 1.0) -> st
     return y
 
 
-def attend(net: Net, q: str, k: str, v: str, *, heads: str = "a", groups: str = "g", key_dim: str = "d", value_dim: str = "d",
-           window: bool = False, sinks: bool = False) -> str:
+def attend(
+    net: Net,
+    q: str,
+    k: str,
+    v: str,
+    *,
+    heads: str = "a",
+    groups: str = "g",
+    key_dim: str = "d",
+    value_dim: str = "d",
+    window: bool = False,
+    sinks: bool = False,
+) -> str:
     """softmax(q k^T) v, causal: `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]`."""
     net.dim("z", "s")
     net.dim("n_w" if window else "n_z")
     offsets = [net.parameter("sinks", heads)] if sinks else []
     with net.within("", region="core_attn"):
         o = net.tensor("core.out", f"b s {heads} {value_dim}")
-        net.op("attention", "core", [q, k, v, *offsets], [o], heads=heads, groups=groups, key_dim=key_dim, value_dim=value_dim,
-               keys="n_w" if window else "n_z")
+        net.op(
+            "attention",
+            "core",
+            [q, k, v, *offsets],
+            [o],
+            heads=heads,
+            groups=groups,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            keys="n_w" if window else "n_z",
+        )
     return o
 
 

@@ -104,8 +104,9 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
 
 def _stream_layout(mesh: Mesh, tensor: Tensor) -> Layout:
     """The residual stream between blocks: tokens over context (and, with sequence parallelism, tensor) ranks."""
-    sequence = tuple(mesh.context_axes) + (("tp",) if mesh.sequence_parallel and mesh.active("tp") and tensor.kind == "activation"
-                                           and "h" in tensor.dims else ())
+    sequence = tuple(mesh.context_axes) + (
+        ("tp",) if mesh.sequence_parallel and mesh.active("tp") and tensor.kind == "activation" and "h" in tensor.dims else ()
+    )
     return {d: sequence if d == "s" else ("dp",) if d == "b" and mesh.active("dp") else () for d in tensor.dims}
 
 
@@ -132,8 +133,13 @@ def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, sh
 
 
 def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None, target: str | None, key: tuple[str, str]) -> str:
-    kinds = {(True, True, False): "all_reduce", (True, True, True): "reduce_scatter", (True, False, False): "all_gather",
-             (True, False, True): "all_to_all", (False, False, True): "slice"}
+    kinds = {
+        (True, True, False): "all_reduce",
+        (True, True, True): "reduce_scatter",
+        (True, False, False): "all_gather",
+        (True, False, True): "all_to_all",
+        (False, False, True): "slice",
+    }
     kind = kinds[(source is not None, source == PARTIAL, target is not None)]
     tensor = state.tensors[name]
     made = f"{name}@{key[1]}"
@@ -145,11 +151,24 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
     state.partial[made] = tuple(a for a in state.partial.get(name, ()) if a != axis)
     outside = kind in ("all_reduce", "reduce_scatter")  # a reduction belongs to the operation that made the partial sum
     maker = next((o for o in state.ops if name in o.outputs), consumer) if outside else consumer
-    state.ops.append(Op(kind, f"{maker.name}.{kind}", maker.module, (name,), (made,),
-                        {"axis": axis, "from": source, "to": target, "what": f"{'output' if outside else 'input'} of {maker.name}",
-                         "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype,
-                         "gradient_dtype": maker.attrs.get("gradient_dtype") if outside else None},
-                        regions=maker.regions))
+    state.ops.append(
+        Op(
+            kind,
+            f"{maker.name}.{kind}",
+            maker.module,
+            (name,),
+            (made,),
+            {
+                "axis": axis,
+                "from": source,
+                "to": target,
+                "what": f"{'output' if outside else 'input'} of {maker.name}",
+                "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype,
+                "gradient_dtype": maker.attrs.get("gradient_dtype") if outside else None,
+            },
+            regions=maker.regions,
+        )
+    )
     state.iteration.append(layout)
     return made
 

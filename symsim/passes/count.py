@@ -57,16 +57,36 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     windows = {model.layer_kinds[k].window for k in model.kind_names()}
     if None in windows:
-        book.define("n_z", Quantity(keys_per_query(assume["causal"], None)), "mean number of keys a query attends to", latex="n_z",
-                    assumptions=("causal",), group="sizes")
+        book.define(
+            "n_z",
+            Quantity(keys_per_query(assume["causal"], None)),
+            "mean number of keys a query attends to",
+            latex="n_z",
+            assumptions=("causal",),
+            group="sizes",
+        )
     if windows - {None}:
-        book.define("n_w", Quantity(keys_per_query(assume["causal"], 1)), "the same inside a window", latex="n_w", assumptions=("causal",), group="sizes")
+        book.define(
+            "n_w", Quantity(keys_per_query(assume["causal"], 1)), "the same inside a window", latex="n_w", assumptions=("causal",), group="sizes"
+        )
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
-        book.define("C", Quantity(capacity(strategy, lowered.mesh)), "rows an expert takes from one rank", latex="C",
-                    source="megatron.core transformer/moe/moe_utils.py get_capacity", group="sizes")
+        book.define(
+            "C",
+            Quantity(capacity(strategy, lowered.mesh)),
+            "rows an expert takes from one rank",
+            latex="C",
+            source="megatron.core transformer/moe/moe_utils.py get_capacity",
+            group="sizes",
+        )
     for kind, layers in (stage_layer_formula(model, strategy) or {}).items():
-        book.define(f"L_{kind}_of_i", Quantity(layers), f"{kind} layers on stage i", latex=rf"L^{{(i)}}_{label(kind)}", group="stages",
-                    source="stages.py: chunk j of n ends at floor((j+1) L / n)")
+        book.define(
+            f"L_{kind}_of_i",
+            Quantity(layers),
+            f"{kind} layers on stage i",
+            latex=rf"L^{{(i)}}_{label(kind)}",
+            group="stages",
+            source="stages.py: chunk j of n ends at floor((j+1) L / n)",
+        )
 
 
 def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, local: bool) -> Quantity:
@@ -96,12 +116,36 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
         if op.products:
             symbol_name = ascii_name("F", name, op.name)
             made.ops[name].append((index, symbol_name))
-            forward.append(book.define(symbol_name, flops(placed, index, op.products, local=False), f"{op.name}, forward", unit=FLOP, group=name,
-                                       latex=rf"F_{{{label(op.name)}}}"))
-            executed.append(book.define(ascii_name("X", name, op.name), flops(placed, index, op.products, local=True),
-                                        f"{op.name}, forward, on one rank", unit=FLOP, group=name, latex=rf"X_{{{label(op.name)}}}"))
-        moved.append(book.define(ascii_name("Q", name, op.name), traffic(placed, [*op.inputs, *op.outputs]),
-                                 f"{op.name}, bytes read and written on one rank", unit=BYTE, group=name, latex=rf"Q_{{{label(op.name)}}}"))
+            forward.append(
+                book.define(
+                    symbol_name,
+                    flops(placed, index, op.products, local=False),
+                    f"{op.name}, forward",
+                    unit=FLOP,
+                    group=name,
+                    latex=rf"F_{{{label(op.name)}}}",
+                )
+            )
+            executed.append(
+                book.define(
+                    ascii_name("X", name, op.name),
+                    flops(placed, index, op.products, local=True),
+                    f"{op.name}, forward, on one rank",
+                    unit=FLOP,
+                    group=name,
+                    latex=rf"X_{{{label(op.name)}}}",
+                )
+            )
+        moved.append(
+            book.define(
+                ascii_name("Q", name, op.name),
+                traffic(placed, [*op.inputs, *op.outputs]),
+                f"{op.name}, bytes read and written on one rank",
+                unit=BYTE,
+                group=name,
+                latex=rf"Q_{{{label(op.name)}}}",
+            )
+        )
     title = label(name)
     book.define(f"F_{name}", total(forward, FLOP), f"{name}: forward", unit=FLOP, group=name, latex=f"F_{{{title}}}")
     book.define(f"X_{name}", total(executed, FLOP), f"{name}: forward on one rank", unit=FLOP, group=name, latex=f"X_{{{title}}}")
@@ -134,20 +178,46 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
     book, placed = made.derivation, remembered.placed
     again = [i for i in sorted(remembered.recomputed) if placed.block.ops[i].products]
     tag, title = (f"{name}_{suffix}", f"{label(name)},\\mathrm{{{suffix}}}") if suffix else (name, label(name))
-    book.define(f"R_{tag}", total((Quantity(symbol(ascii_name("F", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
-                f"{name}: computed again in backward", unit=FLOP, group=name, latex=f"R_{{{title}}}")
-    book.define(f"Z_{tag}", total((Quantity(symbol(ascii_name("X", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
-                f"{name}: computed again in backward, on one rank", unit=FLOP, group=name, latex=f"Z_{{{title}}}")
+    book.define(
+        f"R_{tag}",
+        total((Quantity(symbol(ascii_name("F", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
+        f"{name}: computed again in backward",
+        unit=FLOP,
+        group=name,
+        latex=f"R_{{{title}}}",
+    )
+    book.define(
+        f"Z_{tag}",
+        total((Quantity(symbol(ascii_name("X", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
+        f"{name}: computed again in backward, on one rank",
+        unit=FLOP,
+        group=name,
+        latex=f"Z_{{{title}}}",
+    )
     saved = []
     for item in remembered.saved:
         size = Quantity(item.elements, ELEMENT) * Quantity(expr(WIDTHS[item.tensor.dtype]), BYTE / ELEMENT)
-        saved.append(book.define(ascii_name("A", tag, item.tensor.name), size, f"{item.tensor.name} kept for {', '.join(item.by)}", unit=BYTE,
-                                 group=name, latex=rf"A_{{{label(item.tensor.name)}}}"))
+        saved.append(
+            book.define(
+                ascii_name("A", tag, item.tensor.name),
+                size,
+                f"{item.tensor.name} kept for {', '.join(item.by)}",
+                unit=BYTE,
+                group=name,
+                latex=rf"A_{{{label(item.tensor.name)}}}",
+            )
+        )
     book.define(f"A_{tag}", total(saved, BYTE), f"{name}: bytes kept for backward on one rank", unit=BYTE, group=name, latex=f"A_{{{title}}}")
     shared = total((Quantity(i.bytes, BYTE) for i in remembered.shared), BYTE)
     if shared.expr:
-        book.define(f"A_{tag}_shared", shared, f"{name}: kept once for all layers (tables, masks)", unit=BYTE, group=name,
-                    latex=f"A^{{\\mathrm{{shared}}}}_{{{title}}}")
+        book.define(
+            f"A_{tag}_shared",
+            shared,
+            f"{name}: kept once for all layers (tables, masks)",
+            unit=BYTE,
+            group=name,
+            latex=f"A^{{\\mathrm{{shared}}}}_{{{title}}}",
+        )
 
 
 def counted_parameters(placed: Placed, name: str) -> list[Tensor]:
@@ -168,8 +238,14 @@ def _parameters(book: Derivation, name: str, placed: Placed) -> None:
         if not owned:
             continue
         for prefix, local, where in (("N", False, ""), ("P", True, ", held by one rank")):
-            book.define(f"{prefix}_{name}_{module}", total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in owned), ELEMENT),
-                        f"{name}: {module} parameters{where}", unit=ELEMENT, group=name, latex=f"{prefix}_{{{label(name)},{label(module)}}}")
+            book.define(
+                f"{prefix}_{name}_{module}",
+                total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in owned), ELEMENT),
+                f"{name}: {module} parameters{where}",
+                unit=ELEMENT,
+                group=name,
+                latex=f"{prefix}_{{{label(name)},{label(module)}}}",
+            )
 
 
 def multiplicity(lowered: Lowered) -> dict[str, Expr]:
@@ -189,12 +265,20 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
     for module in MODULES:
         parts = [Quantity(symbol(f"N_{n}_{module}"), ELEMENT) * copies[n] for n in lowered.blocks if f"N_{n}_{module}" in book.definitions]
         if parts:
-            modules.append(book.define(f"N_{module}", total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, group="total", latex=f"N_{{{label(module)}}}"))
+            modules.append(
+                book.define(f"N_{module}", total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, group="total", latex=f"N_{{{label(module)}}}")
+            )
     book.define("N", total(modules, ELEMENT), "parameters", unit=ELEMENT, group="total", latex="N")
     if lowered.profile.model.moe:
         idle = Quantity(symbol("N_experts"), ELEMENT) * (1 - symbol("K") / symbol("E"))
-        book.define("N_active", Quantity(symbol("N"), ELEMENT) - idle, "parameters a token uses (embeddings included)", unit=ELEMENT, group="total",
-                    latex=r"N_{\mathrm{active}}")
+        book.define(
+            "N_active",
+            Quantity(symbol("N"), ELEMENT) - idle,
+            "parameters a token uses (embeddings included)",
+            unit=ELEMENT,
+            group="total",
+            latex=r"N_{\mathrm{active}}",
+        )
     for prefix, meaning in (("F", "forward"), ("G", "backward")):
         parts = [Quantity(symbol(f"{prefix}_{n}"), FLOP) * times[n] for n in lowered.blocks]
         book.define(prefix, total(parts, FLOP), f"{meaning} FLOPs of the model, one micro-batch", unit=FLOP, group="total", latex=prefix)
@@ -209,7 +293,10 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
 def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     """Totals of one rank of stage i. Indicators: first_i, loss_i (holds the head), mtp_i (depths held)."""
     model = lowered.profile.model
-    here = {n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol({"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}[n]) for n in lowered.blocks}
+    here = {
+        n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol({"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}[n])
+        for n in lowered.blocks
+    }
     full = lowered.profile.strategy.recompute == "full"
 
     def stage(name: str, unit, prefix: str, meaning: str, latex: str) -> None:  # type: ignore[no-untyped-def]
@@ -262,13 +349,36 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
                 name, held = "P_output", symbol("output_i")
                 weight = lowered.blocks["head"].placed
                 own = [t for t in weight.block.parameters() if t.module == "lm_head"]
-                book.define("P_output", total((Quantity(elements(weight, t.name), ELEMENT) for t in own), ELEMENT), "output layer held by one rank",
-                            unit=ELEMENT, group="stages", latex=r"P_{\mathrm{output}}")
+                book.define(
+                    "P_output",
+                    total((Quantity(elements(weight, t.name), ELEMENT) for t in own), ELEMENT),
+                    "output layer held by one rank",
+                    unit=ELEMENT,
+                    group="stages",
+                    latex=r"P_{\mathrm{output}}",
+                )
             (expert if module == "experts" else dense).append(Quantity(symbol(name), ELEMENT) * held)
-    book.define("P_stage_dense", total(dense, ELEMENT), "parameters of one rank of stage i outside experts", unit=ELEMENT, group="stages",
-                latex=r"P^{(i)}_{\mathrm{dense}}")
-    book.define("P_stage_expert", total(expert, ELEMENT), "expert parameters of one rank of stage i", unit=ELEMENT, group="stages",
-                latex=r"P^{(i)}_{\mathrm{expert}}")
-    book.define("P_stage", Quantity(symbol("P_stage_dense"), ELEMENT) + Quantity(symbol("P_stage_expert"), ELEMENT), "parameters of one rank of stage i",
-                unit=ELEMENT, group="stages", latex=r"P^{(i)}")
-
+    book.define(
+        "P_stage_dense",
+        total(dense, ELEMENT),
+        "parameters of one rank of stage i outside experts",
+        unit=ELEMENT,
+        group="stages",
+        latex=r"P^{(i)}_{\mathrm{dense}}",
+    )
+    book.define(
+        "P_stage_expert",
+        total(expert, ELEMENT),
+        "expert parameters of one rank of stage i",
+        unit=ELEMENT,
+        group="stages",
+        latex=r"P^{(i)}_{\mathrm{expert}}",
+    )
+    book.define(
+        "P_stage",
+        Quantity(symbol("P_stage_dense"), ELEMENT) + Quantity(symbol("P_stage_expert"), ELEMENT),
+        "parameters of one rank of stage i",
+        unit=ELEMENT,
+        group="stages",
+        latex=r"P^{(i)}",
+    )

@@ -54,8 +54,9 @@ def elements(placed: Placed, name: str) -> Expr:
     return local_elements(placed.mesh, placed.block, placed.block.tensors[name], placed.layouts[name])
 
 
-def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: frozenset[str] = frozenset(),
-                  metadata: str = "all_gather", torch_ring: str = "") -> Differentiated:
+def differentiate(
+    placed: Placed, *, shared: bool = True, omit_gradient_of: frozenset[str] = frozenset(), metadata: str = "all_gather", torch_ring: str = ""
+) -> Differentiated:
     """Backward of a block, last operation first. omit_gradient_of: operations whose partial gradient the framework
     does not reduce. shared=False: every consumer's gradient is reduced by itself. torch_ring: see `ring_messages`.
     metadata: see `exchange.token_messages`.
@@ -113,8 +114,16 @@ def differentiate(placed: Placed, *, shared: bool = True, omit_gradient_of: froz
     return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
 
 
-def _resolve(placed: Placed, index: int, op: Op, name: str, contributions: list[tuple[str, ...]], say, shared: bool,  # type: ignore[no-untyped-def]
-             omitted: frozenset[str]) -> tuple[str, ...]:
+def _resolve(
+    placed: Placed,
+    index: int,
+    op: Op,
+    name: str,
+    contributions: list[tuple[str, ...]],
+    say,
+    shared: bool,  # type: ignore[no-untyped-def]
+    omitted: frozenset[str],
+) -> tuple[str, ...]:
     """Reduce the partial gradients of an operation's output where the transpose itself does not."""
     distinct = {frozenset(c) for c in contributions if c}
     arriving = {a for c in distinct for a in c}
@@ -160,7 +169,9 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
         return kernels
     if op.is_view or op.kind == "output":
         return []
-    return [BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), tuple(activations + _weights(placed, op)))]
+    return [
+        BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), tuple(activations + _weights(placed, op)))
+    ]
 
 
 def _weights(placed: Placed, op: Op) -> list[str]:
@@ -172,12 +183,38 @@ def _forward_messages(placed: Placed, metadata: str) -> list[tuple[int, Message]
     mesh, block = placed.mesh, placed.block
     for index, op in enumerate(block.ops):
         if op.kind == "regroup":
-            made.append((index, Message("forward", "all_gather", "tp", mesh.degree("tp"), elements(placed, op.inputs[0]),
-                                        elements(placed, op.outputs[0]), block.tensors[op.inputs[0]].dtype, op.name)))
+            made.append(
+                (
+                    index,
+                    Message(
+                        "forward",
+                        "all_gather",
+                        "tp",
+                        mesh.degree("tp"),
+                        elements(placed, op.inputs[0]),
+                        elements(placed, op.outputs[0]),
+                        block.tensors[op.inputs[0]].dtype,
+                        op.name,
+                    ),
+                )
+            )
         elif op.kind in REDISTRIBUTIONS and op.kind != "slice":
             axis = op.attrs["axis"]
-            made.append((index, Message("forward", op.kind, axis, mesh.degree(axis), elements(placed, op.inputs[0]),
-                                        elements(placed, op.outputs[0]), op.attrs["dtype"], op.attrs["what"])))
+            made.append(
+                (
+                    index,
+                    Message(
+                        "forward",
+                        op.kind,
+                        axis,
+                        mesh.degree(axis),
+                        elements(placed, op.inputs[0]),
+                        elements(placed, op.outputs[0]),
+                        op.attrs["dtype"],
+                        op.attrs["what"],
+                    ),
+                )
+            )
         made += [(index, m) for m in exchange_messages(placed, index, "forward", metadata)]
     return made
 
@@ -244,5 +281,7 @@ def ring_messages(placed: Placed, mesh: Mesh, torch_ring: str) -> list[tuple[int
                 else:
                     made.append((index, Message(phase, "p2p", axis, degree, n, n, dtype, what, degree - 1)))
             steps, width = (degree, "fp32") if torch_ring else (degree - 1, dtype)
-            made.append((index, Message("backward", "p2p", axis, degree, n, n, width, f"gradients of keys and values around the ring of {op.name}", steps)))
+            made.append(
+                (index, Message("backward", "p2p", axis, degree, n, n, width, f"gradients of keys and values around the ring of {op.name}", steps))
+            )
     return made

@@ -31,8 +31,18 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
             pairs = list(zip(op.inputs, op.outputs))
             for source, target in pairs if phase == "forward" else reversed(pairs):
                 send, receive = (source, target) if phase == "forward" else (target, source)
-                made.append(Message(phase, "all_to_all", "ep", mesh.degree("ep"), n(send), n(receive), block.tensors[target].dtype,
-                                    f"{'rows' if phase == 'forward' else 'gradient of rows'} in {op.name}"))
+                made.append(
+                    Message(
+                        phase,
+                        "all_to_all",
+                        "ep",
+                        mesh.degree("ep"),
+                        n(send),
+                        n(receive),
+                        block.tensors[target].dtype,
+                        f"{'rows' if phase == 'forward' else 'gradient of rows'} in {op.name}",
+                    )
+                )
     elif op.kind in ("exchange_gather", "exchange_scatter") and (mesh.active("ep") or mesh.active("etp")):
         made += _gathered(placed, index, phase, group, metadata)
     return made
@@ -61,5 +71,7 @@ def _gathered(placed: Placed, index: int, phase: str, group: Expr, metadata: str
     if phase == "forward":
         made = [message("all_gather", routes, routes * group, "bool", "routing map")] if metadata else []
         return made + [message("all_gather", routes, routes * group, weights, "probabilities"), message(*gather, tokens.dtype, "tokens")]
-    return [message(*scatter, tokens.dtype, "gradient of tokens"),
-            message("reduce_scatter", routes * group, routes, weights, "gradient of probabilities")]
+    return [
+        message(*scatter, tokens.dtype, "gradient of tokens"),
+        message("reduce_scatter", routes * group, routes, weights, "gradient of probabilities"),
+    ]

@@ -15,24 +15,38 @@ from fractions import Fraction
 
 from symsim.expr import expr
 from symsim.ir import Dim, Op, Tensor
-from symsim.passes.fuse import (
+from symsim.passes.kernels import (
     Kernels,
     Lowering,
     attention_products,
+    convolution,
+    delta_rule,
     einsum,
     gathered_logits,
     grouped,
     joined_linear,
     keep,
-    te_convolution,
-    te_delta_rule,
 )
 
 # What an aten operation keeps. partners: each operand whose partner needs a gradient; integers: indices, offsets and masks.
 KEEPS = {
-    "mul": "partners", "div": "inputs", "pow": "inputs", "silu": "inputs", "gelu": "inputs", "clamp": "inputs", "gather": "inputs",
-    "rsqrt": "result", "sigmoid": "result", "tanh": "result", "relu": "result", "softmax": "result",
-    "index": "integers", "topk": "integers", "max": "integers", "masked_fill": "integers", "dropout": "integers",
+    "mul": "partners",
+    "div": "inputs",
+    "pow": "inputs",
+    "silu": "inputs",
+    "gelu": "inputs",
+    "clamp": "inputs",
+    "gather": "inputs",
+    "rsqrt": "result",
+    "sigmoid": "result",
+    "tanh": "result",
+    "relu": "result",
+    "softmax": "result",
+    "index": "integers",
+    "topk": "integers",
+    "max": "integers",
+    "masked_fill": "integers",
+    "dropout": "integers",
 }  # cast, copy, repeat, cat, add, sum, mean and scale (by a number) keep nothing
 
 # Facts of module code that no config key tells (src/transformers/models/<model_type>/modeling_<model_type>.py).
@@ -79,9 +93,20 @@ def kept(k: Kernels, primitive: str, inputs: Sequence[str], outputs: Sequence[st
     return []
 
 
-def run(k: Kernels, primitive: str, inputs: Sequence[str], dims: Iterable[str] | None = None, dtype: str | None = None, *,
-        into: str = "", also: Sequence[str] = (), of: Sequence[str] = (), kind: str = "activation", op_kind: str = "",
-        over: Sequence[str] | None = None) -> str:
+def run(
+    k: Kernels,
+    primitive: str,
+    inputs: Sequence[str],
+    dims: Iterable[str] | None = None,
+    dtype: str | None = None,
+    *,
+    into: str = "",
+    also: Sequence[str] = (),
+    of: Sequence[str] = (),
+    kind: str = "activation",
+    op_kind: str = "",
+    over: Sequence[str] | None = None,
+) -> str:
     """One aten operation and the name of its result (like the first input unless told).
 
     into: a declared tensor to make. also: further results. of: parameters that its operands are copies of.
@@ -253,8 +278,11 @@ def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: l
     o, heads = op.outputs[0], op.attrs["heads"]
     k.retype(o, dims=(*k.dims_of(q)[:-1], op.attrs["value_dim"]))
     k.dims.setdefault("seed_and_offset", Dim(expr(2)))
-    extra = [k.make("lse", ["b", heads, "s"], "fp32", "index"), k.make("rng_state", ["seed_and_offset"], "uint64", "index"),
-             k.make("unused", [], "uint64", "index")]
+    extra = [
+        k.make("lse", ["b", heads, "s"], "fp32", "index"),
+        k.make("rng_state", ["seed_and_offset"], "uint64", "index"),
+        k.make("unused", [], "uint64", "index"),
+    ]
     forward, backward = attention_products(op, flash=True)
     k.emit("attention", [q, key, value, *offsets], [o, *extra], saves=[q, key, value, o, *extra], products=forward, backward=backward, attrs=op.attrs)
 
@@ -263,11 +291,21 @@ def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offset
     """_scaled_dot_product_efficient_attention: the same for one head count, with 16 bytes of random state; the result is
     always [b s a d]."""
     key, value = repeated(k, op, key), repeated(k, op, value)
-    extra = [k.make("lse", ["b", op.attrs["heads"], "s"], "fp32", "index"), k.make("philox_seed", [], "int64", "index"),
-             k.make("philox_offset", [], "int64", "index")]
+    extra = [
+        k.make("lse", ["b", op.attrs["heads"], "s"], "fp32", "index"),
+        k.make("philox_seed", [], "int64", "index"),
+        k.make("philox_offset", [], "int64", "index"),
+    ]
     forward, backward = attention_products(op, flash=True)
-    k.emit("attention", [q, key, value, *offsets], [*op.outputs, *extra], saves=[q, key, value, op.outputs[0], *extra],
-           products=forward, backward=backward, attrs=op.attrs)
+    k.emit(
+        "attention",
+        [q, key, value, *offsets],
+        [*op.outputs, *extra],
+        saves=[q, key, value, op.outputs[0], *extra],
+        products=forward,
+        backward=backward,
+        attrs=op.attrs,
+    )
 
 
 def math_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
@@ -460,9 +498,26 @@ def eager_combine(k: Kernels, op: Op) -> None:
 
 
 LOWERINGS: dict[str, Lowering] = {
-    "linear": eager_linear, "norm": eager_norm, "rope": eager_rope, "rope_part": eager_mla_rope, "rope_concat": eager_mla_rope, "pack": eager_pack,
-    "attention": eager_attention, "activation": eager_activation, "add": eager_add, "sigmoid": declared_primitive, "softmax": declared_primitive,
-    "multiply": declared_primitive, "embed": eager_embed, "add_positions": eager_positions, "cross_entropy": eager_cross_entropy,
-    "top_k": eager_top_k, "dispatch": eager_dispatch, "grouped": eager_grouped, "combine": eager_combine, "concat": keep,
-    "convolution": te_convolution, "delta_rule": te_delta_rule,
+    "linear": eager_linear,
+    "norm": eager_norm,
+    "rope": eager_rope,
+    "rope_part": eager_mla_rope,
+    "rope_concat": eager_mla_rope,
+    "pack": eager_pack,
+    "attention": eager_attention,
+    "activation": eager_activation,
+    "add": eager_add,
+    "sigmoid": declared_primitive,
+    "softmax": declared_primitive,
+    "multiply": declared_primitive,
+    "embed": eager_embed,
+    "add_positions": eager_positions,
+    "cross_entropy": eager_cross_entropy,
+    "top_k": eager_top_k,
+    "dispatch": eager_dispatch,
+    "grouped": eager_grouped,
+    "combine": eager_combine,
+    "concat": keep,
+    "convolution": convolution,
+    "delta_rule": delta_rule,
 }

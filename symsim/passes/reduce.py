@@ -66,7 +66,9 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
             phase = "backward" if strategy.zero == 2 else "step"
             made.append(Message(phase, "reduce_scatter", group.label, group.shard, n, share, gradient, f"{what} gradients", per=per))
         if group.instances != ONE:
-            made.append(Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
+            made.append(
+                Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step")
+            )
         if group.shard != ONE:
             made.append(Message("step", "all_gather", group.label, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
     return made

@@ -58,8 +58,16 @@ class _Kept:
         self.by.setdefault(name, {})[op] = None
 
 
-def remember(differentiated: Differentiated, *, regions: frozenset[str] = frozenset(), full: bool = False, stored: str = "",
-             keep_gathered: bool = False, early_stop: bool = False, distribute: bool = False) -> Remembered:
+def remember(
+    differentiated: Differentiated,
+    *,
+    regions: frozenset[str] = frozenset(),
+    full: bool = False,
+    stored: str = "",
+    keep_gathered: bool = False,
+    early_stop: bool = False,
+    distribute: bool = False,
+) -> Remembered:
     """What a block keeps. regions: recompute modules; full: the whole block is one region; stored: PyTorch selective
     checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the input of a
     full region is kept split over TP and gathered again (Megatron-Core distribute_saved_activations).
@@ -79,7 +87,9 @@ def remember(differentiated: Differentiated, *, regions: frozenset[str] = frozen
         op = block.ops[index]
         for name in op.inputs:
             tensor = block.tensors[name]
-            if tensor.kind != "parameter" and (name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)):
+            if tensor.kind != "parameter" and (
+                name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
+            ):
                 kept.add(name, f"recompute of {op.name}")
         if stored and op.kind in STORED_OUTPUTS[stored]:
             for name in op.outputs:
@@ -96,8 +106,9 @@ def remember(differentiated: Differentiated, *, regions: frozenset[str] = frozen
     saved, shared = _by_storage(placed, kept.by, keep_gathered)
     if full and distribute:
         degree = placed.mesh.degree("tp")
-        messages += [(0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint"))
-                     for s in saved]
+        messages += [
+            (0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint")) for s in saved
+        ]
         saved = tuple(replace(s, elements=s.elements / degree) for s in saved)
     return Remembered(differentiated, saved, shared, frozenset(again), tuple(messages))
 
@@ -141,8 +152,18 @@ def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list
 
 
 def _in_backward(message: Message) -> Message:
-    return Message("backward", message.op, message.axis, message.group, message.send_elements, message.receive_elements, message.dtype,
-                   f"{message.what}, again", message.count, message.per)
+    return Message(
+        "backward",
+        message.op,
+        message.axis,
+        message.group,
+        message.send_elements,
+        message.receive_elements,
+        message.dtype,
+        f"{message.what}, again",
+        message.count,
+        message.per,
+    )
 
 
 def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool) -> set[int]:

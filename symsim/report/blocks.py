@@ -13,7 +13,7 @@ from symsim.messages import Message, merge
 from symsim.passes.count import MODULES, ascii_name
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered, Saved
-from symsim.report.amounts import exact, human, whole
+from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
@@ -55,7 +55,7 @@ class Blocks:
         kinds = self.result.model.layer_kinds
         if name in kinds:
             layers = self.result.values[f"L_{name}"]
-            return spans("The model has ", self.ink.symbol(f"L_{name}"), Math(f"= {layers}"), f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
+            return spans("The model has ", self.ink.valued(f"L_{name}", layers), f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
                          "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
                          Math("X_n"), " is what one rank computes, ", Math("Q_n"), " what it reads and writes in HBM, and the last column points into the table of what is kept.")
         if name == "mtp":
@@ -81,8 +81,8 @@ class Blocks:
             number += 1
             rows.append(self._operation(name, remembered, index, number, kept))
             rows.extend(map(self._message_row, messages[index]))
-        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 10.5), Column(spans("dimensions"), 12.5), Column(spans("placed"), 5.2),
-                   Column(spans("FLOPs ", Math("X_n")), 10.5), Column(spans("bytes ", Math("Q_n")), 15), Column(spans("keeps"), 4))
+        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 10.5), Column(spans("dimensions"), 12), Column(spans("placed"), 5.2),
+                   Column(spans("FLOPs ", Math("X_n")), 11.5), Column(spans("bytes ", Math("Q_n")), 14.5), Column(spans("keeps"), 4))
         return [Table(spans(f"Operations of {name}, forward, on one rank."), columns, self._since("operations", name, tuple(rows)))]
 
     def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
@@ -91,23 +91,25 @@ class Blocks:
         flops, moved = definitions.get(ascii_name("X", name, op.name)), definitions.get(ascii_name("Q", name, op.name))
         keeps = [str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if {op.name, f"recompute of {op.name}"} & set(item.by)]
         again = " (run again)" if index in remembered.recomputed else ""
-        return Row((spans(str(number)), spans(Code(op.name.partition(".")[2] or op.name), again), spans(Math(self._computes(remembered, op))),
-                    spans(self.ink.placed(placed.block, placed.mesh, placed.iteration[index])),
-                    spans(self.ink.math(flops.expr)) if flops else (), spans(self.ink.math(moved.expr)) if moved else (), spans(", ".join(keeps))))
+        return Row((spans(str(number)), spans(Code(op.name.partition(".")[2] or op.name), again), self._computes(remembered, op),
+                    self.ink.placed(placed.block, placed.mesh, placed.iteration[index]),
+                    spans(self.ink.math(flops.expr)) if flops else (), spans(self.ink.math(moved.expr)) if moved else (), spans(", ".join(keeps))),
+                   "inner" if "." in op.name else "plain")
 
-    def _computes(self, remembered: Remembered, op: Op) -> str:
+    def _computes(self, remembered: Remembered, op: Op) -> Spans:
         block = remembered.placed.block
         tensors = block.tensors
         results = [t for t in op.outputs if tensors[t].kind == "activation"] or list(op.outputs)
         made = self.ink.dimensions(block, tensors[results[0]].dims) if results else ""
         if not op.products and op.kind not in ("embed", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "permute", "unpermute"):
-            return made
+            return spans(Math(made))
         read = [t for t in op.inputs if tensors[t].kind in ("activation", "parameter") or op.kind == "embed"]
         # a bias is added, not multiplied
         read = [t for t in read if not (tensors[t].kind == "parameter" and t.endswith(".bias"))]
         if not op.products and op.kind != "embed":
             read = read[:1]
-        return ",\\ ".join(self.ink.dimensions(block, tensors[t].dims) for t in read) + rf" \to {made}"
+        *before, last = (self.ink.dimensions(block, tensors[t].dims) for t in read)
+        return joined([*(spans(Math(d)) for d in before), spans(Math(rf"{last} \to {made}"))])
 
     def _slice(self, remembered: Remembered, op: Op) -> Row:
         axis = self.ink.math(remembered.placed.mesh.degree(op.attrs["axis"]))
@@ -156,7 +158,7 @@ class Blocks:
             if equal > best:
                 best, where = equal, earlier
         self.shown[table][name] = rows
-        numbers = [r.cells[0][0] for r in rows[:best] if r.cells[0] and r.role == "plain"]
+        numbers = [r.cells[0][0] for r in rows[:best] if r.cells[0] and r.role in ("plain", "inner")]
         if len(numbers) < _SHORTEST_PREFIX:
             return rows
         said = Row((spans(f"{numbers[0]}\u2013{numbers[-1]}: as in {where}"),), "group")
@@ -179,16 +181,21 @@ class Blocks:
         """The block's totals over sizes alone: its operations' own definitions are put in."""
         book = self.result.derivation.definitions
         own = {s: d.expr for s, d in book.items() if d.group == name}
-        made = []
+        made, nothing = [], []
         for prefix in "FXQGYURZA":
             definition = book.get(f"{prefix}_{name}{suffix}")
             if definition is None:
                 continue
-            rows = prefix if prefix in "XQA" and definition.expr else ""
+            if not definition.expr:
+                nothing.append(definition.symbol)
+                continue
+            rows = prefix if prefix in "XQA" else ""
             made.append(self.ink.equation(definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows))
         shared = book.get(f"A_{name}{suffix}_shared")
         if shared is not None:
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
+        if nothing:
+            made.append(self.ink.zeros(nothing))
         return [Equations(tuple(made))]
 
     def _value(self, symbol: str, unit: Unit) -> Number:
@@ -208,8 +215,8 @@ def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
 
 
 def message_columns() -> tuple[Column, ...]:
-    return (Column(spans("phase"), 5), Column(spans("operation"), 7), Column(spans("over"), 3.5), Column(spans("calls"), 3, True),
-            Column(spans("handed in, bytes"), 11), Column(spans("got back, bytes"), 11), Column(spans("handed in"), 6, True), Column(spans("tensor"), 18))
+    return (Column(spans("phase"), 5), Column(spans("operation"), 8.3), Column(spans("over"), 3.2), Column(spans("calls"), 3, True),
+            Column(spans("handed in, bytes"), 10.5), Column(spans("got back, bytes"), 10.5), Column(spans("handed in"), 6, True), Column(spans("tensor"), 18))
 
 
 def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:

@@ -11,7 +11,7 @@ from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.report import notation, totals
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks
-from symsim.report.document import Code, Column, Math, Paragraph, Part, Report, Row, Section, Span, Table, spans
+from symsim.report.document import Code, Column, Paragraph, Part, Report, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.totals import Totals
 from symsim.result import Result
@@ -30,9 +30,9 @@ class _Opening:
     def _model(self) -> tuple[Span, ...]:
         model = self.result.model
         source = f" ({model.source})" if model.source else ""
-        said = f"{model.name}{source} has {model.num_layers} decoder layers, {format_layers(model.layers)}"
+        said = f"{model.name}{source} has {model.num_layers} decoder layers, "
         extra = f", and {model.mtp_num_layers} multi-token prediction depth{'s' if model.mtp_num_layers > 1 else ''}" if model.mtp_num_layers else ""
-        return spans(said + extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, and FLOPs, bytes and "
+        return spans(said, Code(format_layers(model.layers)), extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, and FLOPs, bytes and "
                      "messages follow by rule: twice the product of an operation's dimensions, the sizes of its operands, and the redistributions its placement requires.")
 
     def _strategy(self) -> tuple[Span, ...]:
@@ -40,11 +40,11 @@ class _Opening:
         made: list[Span] = [f"{exact(s.world_size)} rank{'s' if s.world_size > 1 else ''}: "]
         degrees = [(n, v) for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp)) if v > 1 or n == "tp"]
         for n, (name, value) in enumerate(degrees):
-            made += [" \u00d7 " if n else "", self.ink.symbol(name), Math(f"= {value}")]
+            made += [" \u00d7 " if n else "", self.ink.valued(name, value)]
         if self.result.model.moe:
             made += [" for dense tensors, and "]
             for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
-                made += [" \u00d7 " if n else "", self.ink.symbol(name), Math(f"= {value}")]
+                made += [" \u00d7 " if n else "", self.ink.valued(name, value)]
             made.append(" for experts, over the same ranks")
         made.append(f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens on each data-parallel rank, and a "
                     f"step has {exact(s.microbatches)} of them.")

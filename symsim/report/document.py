@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """role: plain; group (a heading over the rows below); message (a row about communication); total."""
+    """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total."""
 
     cells: tuple[Spans, ...]
     role: str = "plain"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from symsim.evaluation import Evaluation
 from symsim.expr import ONE, Expr, Number, product
@@ -11,10 +11,10 @@ from symsim.formula import Unit
 from symsim.ir import Block
 from symsim.mesh import Mesh
 from symsim.report.amounts import human
-from symsim.report.document import Equation, Math
+from symsim.report.document import Equation, Math, Spans, joined, spans
 from symsim.typeset import latex, lines, names_of, symbol_latex, width
 
-LINE = 40.0  # em of a formula beside its left side; fits A4 at 10 pt and a page of 60 rem
+LINE = 44.0  # em of a formula beside its left side; fits A4 at 10 pt and a page of 60 rem
 ROWS = r"\rho"
 
 
@@ -46,9 +46,19 @@ class Ink:
         self.defined[name] = None
         left = symbol_latex(name, self.names)
         ending = f" = {in_units(human(value, unit))}" if value is not None and unit is not None and not expression.is_constant else ""
-        start = rf"\sum_n {sum_of}_n = " if sum_of else ""
+        start = rf"{{\textstyle\sum_n}} {sum_of}_n = " if sum_of else ""
         made = lines(expression, self.names, LINE, LINE - width(start), ending)
         return Equation(left, (start + made[0], *made[1:]))
+
+    def valued(self, name: str, value: Number) -> Math:
+        self.used[name] = None
+        return Math(f"{symbol_latex(name, self.names)} = {value}")
+
+    def zeros(self, names: Sequence[str]) -> Equation:
+        """Everything that is nothing, in one line."""
+        self.defined.update(dict.fromkeys(names))
+        first, *rest = (symbol_latex(n, self.names) for n in names)
+        return Equation(first, (" = ".join([*rest, "0"]),))
 
     def dimension(self, block: Block, name: str) -> str:
         """A dimension as its symbol, its size when that is short (2f), or a name that the notation explains (d_qk)."""
@@ -67,7 +77,7 @@ class Ink:
     def dimensions(self, block: Block, names: Iterable[str]) -> str:
         return " ".join(d for d in (self.dimension(block, n) for n in names) if d != "1") or "1"
 
-    def placed(self, block: Block, mesh: Mesh, layout: Mapping[str, tuple[str, ...]]) -> Math:
+    def placed(self, block: Block, mesh: Mesh, layout: Mapping[str, tuple[str, ...]]) -> Spans:
         """a/t, s/(ct): the dimensions that are split, and over what."""
         made = {}
         for name, axes in layout.items():
@@ -76,7 +86,7 @@ class Ink:
                 over = self.math(degree).latex
                 divisor = f"({over})" if len(degree.symbols()) > 1 else over
                 made[f"{self.dimension(block, name)} / {divisor}"] = None
-        return Math(",\\ ".join(made))
+        return joined([spans(Math(m)) for m in made])
 
 
 def in_units(text: str) -> str:

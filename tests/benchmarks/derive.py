@@ -34,16 +34,22 @@ def milliseconds(model: Architecture, strategy: Strategy, repeats: int = 15) -> 
 
 def help_seconds() -> float:
     """CPU seconds of `symsim --help` in a process of its own, Python's start-up included."""
-    code = ("import resource, subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; from symsim.cli import main; main([\"--help\"])'],"
-            " stdout=subprocess.DEVNULL); u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime)")
+    code = (
+        "import resource, subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; from symsim.cli import main; main([\"--help\"])'],"
+        " stdout=subprocess.DEVNULL); u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime)"
+    )
     return min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5))
 
 
 def main() -> None:
     model = load_model("deepseek-v3").architecture
-    cases = [("deepseek-v3, tp=8 pp=4 ep=8", model, BASE), ("layers x 16 (976)", deep(model, 16), BASE),
-             ("pp x 4 (16 stages)", model, {**BASE, "pp": 16}), ("ranks x 64 (dp=512)", model, {**BASE, "dp": 512}),
-             ("micro-batches 1024", model, {**BASE, "num_microbatches": 1024})]
+    cases = [
+        ("deepseek-v3, tp=8 pp=4 ep=8", model, BASE),
+        ("layers x 16 (976)", deep(model, 16), BASE),
+        ("pp x 4 (16 stages)", model, {**BASE, "pp": 16}),
+        ("ranks x 64 (dp=512)", model, {**BASE, "dp": 512}),
+        ("micro-batches 1024", model, {**BASE, "num_microbatches": 1024}),
+    ]
     base = 0.0
     print(f"{'derivation':34}{'CPU ms':>8}{'ratio':>8}{'definitions':>13}")
     for name, architecture, options in cases:

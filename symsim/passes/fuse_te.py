@@ -1,0 +1,290 @@
+"""The `te` profile: TransformerEngine kernels as Megatron-Core uses them.
+
+Read at Megatron-Core 0.20.0 (paths under megatron/core/) and TransformerEngine 2.20 (paths under
+transformer_engine/pytorch/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symsim.ir import Dim, Op, Tensor
+from symsim.passes.kernels import (
+    Kernels,
+    Lowering,
+    attention_products,
+    convolution,
+    delta_rule,
+    einsum,
+    gathered_logits,
+    grouped,
+    joined_linear,
+    keep_inputs,
+)
+
+
+def te_linear(k: Kernels, op: Op) -> None:
+    """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
+    FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
+    x, precise = op.inputs[0], op.attrs.get("high_precision", False) or op.module == "router"
+    saves, attrs = [x], dict(op.attrs)
+    if k.profile.strategy.fp8 != "none" and not precise:
+        attrs["gradient_dtype"] = "fp8"
+        if not op.attrs["keep_original"]:
+            saves = quantise(k, x)
+            op = replace(op, inputs=(saves[0], *op.inputs[1:]))
+    op = replace(op, attrs=attrs)
+    if len(op.outputs) > 1:
+        joined_linear(k, op, saves)
+        if k.profile.model.query_groups != k.profile.model.attention.num_attention_heads:
+            _ungroup_heads(k, op)
+    else:
+        einsum(k, op.inputs[0], list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, attrs=op.attrs)
+
+
+def quantise(k: Kernels, x: str) -> list[str]:
+    """An FP8 copy of x, and the scales of block recipes: MXFP8 one byte per 32 elements, blockwise one fp32 per 128."""
+    recipe = k.profile.strategy.fp8
+    made = [k.make("input.fp8", k.dims_of(x), "fp8")]
+    if recipe != "tensorwise":
+        last = k.dims_of(x)[-1]
+        per, dtype = (32, "fp8") if recipe == "mxfp8" else (128, "fp32")
+        blocks = f"{last}/{per}"
+        k.dims[blocks] = Dim(k.dims[last].size / per, parts=(last,))
+        made.append(k.make("input.scale", (*k.dims_of(x)[:-1], blocks), dtype, "index"))
+    k.emit("quantise", [x], made, name="quantise")
+    return made
+
+
+def _ungroup_heads(k: Kernels, op: Op) -> None:
+    """The joint projection is laid out by group, (a/g queries, key, value) each, so bringing the queries of several
+    groups together copies them (Megatron-Core attention.py get_query_key_value_tensors)."""
+    copies = []
+    for name in op.outputs:
+        if k.dims_of(name)[-2:] == ("a", "d"):
+            apart = k.make(f"{name.rsplit('.', 1)[0].rsplit('.', 1)[-1]}.by_group", k.dims_of(name), k.tensors[name].dtype, view_of=k.tensors[name].view_of)
+            split = k.ops[-1]
+            k.ops[-1] = replace(split, outputs=tuple(apart if o == name else o for o in split.outputs))
+            k.retype(name, view_of=None)
+            copies.append((apart, name))
+    for apart, name in copies:
+        k.emit("copy", [apart], [name], name="ungroup")
+
+
+def te_norm(k: Kernels, op: Op) -> None:
+    """Fused norm: keeps its input and fp32 statistics (1/sigma; LayerNorm also mu) per row (module/layernorm.py)."""
+    x = op.inputs[0]
+    rows = [d for d in k.dims_of(x) if d not in op.attrs["over"]]
+    statistics = [k.make("rsigma", rows, "fp32", "index")]
+    if op.attrs["norm"] == "LayerNorm":
+        statistics.append(k.make("mu", rows, "fp32", "index"))
+    k.emit("norm", op.inputs, [*op.outputs, *statistics], saves=[x, *statistics], attrs=op.attrs)
+
+
+def te_rope(k: Kernels, op: Op) -> None:
+    """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py)."""
+    head = op.attrs["head"]
+    angles = k.make("angles", ["s", head], "fp32", "table") if op.kind == "rope" else None
+    tables = [k.make(n, ["s", head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    inputs = list(op.inputs)
+    if angles:
+        k.tensors["rotary.angles"] = replace(k.tensors.pop(angles), name="rotary.angles")
+        inputs.append("rotary.angles")
+    k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+
+
+def te_mla_rope(k: Kernels, op: Op) -> None:
+    """MLA makes its angles in every layer, before the up-projection region (multi_latent_attention.py)."""
+    angles = "rotary.layer_angles"
+    if angles not in k.tensors:
+        source = k.source
+        k.tensors[angles] = Tensor(angles, ("s", op.attrs["head"]), "fp32", "index", None, "attention")
+        assert source is not None
+        position = next(i for i, o in enumerate(k.ops) if "mla_up_proj" in o.regions)
+        k.ops.insert(position, replace(source, kind="angles", name="attention.rotary", inputs=(), outputs=(angles,), saves=(),
+                                       regions=source.regions - {"mla_up_proj"}, attrs={}, idle=frozenset({"tp"})))
+    tables = [k.make(n, ["s", op.attrs["head"]], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    k.emit("rope", [*op.inputs, angles], [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+
+
+def te_pack(k: Kernels, op: Op) -> None:
+    k.emit("copy", op.inputs, op.outputs)
+
+
+def te_attention(k: Kernels, op: Op) -> None:
+    """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py);
+    unfused: keeps q, k, v and the scores after softmax.
+    """
+    q, key, value, *offsets = op.inputs
+    o = op.outputs[0]
+    at = op.attrs
+    if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
+        forward, backward = attention_products(op, flash=False)
+        scores = k.make("scores", ["b", at["heads"], "s", "z"], k.tensors[q].dtype, "index")
+        k.emit("attention", op.inputs, [o, scores], saves=[q, key, value, scores], products=forward, backward=backward, attrs=at)
+        return
+    packed = []
+    for name, tensor in (("q", q), ("k", key), ("v", value)):
+        if k.is_view(tensor):
+            copy = k.make(f"{name}.packed", k.dims_of(tensor), k.tensors[tensor].dtype)
+            k.emit("copy", [tensor], [copy], name=f"pack_{name}")
+            tensor = copy
+        packed.append(tensor)
+    lse = k.make("lse", ["b", at["heads"], "s"], "fp32", "index")
+    forward, backward = attention_products(op, flash=True)
+    k.emit("attention", [*packed, *offsets, *_mask(k)], [o, lse], saves=[*packed, o, lse], products=forward, backward=backward, attrs=at)
+
+
+def _mask(k: Kernels) -> list[str]:
+    """The causal mask, one for all layers; checkpointing core attention passes (so keeps) it and a one-element mask type
+    (Megatron-Core attention.py _checkpointed_attention_forward)."""
+    k.tensors.setdefault("attention_mask", Tensor("attention_mask", ("s", "z"), "bool", "table", None, "attention"))
+    strategy, source = k.profile.strategy, k.source
+    assert source is not None
+    if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules:
+        return ["attention_mask"]
+    kind = k.make("mask_type", ["one"], "int32", "index")
+    k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs={}))
+    return ["attention_mask", kind]
+
+
+def te_activation(k: Kernels, op: Op) -> None:
+    """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
+    parts = list(op.inputs[:2] if op.attrs["gated"] else op.inputs[:1])
+    scales = list(op.inputs[len(parts):])
+    extra: list[str] = []
+    saves = [*parts, *scales]
+    if k.profile.strategy.activation_func_fp8_input_store:
+        extra = [k.make(f"stored{i}", k.dims_of(p), "fp8", "index") for i, p in enumerate(parts)]
+        saves = [*extra, *scales]
+    k.emit("activation", op.inputs, [*op.outputs, *extra], saves=saves, attrs=op.attrs)
+
+
+def te_add(k: Kernels, op: Op) -> None:
+    """Fused bias-dropout-add: keeps a byte mask when dropout is on."""
+    extra = []
+    if k.profile.model.hidden_dropout:
+        extra = [k.make("mask", k.dims_of(op.outputs[0]), "bool", "index")]
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
+    k.emit("add", op.inputs, [*op.outputs, *extra], saves=extra)
+
+
+def te_sigmoid(k: Kernels, op: Op) -> None:
+    """Keeps its result; the attention output gate is taken in fp32 (transformer/attention.py)."""
+    if op.module == "attention":
+        k.retype(op.outputs[0], dtype="fp32")
+    k.emit("sigmoid", op.inputs, op.outputs, saves=op.outputs)
+
+
+def te_embed(k: Kernels, op: Op) -> None:
+    """Vocabulary-parallel lookup: keeps the ids, and their mask where the table is split (tensor_parallel/layers.py)."""
+    ids, table = op.inputs
+    extra = []
+    if k.profile.strategy.tp > 1:
+        extra = [k.make("ids_masked", k.dims_of(ids), "int64", "index"), k.make("mask", k.dims_of(ids), "bool", "index")]
+    if k.profile.strategy.fp32_residual_connection and k.profile.model.position_embedding != "learned":
+        k.retype(op.outputs[0], dtype="bf16")
+    k.emit("embed", op.inputs, [*op.outputs, *extra], saves=extra or [ids])
+
+
+def te_positions(k: Kernels, op: Op) -> None:
+    ids = k.make("position_ids", ["b", "s"], "int64", "index")
+    k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids])
+
+
+def te_cross_entropy(k: Kernels, op: Op) -> None:
+    """Vocabulary-parallel cross entropy in three fusions: what each reduces over TP and keeps.
+
+    unfused: tensor_parallel/cross_entropy.py (max, predicted, sum of exponentials); native:
+    fusions/fused_cross_entropy.py (max, the two sums together); te: triton/cross_entropy.py (one gather of three rows).
+    """
+    logits, target = op.inputs
+    rows = tuple(d for d in k.dims_of(logits) if d != "V")
+    fusion = k.profile.strategy.cross_entropy_fusion
+    if k.profile.assumptions["loss_parallel"] == "false":
+        logits = gathered_logits(k, logits)
+    probabilities = k.make("softmax" if fusion != "te" else "gradient", k.dims_of(logits), "fp32", "index")
+    extra = [probabilities]
+    if fusion != "te":
+        extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
+    exchanges = {
+        "unfused": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 1, "fp32", "predicted logit"), ("all_reduce", 1, "fp32", "sum of exponentials")],
+        "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
+        "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
+    }[fusion]
+    if op.attrs["acceptance"] and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
+        exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
+    exchanges = exchanges if "V" in k.dims_of(logits) else []
+    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs={"exchanges": tuple(exchanges), "rows": rows})
+
+
+def te_top_k(k: Kernels, op: Op) -> None:
+    """Unfused router (moe_utils.py topk_softmax_with_capacity): keeps the chosen indices and the scores' softmax."""
+    (logits,), (probabilities, indices) = op.inputs, op.outputs
+    dims = k.dims_of(logits)
+    extra: list[str] = []
+    if op.attrs["pre_softmax"] or op.attrs["score"] == "sigmoid":
+        extra.append(k.make("scores", dims, "fp32", "index"))
+    balancing = k.profile.strategy.moe_router_load_balancing_type
+    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, probabilities, *extra], attrs={**op.attrs, "balancing": balancing})
+
+
+def te_dispatch(k: Kernels, op: Op) -> None:
+    """permute, then the exchange between ranks: token_dispatcher.py, moe_utils.py permute."""
+    x, probabilities, indices = op.inputs
+    rows, weights = op.outputs
+    width = op.attrs["width"]
+    strategy = k.profile.strategy
+    if strategy.moe_token_dispatcher_type == "allgather":
+        k.retype(weights, dtype=_weight_dtype(k))
+        k.emit("exchange_gather", [x, probabilities, indices], [rows, weights], attrs=op.attrs, idle=frozenset({"etp"}))
+        return
+    padded = strategy.moe_pad_expert_input_to_capacity
+    sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
+    if padded:
+        kept = [k.make("capacity_index", sent_dims, "int64", "index"), k.make("kept_map", ["b", "s", "E_r"], "bool", "index"),
+                k.make("order", sent_dims, "int64", "index"), k.make("index", sent_dims, "int64", "index")]
+    elif k.profile.assumptions["moe_permute_fusion"] == "true":
+        k.dims["row_map"] = Dim(2 * k.dims["E_r"].size + 1)
+        kept = [k.make("row_id_map", ["b", "s", "row_map"], "int32", "index")]
+    else:
+        kept = [k.make("order", ["b", "s", "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
+    sent = k.make("sent", [*sent_dims, width], k.tensors[rows].dtype)
+    sent_weights = k.make("sent_weights", sent_dims, _weight_dtype(k))
+    k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
+    k.retype(weights, dtype=_weight_dtype(k))
+    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs={**op.attrs, "sent": sent_dims})
+
+
+def _weight_dtype(k: Kernels) -> str:
+    return "fp32" if k.profile.strategy.moe_router_dtype == "fp32" else k.profile.strategy.precision
+
+
+def te_grouped(k: Kernels, op: Op) -> None:
+    """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
+    saves = quantise(k, op.inputs[0]) if k.profile.strategy.fp8 != "none" else [op.inputs[0]]
+    attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
+    grouped(k, op, saves[0], saves, attrs)
+
+
+def te_combine(k: Kernels, op: Op) -> None:
+    """The exchange back, then unpermute: probabilities were applied inside the experts, so only the map is kept."""
+    y, weights, indices = op.inputs
+    strategy = k.profile.strategy
+    width = op.attrs["width"]
+    if strategy.moe_token_dispatcher_type == "allgather":
+        k.emit("exchange_scatter", [y, indices], op.outputs, attrs={**op.attrs, "dtype": _weight_dtype(k)}, idle=frozenset({"etp"}))
+        return
+    sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
+    back = k.make("returned", [*sent_dims, width], k.tensors[y].dtype)
+    k.emit("exchange_back", [y], [back], name="exchange", attrs={**op.attrs, "sent": sent_dims, "dtype": _weight_dtype(k)})
+    k.emit("unpermute", [back, indices], op.outputs)
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "linear": te_linear, "norm": te_norm, "rope": te_rope, "rope_part": te_mla_rope, "rope_concat": te_mla_rope, "pack": te_pack,
+    "attention": te_attention, "activation": te_activation, "add": te_add, "sigmoid": te_sigmoid, "multiply": keep_inputs,
+    "embed": te_embed, "add_positions": te_positions, "cross_entropy": te_cross_entropy, "top_k": te_top_k,
+    "dispatch": te_dispatch, "grouped": te_grouped, "combine": te_combine, "convolution": convolution, "delta_rule": delta_rule,
+}

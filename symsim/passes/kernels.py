@@ -1,0 +1,152 @@
+"""Kernels: what fusion profiles are written in, and the lowerings they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from symsim.architecture import Architecture
+from symsim.expr import ZERO, product
+from symsim.ir import Block, Dim, Op, Tensor
+from symsim.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What decides which kernels run."""
+
+    model: Architecture
+    strategy: Strategy
+    assumptions: Mapping[str, str]
+
+
+class Kernels:
+    """Collects the kernels that replace one declared operation, and the tensors they make."""
+
+    def __init__(self, block: Block, profile: Profile):
+        self.block = block
+        self.profile = profile
+        self.tensors = dict(block.tensors)
+        self.dims = dict(block.dims)
+        self.ops: list[Op] = []
+        self.source: Op | None = None
+
+    def make(self, name: str, dims: Iterable[str], dtype: str, kind: str = "activation", view_of: str | None = None) -> str:
+        assert self.source is not None
+        name = f"{self.source.name}.{name}"
+        if name in self.tensors:
+            name = next(c for i in range(2, 10_000) if (c := f"{name}.{i}") not in self.tensors)
+        self.tensors[name] = Tensor(name, tuple(dims), dtype, kind, view_of, self.source.module)
+        return name
+
+    def retype(self, name: str, **changes: Any) -> None:
+        self.tensors[name] = replace(self.tensors[name], **changes)
+
+    def emit(self, kind: str, inputs: Iterable[str], outputs: Iterable[str], *, saves: Iterable[str] = (), name: str = "",
+             products: Iterable[tuple[str, ...]] = (), backward: Iterable[tuple[str, tuple[str, ...]]] = (),
+             attrs: Mapping[str, Any] | None = None, idle: frozenset[str] | None = None) -> None:
+        source = self.source
+        assert source is not None
+        self.ops.append(replace(source, kind=kind, name=f"{source.name}.{name}" if name else source.name, inputs=tuple(inputs),
+                                outputs=tuple(outputs), saves=tuple(saves), products=tuple(products),
+                                backward_products=tuple(backward), attrs=dict(attrs or {}),
+                                idle=source.idle if idle is None else idle))
+
+    def dims_of(self, tensor: str) -> tuple[str, ...]:
+        return self.tensors[tensor].dims
+
+    def is_view(self, tensor: str) -> bool:
+        return self.tensors[tensor].view_of is not None
+
+
+Lowering = Callable[[Kernels, Op], None]
+
+
+def keep(k: Kernels, op: Op) -> None:
+    """Views and operations that are one kernel as declared, keeping nothing."""
+    k.ops.append(op)
+
+
+def keep_inputs(k: Kernels, op: Op) -> None:
+    activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
+    k.emit(op.kind, op.inputs, op.outputs, saves=activations, attrs=op.attrs)
+
+
+def einsum(k: Kernels, x: str, parameters: list[str], y: str, contract: tuple[str, ...], *, name: str = "",
+           saves: Iterable[str] | None = None, attrs: Mapping[str, Any] | None = None) -> None:
+    """One GEMM: 2 FLOP per point of batch x output x contracted dimensions; keeps its input."""
+    dims = tuple(dict.fromkeys((*k.dims_of(y), *contract)))
+    k.emit("einsum", [x, *parameters], [y], saves=[x] if saves is None else saves, products=[dims], name=name, attrs=attrs)
+
+
+def joined_linear(k: Kernels, op: Op, saves: Iterable[str] | None = None) -> None:
+    """Several projections of one input as one GEMM whose output is split by views."""
+    x = op.inputs[0]
+    contract = op.attrs["contract"]
+    batch = [d for d in k.dims_of(x) if d not in contract]
+    new = [[d for d in k.dims_of(y) if d not in batch] for y in op.outputs]
+    width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
+    size = sum((product(k.dims[d].size for d in n) for n in new), ZERO)
+    k.dims[width] = Dim(size, parts=tuple(dict.fromkeys(d for n in new for d in n)))
+    parameters = [k.make("weight", [width, *contract], k.tensors[op.inputs[1]].dtype, "parameter")]
+    if op.attrs["bias"]:
+        parameters.append(k.make("bias", [width], k.tensors[op.inputs[1]].dtype, "parameter"))
+    y = k.make("out", [*batch, width], k.tensors[op.outputs[0]].dtype)
+    einsum(k, x, parameters, y, contract, saves=saves, attrs=op.attrs)
+    for output in op.outputs:
+        k.retype(output, view_of=y)
+    k.emit("view", [y], op.outputs, name="split")
+
+
+def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Mapping[str, Any]) -> None:
+    """The experts' projections of one input as one grouped GEMM whose output is split by views."""
+    count, contract = len(op.attrs["labels"]), op.attrs["contract"]
+    parameters = list(op.inputs[1:])
+    if count == 1:
+        y = op.outputs[0]
+    else:
+        new = [[d for d in k.dims_of(o) if d != "R"] for o in op.outputs]
+        width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
+        k.dims[width] = Dim(sum((product(k.dims[d].size for d in n) for n in new), ZERO), parts=tuple(new[0]))
+        dtype = k.tensors[parameters[0]].dtype
+        parameters = [k.make("weight", ["E", width, *contract], dtype, "parameter")]
+        if op.attrs["bias"]:
+            parameters.append(k.make("bias", ["E", width], dtype, "parameter"))
+        y = k.make("out", ["R", width], k.tensors[op.outputs[0]].dtype)
+    k.emit("grouped", [x, *parameters], [y], saves=saves, products=[(*k.dims_of(y), *contract)], attrs=attrs)
+    if count > 1:
+        for output in op.outputs:
+            k.retype(output, view_of=y)
+        k.emit("view", [y], op.outputs, name="split")
+
+
+def attention_products(op: Op, *, flash: bool) -> tuple[list[tuple[str, ...]], list[tuple[str, tuple[str, ...]]]]:
+    """Matrix products of softmax(q k^T) v, forward and backward; flash recomputes the scores (5 for 2)."""
+    at = op.attrs
+    scores: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["key_dim"])
+    values: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["value_dim"])
+    backward = [("dV", values), ("dP", values), ("dQ", scores), ("dK", scores)]
+    return [scores, values], ([("scores again", scores)] if flash else []) + backward
+
+
+def gathered_logits(k: Kernels, logits: str) -> str:
+    """Logits of the whole vocabulary on every tensor-parallel rank, for a loss that knows of no sharding."""
+    k.dims["V_all"] = Dim(k.dims["V"].size)
+    whole = k.make("logits.whole", [d if d != "V" else "V_all" for d in k.dims_of(logits)], k.tensors[logits].dtype, view_of=logits)
+    k.emit("view", [logits], [whole], name="gather", idle=frozenset({"tp"}))
+    return whole
+
+
+def convolution(k: Kernels, op: Op) -> None:
+    """Depthwise causal convolution over `W_c` positions: keeps its input."""
+    tap = (*k.dims_of(op.outputs[0]), "W_c")
+    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], products=[tap], backward=[("dgrad", tap), ("wgrad", tap)])
+
+
+def delta_rule(k: Kernels, op: Op) -> None:
+    """Gated delta rule, counted as its recurrence: four `[D_k, D_v]` state products a head and token, as Megatron-Core
+    counts them (training.py, with d_k d_v where it has d_v squared); keeps its inputs."""
+    state = ("b", "s", "H_v", "D_k", "D_v")
+    activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
+    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, products=[state] * 4, backward=[("state", state)] * 8)

@@ -1,0 +1,82 @@
+"""Reports: a derivation as a reader meets it in a paper's appendix, in Markdown, LaTeX, PDF, HTML or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symsim.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from symsim.result import Result
+
+SUFFIXES = (".md", ".tex", ".pdf", ".html", ".json")
+
+__all__ = ["SUFFIXES", "render_markdown", "write_report"]
+
+
+def write_report(result: "Result", path: "str | Path") -> list[str]:
+    """Write a report of the kind the suffix names, whole or not at all; returns notes for the user.
+
+    InputError for another suffix, a place that cannot be written, or a .pdf without a LaTeX engine.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}" + (
+            f"; {nearest(suffix, SUFFIXES)}" if suffix and "did you mean" in nearest(suffix, SUFFIXES) else ""))
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no directory {path.parent}")
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory")
+    _write(path, _rendered(result, suffix))
+    return [f"wrote {path}"]
+
+
+def render_markdown(result: "Result") -> str:
+    """The report in GitHub Markdown."""
+    return _rendered(result, ".md").decode()
+
+
+def _rendered(result: "Result", suffix: str) -> bytes:
+    if suffix == ".json":
+        import json
+
+        return (json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n").encode()
+    from symsim.report.content import report
+
+    document = report(result)
+    if suffix == ".md":
+        from symsim.report import markdown
+
+        return markdown.render(document).encode()
+    if suffix == ".html":
+        from symsim.report import html
+
+        return html.render(document).encode()
+    from symsim.report import latex
+
+    text = latex.render(document)
+    return latex.compile_pdf(text) if suffix == ".pdf" else text.encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    import os
+    import tempfile
+
+    beside = None
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        # mkstemp makes files for their owner alone; a report should follow the user's umask
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(beside, 0o666 & ~mask)
+        os.replace(beside, path)
+        beside = None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        if beside is not None:
+            os.unlink(beside)

@@ -1,0 +1,49 @@
+"""The report as one HTML file: MathML for formulas, SVG for the picture, nothing to load and nothing to run."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+from symsim.report.document import Code, Emphasis, Math, Report, Spans
+from symsim.report.picture import svg
+from symsim.report.templating import template
+from symsim.result import Result
+
+
+def render(report: Report) -> str:
+    return template("report.html.j2", inline=inline, math=math, svg=svg).render(report=report) + "\n"
+
+
+def fragment(result: Result) -> str:
+    """The opening section, for a notebook's cell."""
+    from symsim.report.content import opening
+
+    return template("fragment.html.j2", inline=inline, math=math, svg=svg).render(report=opening(result))
+
+
+@lru_cache(maxsize=4096)
+def math(latex: str) -> Markup:
+    """MathML. Upright names become text, which browsers set as one word."""
+    from latex2mathml.converter import convert
+
+    upright = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{m[1].replace(chr(92) + '_', '_')}}}", latex)
+    made: str = convert(upright.replace(r"\bigl(", "(").replace(r"\bigr)", ")"))
+    return Markup(made)
+
+
+def inline(spans: Spans) -> Markup:
+    made = Markup("")
+    for span in spans:
+        if isinstance(span, Math):
+            made += math(span.latex) if span.latex else ""
+        elif isinstance(span, Code):
+            broken = Markup(re.sub(r"([._/=])", r"\1<wbr>", str(escape(span.text))))
+            made += Markup("<code>") + broken + Markup("</code>")
+        elif isinstance(span, Emphasis):
+            made += Markup("<em>{}</em>").format(span.text)
+        else:
+            made += escape(span)
+    return made

@@ -1,0 +1,125 @@
+"""The report as a LaTeX article, and as PDF where an engine is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from symsim.errors import InputError
+from symsim.report.document import Bar, Code, Emphasis, Equation, Equations, Math, Picture, Report, Spans, Table
+from symsim.report.picture import COLOURS
+from symsim.report.templating import template
+
+# 17.4 cm of A4 in em (8.5 pt) of the tables' type, and what the space between two columns takes
+_LINE, _BETWEEN = 57.6, 0.6
+_BAR = 0.66  # of the text's width
+_SECONDS = 180
+_RUNS = 4
+_LONG_WORD = 16
+_TALL = r"\rule[-1ex]{0pt}{3.2ex}"
+_SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+            "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "\u2009": r"\,", "\u2013": "--", "\u00d7": r"$\times$", "\u00b7": r"$\cdot$", '"': "''"}
+ENGINES = ("tectonic", "latexmk", "pdflatex", "lualatex", "xelatex")
+
+
+def render(report: Report) -> str:
+    """A whole document that needs no more than texlive-latex-recommended."""
+    return template("report.tex.j2", escape=escape, inline=inline, table_columns=table_columns, aligned=aligned, rules=rules,
+                    colours=COLOURS).render(report=report) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text as LaTeX prints it; a character no base font has becomes a question mark."""
+    return "".join(_SPECIAL.get(c, c if c.isascii() else "?") for c in text)
+
+
+def inline(spans: Spans) -> str:
+    made = []
+    for span in spans:
+        if isinstance(span, Math):
+            # scripts above each other touch those of the next row
+            made.append(f"${span.latex}${_TALL * ('^{(i)}_' in span.latex)}" if span.latex else "")
+        elif isinstance(span, Code):
+            made.append(rf"\code{{{_breakable(span.text)}}}")
+        elif isinstance(span, Emphasis):
+            made.append(rf"\emph{{{escape(span.text)}}}")
+        else:
+            made.append("".join(_breakable(w) if len(w) > _LONG_WORD else escape(w) for w in re.split(r"(?<= )", span)))
+    return "".join(made)
+
+
+def _breakable(name: str) -> str:
+    """An identifier that may be broken where a reader would: after its dots and underscores, between its humps."""
+    return r"\allowbreak{}".join(escape(part) for part in re.split(r"(?<=[._/=])|(?<=[a-z])(?=[A-Z])", name) if part)
+
+
+def table_columns(table: Table) -> str:
+    """Column types of the widths asked for, narrowed together where the line is too short."""
+    room = _LINE - _BETWEEN * len(table.columns)
+    scale = min(1.0, room / sum(c.share for c in table.columns))
+    made = ""
+    for n, c in enumerate(table.columns):
+        # numbers that end where words begin read as one
+        made += r"@{\hskip 9pt}" * (n > 0 and table.columns[n - 1].right and not c.right) + f"{'R' if c.right else 'P'}{{{c.share * scale:.2f}em}}"
+    return made
+
+
+def aligned(equations: Equations) -> str:
+    return " \\\\\n".join(_aligned(e) for e in equations.equations)
+
+
+def _aligned(equation: Equation) -> str:
+    first, *rest = equation.lines
+    return " \\\\\n".join([f"{equation.left} &= {first}", *(rf"&\quad {line}" for line in rest)])
+
+
+def rules(bar: Bar, picture: Picture) -> str:
+    """A bar of coloured rules."""
+    return "".join(rf"\textcolor{{part{picture.modules.index(m)}}}{{\rule{{{share * _BAR:.5f}\linewidth}}{{1.6ex}}}}" for m, share, _ in bar.parts)
+
+
+def compile_pdf(text: str) -> bytes:
+    """InputError when no engine is installed, or with LaTeX's first complaint."""
+    engine = next((e for e in ENGINES if shutil.which(e)), None)
+    if engine is None:
+        raise InputError("no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended' (or tectonic) brings one; a .tex or .html needs none")
+    with tempfile.TemporaryDirectory(prefix="symsim-") as directory:
+        source = Path(directory) / "report.tex"
+        source.write_text(text, encoding="utf-8")
+        for _ in range(_RUNS if engine not in ("tectonic", "latexmk") else 1):
+            output = _run(_command(engine), directory)
+            # longtable and hyperref-like labels settle after a few runs
+            if not re.search(r"Rerun|have changed", output):
+                break
+        made = Path(directory) / "report.pdf"
+        if not made.is_file():
+            raise InputError(f"{engine} made no PDF: {_complaint(output)}")
+        return made.read_bytes()
+
+
+def _command(engine: str) -> list[str]:
+    if engine == "tectonic":
+        return ["tectonic", "report.tex"]
+    quiet = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    return ["latexmk", "-pdf", *quiet[:2], "report.tex"] if engine == "latexmk" else [engine, *quiet, "report.tex"]
+
+
+def _run(command: list[str], directory: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{command[0]} did not finish in {_SECONDS} s") from None
+    except OSError as error:
+        raise InputError(f"{command[0]} cannot be run: {error.strerror}") from None
+    output = (done.stdout + done.stderr).decode("utf-8", "replace")
+    if done.returncode:
+        raise InputError(f"{command[0]} stopped: {_complaint(output)}")
+    return output
+
+
+def _complaint(output: str) -> str:
+    found = re.search(r"^(?:! ?|error: )(.+)$", output, re.MULTILINE)
+    return found[1].strip() if found else "it gave no reason"

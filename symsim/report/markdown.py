@@ -1,0 +1,49 @@
+"""The report as GitHub Markdown: math in $`...`$ and math blocks, which no escape rule touches."""
+
+from __future__ import annotations
+
+import re
+
+from symsim.report.document import Code, Emphasis, Equations, Math, Report, Row, Spans
+from symsim.report.picture import text_bar
+from symsim.report.templating import template
+
+
+def render(report: Report) -> str:
+    text = template("report.md.j2", escape=escape, inline=inline, row=row, aligned=aligned, bar=text_bar).render(report=report)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def escape(text: str) -> str:
+    """Plain text that stays plain; a line of it cannot start or leave a table."""
+    return re.sub(r"([\\`*_\[\]<>|#$~])", r"\\\1", " ".join(text.split(" "))).replace("\n", " ")
+
+
+def inline(spans: Spans) -> str:
+    made = []
+    for span in spans:
+        if isinstance(span, Math):
+            made.append(f"$`{span.latex}`$" if span.latex else "")
+        elif isinstance(span, Code):
+            made.append(f"`{span.text.replace('`', chr(39)).replace('|', '/')}`" if span.text else "")
+        elif isinstance(span, Emphasis):
+            made.append(f"*{escape(span.text.strip())}*" + " " * span.text.endswith(" "))
+        else:
+            made.append(escape(span))
+    return "".join(made)
+
+
+def row(row: Row, columns: int) -> str:
+    """Cells between bars; a heading over rows goes into its first cell."""
+    cells = [inline(c) for c in row.cells] + [""] * (columns - len(row.cells))
+    if row.role in ("group", "total"):
+        cells = [f"**{c}**" if c and not c.startswith("$") else c for c in cells]
+    return "| " + " | ".join(cells) + " |"
+
+
+def aligned(equations: Equations) -> str:
+    made = []
+    for e in equations.equations:
+        first, *rest = e.lines
+        made += [f"{e.left} &= {first}", *(rf"&\quad {line}" for line in rest)]
+    return " \\\\\n".join(made)
