@@ -11,7 +11,7 @@ For a parameter the partial axes say over which ranks its gradient is reduced at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, product
@@ -22,6 +22,8 @@ from symsim.passes.communicate import Placed
 
 REDISTRIBUTIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "slice", "regroup")
 
+# index, operation, axis, send, receive, dtype, what
+Say = Callable[[int, str, str, Expr, Expr, str, str], None]
 EXCHANGES = ("exchange", "exchange_back", "exchange_gather", "exchange_scatter")
 
 
@@ -120,8 +122,8 @@ def _resolve(
     op: Op,
     name: str,
     contributions: list[tuple[str, ...]],
-    say,
-    shared: bool,  # type: ignore[no-untyped-def]
+    say: Say,
+    shared: bool,
     omitted: frozenset[str],
 ) -> tuple[str, ...]:
     """Reduce the partial gradients of an operation's output where the transpose itself does not."""

@@ -62,7 +62,8 @@ def _ungroup_heads(k: Kernels, op: Op) -> None:
     copies = []
     for name in op.outputs:
         if k.dims_of(name)[-2:] == ("a", "d"):
-            apart = k.make(f"{name.rsplit('.', 1)[0].rsplit('.', 1)[-1]}.by_group", k.dims_of(name), k.tensors[name].dtype, view_of=k.tensors[name].view_of)
+            held = k.tensors[name]
+            apart = k.make(f"{name.split('.')[-2]}.by_group", held.dims, held.dtype, view_of=held.view_of)
             split = k.ops[-1]
             k.ops[-1] = replace(split, outputs=tuple(apart if o == name else o for o in split.outputs))
             k.retype(name, view_of=None)
@@ -101,8 +102,20 @@ def te_mla_rope(k: Kernels, op: Op) -> None:
         k.tensors[angles] = Tensor(angles, ("s", op.attrs["head"]), "fp32", "index", None, "attention")
         assert source is not None
         position = next(i for i, o in enumerate(k.ops) if "mla_up_proj" in o.regions)
-        k.ops.insert(position, replace(source, kind="angles", name="attention.rotary", inputs=(), outputs=(angles,), saves=(),
-                                       regions=source.regions - {"mla_up_proj"}, attrs={}, idle=frozenset({"tp"})))
+        k.ops.insert(
+            position,
+            replace(
+                source,
+                kind="angles",
+                name="attention.rotary",
+                inputs=(),
+                outputs=(angles,),
+                saves=(),
+                regions=source.regions - {"mla_up_proj"},
+                attrs={},
+                idle=frozenset({"tp"}),
+            ),
+        )
     tables = [k.make(n, ["s", op.attrs["head"]], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
     k.emit("rope", [*op.inputs, angles], [*op.outputs, *tables], saves=tables, attrs=op.attrs)
 
@@ -151,7 +164,7 @@ def _mask(k: Kernels) -> list[str]:
 def te_activation(k: Kernels, op: Op) -> None:
     """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
     parts = list(op.inputs[:2] if op.attrs["gated"] else op.inputs[:1])
-    scales = list(op.inputs[len(parts):])
+    scales = list(op.inputs[len(parts) :])
     extra: list[str] = []
     saves = [*parts, *scales]
     if k.profile.strategy.activation_func_fp8_input_store:
@@ -209,7 +222,7 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     if fusion != "te":
         extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
     exchanges = {
-        "unfused": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 1, "fp32", "predicted logit"), ("all_reduce", 1, "fp32", "sum of exponentials")],
+        "unfused": [("all_reduce", 1, "fp32", what) for what in ("maximum", "predicted logit", "sum of exponentials")],
         "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
         "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
     }[fusion]
@@ -243,8 +256,12 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     padded = strategy.moe_pad_expert_input_to_capacity
     sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
     if padded:
-        kept = [k.make("capacity_index", sent_dims, "int64", "index"), k.make("kept_map", ["b", "s", "E_r"], "bool", "index"),
-                k.make("order", sent_dims, "int64", "index"), k.make("index", sent_dims, "int64", "index")]
+        kept = [
+            k.make("capacity_index", sent_dims, "int64", "index"),
+            k.make("kept_map", ["b", "s", "E_r"], "bool", "index"),
+            k.make("order", sent_dims, "int64", "index"),
+            k.make("index", sent_dims, "int64", "index"),
+        ]
     elif k.profile.assumptions["moe_permute_fusion"] == "true":
         k.dims["row_map"] = Dim(2 * k.dims["E_r"].size + 1)
         kept = [k.make("row_id_map", ["b", "s", "row_map"], "int32", "index")]
@@ -283,8 +300,24 @@ def te_combine(k: Kernels, op: Op) -> None:
 
 
 LOWERINGS: dict[str, Lowering] = {
-    "linear": te_linear, "norm": te_norm, "rope": te_rope, "rope_part": te_mla_rope, "rope_concat": te_mla_rope, "pack": te_pack,
-    "attention": te_attention, "activation": te_activation, "add": te_add, "sigmoid": te_sigmoid, "multiply": keep_inputs,
-    "embed": te_embed, "add_positions": te_positions, "cross_entropy": te_cross_entropy, "top_k": te_top_k,
-    "dispatch": te_dispatch, "grouped": te_grouped, "combine": te_combine, "convolution": convolution, "delta_rule": delta_rule,
+    "linear": te_linear,
+    "norm": te_norm,
+    "rope": te_rope,
+    "rope_part": te_mla_rope,
+    "rope_concat": te_mla_rope,
+    "pack": te_pack,
+    "attention": te_attention,
+    "activation": te_activation,
+    "add": te_add,
+    "sigmoid": te_sigmoid,
+    "multiply": keep_inputs,
+    "embed": te_embed,
+    "add_positions": te_positions,
+    "cross_entropy": te_cross_entropy,
+    "top_k": te_top_k,
+    "dispatch": te_dispatch,
+    "grouped": te_grouped,
+    "combine": te_combine,
+    "convolution": convolution,
+    "delta_rule": delta_rule,
 }

@@ -43,15 +43,35 @@ class Kernels:
     def retype(self, name: str, **changes: Any) -> None:
         self.tensors[name] = replace(self.tensors[name], **changes)
 
-    def emit(self, kind: str, inputs: Iterable[str], outputs: Iterable[str], *, saves: Iterable[str] = (), name: str = "",
-             products: Iterable[tuple[str, ...]] = (), backward: Iterable[tuple[str, tuple[str, ...]]] = (),
-             attrs: Mapping[str, Any] | None = None, idle: frozenset[str] | None = None) -> None:
+    def emit(
+        self,
+        kind: str,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        *,
+        saves: Iterable[str] = (),
+        name: str = "",
+        products: Iterable[tuple[str, ...]] = (),
+        backward: Iterable[tuple[str, tuple[str, ...]]] = (),
+        attrs: Mapping[str, Any] | None = None,
+        idle: frozenset[str] | None = None,
+    ) -> None:
         source = self.source
         assert source is not None
-        self.ops.append(replace(source, kind=kind, name=f"{source.name}.{name}" if name else source.name, inputs=tuple(inputs),
-                                outputs=tuple(outputs), saves=tuple(saves), products=tuple(products),
-                                backward_products=tuple(backward), attrs=dict(attrs or {}),
-                                idle=source.idle if idle is None else idle))
+        self.ops.append(
+            replace(
+                source,
+                kind=kind,
+                name=f"{source.name}.{name}" if name else source.name,
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                saves=tuple(saves),
+                products=tuple(products),
+                backward_products=tuple(backward),
+                attrs=dict(attrs or {}),
+                idle=source.idle if idle is None else idle,
+            )
+        )
 
     def dims_of(self, tensor: str) -> tuple[str, ...]:
         return self.tensors[tensor].dims
@@ -73,8 +93,17 @@ def keep_inputs(k: Kernels, op: Op) -> None:
     k.emit(op.kind, op.inputs, op.outputs, saves=activations, attrs=op.attrs)
 
 
-def einsum(k: Kernels, x: str, parameters: list[str], y: str, contract: tuple[str, ...], *, name: str = "",
-           saves: Iterable[str] | None = None, attrs: Mapping[str, Any] | None = None) -> None:
+def einsum(
+    k: Kernels,
+    x: str,
+    parameters: list[str],
+    y: str,
+    contract: tuple[str, ...],
+    *,
+    name: str = "",
+    saves: Iterable[str] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> None:
     """One GEMM: 2 FLOP per point of batch x output x contracted dimensions; keeps its input."""
     dims = tuple(dict.fromkeys((*k.dims_of(y), *contract)))
     k.emit("einsum", [x, *parameters], [y], saves=[x] if saves is None else saves, products=[dims], name=name, attrs=attrs)

@@ -81,7 +81,7 @@ class Blocks:
             number += 1
             rows.append(self._operation(name, remembered, index, number, kept))
             rows.extend(map(self._message_row, messages[index]))
-        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 10.5), Column(spans("dimensions"), 12), Column(spans("placed"), 5.2),
+        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 11.3), Column(spans("dimensions"), 11.5), Column(spans("placed"), 5.2),
                    Column(spans("FLOPs ", Math("X_n")), 11.5), Column(spans("bytes ", Math("Q_n")), 14.5), Column(spans("keeps"), 4))
         return [Table(spans(f"Operations of {name}, forward, on one rank."), columns, self._since("operations", name, tuple(rows)))]
 

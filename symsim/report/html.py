@@ -29,6 +29,8 @@ def math(latex: str) -> Markup:
     """MathML. Upright names become text, which browsers set as one word."""
     from latex2mathml.converter import convert
 
+    # a sign that opens a line still stands between two terms
+    latex = re.sub(r"^((?:\\displaystyle |\\quad )*)(?=[+-] )", r"\1{} ", latex)
     upright = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{m[1].replace(chr(92) + '_', '_')}}}", latex)
     made: str = convert(upright.replace(r"\bigl(", "(").replace(r"\bigr)", ")"))
     return Markup(made)

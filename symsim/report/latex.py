@@ -21,7 +21,7 @@ _RUNS = 4
 _LONG_WORD = 16
 _TALL = r"\rule[-1ex]{0pt}{3.2ex}"
 _SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-            "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "\u2009": r"\,", "\u2013": "--", "\u00d7": r"$\times$", "\u00b7": r"$\cdot$", '"': "''"}
+            "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "\u2009": r"\,", "\u2013": r"\textendash{}", "\u00d7": r"$\times$", "\u00b7": r"$\cdot$", '"': "''"}
 ENGINES = ("tectonic", "latexmk", "pdflatex", "lualatex", "xelatex")
 
 
@@ -33,7 +33,8 @@ def render(report: Report) -> str:
 
 def escape(text: str) -> str:
     """Text as LaTeX prints it; a character no base font has becomes a question mark."""
-    return "".join(_SPECIAL.get(c, c if c.isascii() else "?") for c in text)
+    mapped = "".join(_SPECIAL.get(c, c if c.isascii() and c.isprintable() else "?") for c in text)
+    return re.sub("-(?=-)", "-{}", mapped)  # two hyphens would print as a dash
 
 
 def inline(spans: Spans) -> str:

@@ -1,0 +1,169 @@
+"""The `eager` profile's attention: rotary embeddings and attention kernels as Hugging Face modules run them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from symsim.expr import expr
+from symsim.ir import Dim, Op, Tensor
+from symsim.passes.kernels import (
+    Kernels,
+    attention_products,
+)
+from symsim.passes.primitives import cast, in_order, run
+
+ROTARY_CONCATENATES = frozenset({"phi3", "gpt_oss", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "stablelm"})  # apply_rotary_pos_emb ends in a cat
+ROTARY_IN_FP32 = frozenset({"olmo", "olmo2"})  # *RotaryEmbedding leaves cos and sin in fp32
+ROTARY_HALF = frozenset({"gpt_oss"})  # tables of half the width
+ROTARY_COMPLEX = frozenset({"deepseek_v2", "llama4_text"})  # one complex64 table in place of cos and sin
+SOFTMAX_IN_COMPUTE_TYPE = frozenset({"gpt2", "falcon", "gpt_oss", "llama4_text"})  # eager_attention_forward without dtype=float32
+
+
+def tables(k: Kernels, head: str, fraction: float) -> list[str]:
+    """Rotary tables, made once for all layers: cos and sin [s rotary], or one of complex numbers [s rotary/2]."""
+    family = k.profile.model.modelling
+    rotary = head
+    if family in ROTARY_HALF:
+        fraction /= 2
+    if fraction != 1:
+        rotary = f"{head}_rotary"
+        k.dims.setdefault(rotary, Dim(k.dims[head].size * expr(Fraction(str(fraction)))))
+    names = ("rotary.freqs",) if family in ROTARY_COMPLEX else ("rotary.cos", "rotary.sin")
+    dtype = "fp32" if family in ROTARY_IN_FP32 | ROTARY_COMPLEX else k.profile.strategy.precision
+    for name in names:
+        k.tensors.setdefault(name, Tensor(name, ("s", rotary), dtype, "table", None, "attention"))
+    return list(names)
+
+
+def eager_rope(k: Kernels, op: Op) -> None:
+    """x * cos + rotate_half(x) * sin, in x's memory order; a module that ends in a cat makes [b heads s d]."""
+    (x,), (y,) = op.inputs, op.outputs
+    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.attrs["head"], op.attrs["fraction"])]
+    b, s, heads, d = k.dims_of(x)
+    if op.attrs["fraction"] < 1 or k.profile.model.modelling in ROTARY_CONCATENATES:
+        run(k, "cat", turned, (b, heads, s, d), into=y)
+    else:
+        cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
+
+
+def eager_mla_rope(k: Kernels, op: Op) -> None:
+    """Multi-head latent attention puts the turned part beside the other one: new storage [b a s d]."""
+    b, s, heads, d = k.dims_of(op.outputs[0])
+    part = op.inputs[-1]
+    if op.kind == "rope_part":
+        part = k.make("turned_part", (*k.dims_of(part)[:-1], op.attrs["head"]), k.tensors[part].dtype, view_of=part)
+        k.emit("view", [op.inputs[0]], [part], name="split")
+    for table in tables(k, op.attrs["head"], 1):
+        turned = run(k, "mul", [part, table])
+    run(k, "cat", [op.inputs[0], turned], (b, heads, s, d), into=op.outputs[0])
+
+
+def eager_pack(k: Kernels, op: Op) -> None:
+    """Values stay a slice of what kv_b_proj made, and keep all of it."""
+    k.retype(op.outputs[0], view_of=op.inputs[0])
+    k.emit("view", op.inputs, op.outputs)
+
+
+def eager_attention(k: Kernels, op: Op) -> None:
+    """One of four kernels (assumption attention_kernel). The two written in aten operations are one operation here, so
+    that context parallelism sees one attention; it keeps what their two matrix products and the softmax keep.
+    """
+    kernel = k.profile.assumptions["attention_kernel"]
+    q, key, value, *offsets = op.inputs
+    lowering = {"flash": flash_attention, "efficient": efficient_attention, "math": math_attention, "eager": written_attention}[kernel]
+    lowering(k, op, q, key, value, offsets)
+
+
+def repeated(k: Kernels, op: Op, x: str) -> str:
+    """Keys or values repeated to every query head: new storage, when there are fewer of them."""
+    model = k.profile.model
+    if op.attrs["groups"] == op.attrs["heads"] or model.query_groups == model.attention.num_attention_heads:
+        return x
+    return run(k, "repeat", [x], ["b", op.attrs["heads"], "s", k.dims_of(x)[-1]])
+
+
+def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_flash_attention: keeps q, k, v, out, log-sum-exp and 24 bytes of random state; the result is in
+    the memory order of the queries."""
+    o, heads = op.outputs[0], op.attrs["heads"]
+    k.retype(o, dims=(*k.dims_of(q)[:-1], op.attrs["value_dim"]))
+    k.dims.setdefault("seed_and_offset", Dim(expr(2)))
+    extra = [
+        k.make("lse", ["b", heads, "s"], "fp32", "index"),
+        k.make("rng_state", ["seed_and_offset"], "uint64", "index"),
+        k.make("unused", [], "uint64", "index"),
+    ]
+    forward, backward = attention_products(op, flash=True)
+    k.emit("attention", [q, key, value, *offsets], [o, *extra], saves=[q, key, value, o, *extra], products=forward, backward=backward, attrs=op.attrs)
+
+
+def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_efficient_attention: the same for one head count, with 16 bytes of random state; the result is
+    always [b s a d]."""
+    key, value = repeated(k, op, key), repeated(k, op, value)
+    extra = [
+        k.make("lse", ["b", op.attrs["heads"], "s"], "fp32", "index"),
+        k.make("philox_seed", [], "int64", "index"),
+        k.make("philox_offset", [], "int64", "index"),
+    ]
+    forward, backward = attention_products(op, flash=True)
+    k.emit(
+        "attention",
+        [q, key, value, *offsets],
+        [*op.outputs, *extra],
+        saves=[q, key, value, op.outputs[0], *extra],
+        products=forward,
+        backward=backward,
+        attrs=op.attrs,
+    )
+
+
+def math_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_attention_math: fp32, queries and keys scaled first (new storage)."""
+    precision, at = k.tensors[q].dtype, op.attrs
+    operands = [cast(k, t, "fp32") for t in (q, key, value)]
+    operands = [operands[0], *(repeated(k, op, t) for t in operands[1:])]
+    operands = [run(k, "scale", [t]) for t in operands[:2]] + operands[2:]
+    operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in operands]
+    scores = k.make("probabilities", ["b", at["heads"], "s", "z"], "fp32", "index")
+    result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], "fp32")
+    forward, backward = attention_products(op, flash=False)
+    k.emit("attention", [*operands, *offsets], [result, scores], saves=[*operands, scores], products=forward, backward=backward, attrs=at)
+    k.retype(op.outputs[0], dims=k.dims_of(result))
+    cast(k, result, precision, into=op.outputs[0])
+
+
+def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """eager_attention_forward of the modules: bmm, softmax (in fp32 and cast back, in most), bmm, then a copy to [b s a d].
+
+    A softcap adds a tanh; sinks add a column to the scores, and the index of the largest score.
+    """
+    model, at = k.profile.model, op.attrs
+    precision = k.tensors[q].dtype
+    operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in (q, repeated(k, op, key), repeated(k, op, value))]
+    keys = "z"
+    made: list[str] = []
+
+    def scores(name: str, dtype: str, dims: Iterable[str] = ()) -> None:
+        made.append(k.make(name, tuple(dims) or ("b", at["heads"], "s", keys), dtype, "index"))
+
+    if model.attention.logit_softcap:
+        scores("capped", precision)
+    if offsets:
+        keys = "z_and_sink"
+        k.dims.setdefault(keys, Dim(k.dims["z"].size + 1))
+        scores("largest", "int64", ["b", at["heads"], "s"])
+    if model.modelling in SOFTMAX_IN_COMPUTE_TYPE:
+        scores("probabilities", precision)
+    else:
+        scores("softmax", "fp32")
+        if not model.attention_dropout and precision != "fp32":
+            scores("probabilities", precision)
+    if model.attention_dropout:
+        scores("mask", "bool")
+        scores("dropped", precision)
+    result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], precision)
+    forward, backward = attention_products(op, flash=False)
+    k.emit("attention", [*operands, *offsets], [result, *made], saves=[*operands, *made], products=forward, backward=backward, attrs=at)
+    run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

@@ -1,0 +1,102 @@
+"""The output of `symsim eval`: a result in 80 columns of plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from symsim.assumptions import ASSUMPTIONS
+from symsim.formula import BYTE, ELEMENT, FLOP
+from symsim.report.amounts import THIN, exact, human, whole
+from symsim.report.blocks import COLLECTIVES
+from symsim.report.totals import Totals, ranges
+from symsim.result import Result
+
+WIDTH = 80
+
+
+def eval_table(result: Result) -> str:
+    totals = Totals(result)
+    parts = [_heading(result), _summary(result), _modules(totals), _stages(totals), _messages(totals), _assumptions(result)]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _digits(value: int) -> str:
+    return exact(value).replace(THIN, ",")
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+
+
+def _heading(result: Result) -> str:
+    given = {n: v for n, v in result.strategy.model_dump(mode="json").items() if v is not None and v != type(result.strategy).model_fields[n].default}
+    options = ", ".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else str(v).lower() if isinstance(v, bool) else v}" for n, v in given.items())
+    ranks = result.strategy.world_size
+    return f"{_wrapped(result.model.name)}\n{_wrapped(options or 'no parallelism')} ({ranks:,} rank{'s' if ranks > 1 else ''})" if len(options) < 60 else \
+        f"{_wrapped(result.model.name)}\n{_wrapped(options)}\n{ranks:,} ranks"
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns two blanks apart, the first `left` of them flush left; a table too wide has its first column cut."""
+    table = [list(header), *map(list, rows)]
+    widths = [max(len(r[c]) for r in table) for c in range(len(header))]
+    excess = sum(widths) + 2 * len(widths) - WIDTH
+    if excess > 0:
+        widths[0] = max(4, widths[0] - excess)
+        for r in table:
+            r[0] = r[0] if len(r[0]) <= widths[0] else r[0][: widths[0] - 1] + "~"
+    lines = ["  " + "  ".join(c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(r, widths))).rstrip() for r in table]
+    return "\n".join([title, *lines])
+
+
+def _summary(result: Result) -> str:
+    number = result.numbers
+    rows = [("parameters", whole(number["N"]), ELEMENT)]
+    if "N_active" in number:
+        rows.append(("  a token uses", whole(number["N_active"]), ELEMENT))
+    rows += [("FLOPs forward", whole(number["F"]), FLOP), ("FLOPs backward", whole(number["G"]), FLOP)]
+    if number["R"]:
+        rows.append(("FLOPs run again", whole(number["R"]), FLOP))
+    return _table("Model, one micro-batch", ("", "about", "exactly"), [(t, human(n, u), _digits(n)) for t, n, u in rows])
+
+
+def _modules(totals: Totals) -> str:
+    parameters, flops = totals.parameters(), totals.flops
+    again = any(f["recompute"] for f in flops.values())
+    kinds = ["forward", "backward", *(["recompute"] if again else [])]
+    names = list(dict.fromkeys([*parameters, *flops]))
+    rows = [[m.replace("_", " "), human(parameters.get(m, 0), ELEMENT), *(human(flops[m][k], FLOP) if m in flops else "" for k in kinds)] for m in names]
+    return _table("By module", ["", "parameters", *("run again" if k == "recompute" else k for k in kinds)], rows)
+
+
+def _stages(totals: Totals) -> str:
+    result = totals.result
+    again = any(n["Z_stage"] for n in totals.stage_numbers)
+    columns = [("P_stage", "parameters", ELEMENT), ("X_stage", "forward", FLOP), ("Y_stage", "backward", FLOP), *([("Z_stage", "run again", FLOP)] if again else []),
+               ("A_stage", "saved", BYTE)]
+    rows = []
+    for members, first in totals.alike:
+        numbers = totals.stage_numbers[first]
+        layers = sum(int(numbers[f"L_{k}_i"]) for k in result.model.kind_names())
+        rows.append([ranges(members).replace("\u2013", "-"), str(layers), *(human(whole(numbers[n]), u) for n, _, u in columns)])
+    return _table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
+
+
+def _messages(totals: Totals) -> str:
+    busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
+    rows = [[phase, COLLECTIVES[op], axis, str(int(group.evaluate(totals.result.numbers))), str(calls), human(sent, BYTE), human(received, BYTE),
+             "micro-batch" if per == "microbatch" else per] for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]]
+    if not rows:
+        return "Messages: none"
+    where = f" of stage {busiest}, the busiest" if len(totals.messages) > 1 else ""
+    return _table(f"Messages of one rank{where}", ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"], rows, left=3)
+
+
+def _assumptions(result: Result) -> str:
+    changed = [f"{n}={v}" for n, v in result.assumptions.items() if v != ASSUMPTIONS[n].default]
+    kept = [f"{n}={v}" for n, v in result.assumptions.items() if v == ASSUMPTIONS[n].default]
+    lines = ["Assumptions"]
+    if changed:
+        lines.append(_wrapped("changed: " + ", ".join(changed), "  "))
+    return "\n".join([*lines, _wrapped("default: " + ", ".join(kept), "  ")])
