@@ -60,18 +60,18 @@ def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
     import comm_cases
     import hf_cases
     import megatron_cases as megatron
+    import param_cases
     from shared import cases
 
-    for name, expected, computed in hf_cases.parameter_cases():
-        yield "params.json", "parameters, total, active and by module", name, expected, computed, ""
-    for name, expected, computed, reason in hf_cases.flop_cases():
-        yield "flops.json", "FLOPs forward, backward, recomputed, by module", name, expected, computed, reason or ""
-    for name, expected, computed, reason in hf_cases.activation_cases():
-        yield "activations.json", "saved bytes (eager), polynomials in b and s", name, expected, computed, reason or ""
+    for name, case in cases("params.json", "models"):
+        yield "params.json", "parameters: total, active, by module", name, *param_cases.parameters(name, case), ""
+    for name, flops, computed, reason in hf_cases.flop_cases():
+        yield "flops.json", "FLOPs by module and phase", name, flops, computed(), reason
+    for name, kept, computed, reason in hf_cases.activation_cases():
+        yield "activations.json", "saved bytes (`eager`), polynomials in b and s", name, kept, computed(), reason
     for case in cases("comm.json", "cases"):
-        compare = comm_cases.KINDS[case["kind"]]
-        expected, computed = compare(case)
-        yield "comm.json", f"messages: {case['kind']}", case["name"], expected, computed, comm_cases.EXCEPTIONS.get(case["kind"], "")
+        expected, ours = comm_cases.KINDS[case["kind"]](case)
+        yield "comm.json", f"messages: {case['kind']}", case["name"], expected, ours, ""
     for section, what, compare, reasons in (
         ("params", "parameters of every rank", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
         ("ddp", "gradient buffers and buckets", megatron.buffers, {}),
@@ -81,8 +81,8 @@ def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
     ):
         for case in cases("megatron.json", "sections", section):
             if compare is not megatron.saved or case["name"].startswith("fused_"):
-                expected, computed = compare(case)
-                yield "megatron.json", what, case["name"], expected, computed, reasons.get(case["name"], "")
+                expected, ours = compare(case)
+                yield "megatron.json", what, case["name"], expected, ours, reasons.get(case["name"], "")
 
 
 def accuracy_page() -> str:

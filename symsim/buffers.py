@@ -55,15 +55,17 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
                 Buffer(
                     kind,
                     shard,
-                    tuple(_buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)),
+                    tuple(buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)),
                     sum(n for n, _ in sizes),
                 )
             )
     return made
 
 
-def _buckets(sizes: list[tuple[int, bool]], shard: int, limit: int | None, padded: bool, busbw: bool) -> Iterator[int]:
-    """Bucket lengths, last parameter first (the order of backward). `alone`: the parameter gets a bucket of its own."""
+def buckets(sizes: list[tuple[int, bool]], shard: int, limit: int | None, padded: bool, busbw: bool) -> Iterator[int]:
+    """Bucket lengths, last parameter first (the order of backward): a bucket closes when it holds `limit` elements.
+    `alone`: the parameter gets a bucket of its own. PyTorch's DistributedDataParallel closes its buckets the same way.
+    """
     unit = math.lcm(shard, BUCKET_ALIGNMENT, HIGH_BUSBW_ALIGNMENT if busbw else 1) if padded else 1
     filled = 0
     for size, alone in reversed(sizes):

@@ -5,12 +5,14 @@ Each function gives (expected, computed): dictionaries of (phase, op, dtype) -> 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from symsim.architecture import Architecture, Attention, Mlp
-from symsim.expr import ONE, symbol
+from symsim.buffers import buckets
+from symsim.expr import ONE, expr, symbol
 from symsim.hf import read_config
 from symsim.ir import Block, Dim, Op, Tensor
 from symsim.loading import load_model
@@ -178,10 +180,11 @@ def experts(case: dict[str, Any]) -> tuple[Table, Table]:
 
 
 def data_parallel(case: dict[str, Any]) -> tuple[Table, Table]:
-    """DistributedDataParallel of linear layers: as many gradient bytes as all buckets together, in one call."""
-    n = symbol("n")
-    message = Message("backward", "all_reduce", "dp_cp", symbol("dp"), n, n, "fp32", "gradients")
-    return expected(case), table([message], {"n": case["grad_bytes"] // 4, "dp": case["n"]})
+    """DistributedDataParallel of equal fp32 linear layers `w<width>x<layers>_bucket<cap>MB`: one all-reduce a bucket."""
+    width, layers, cap = (int(n) for n in re.fullmatch(r"w(\d+)x(\d+)_bucket(\d+)MB", case["name"]).groups())  # type: ignore[union-attr]
+    cut = buckets([(width * width, False)] * layers, 1, cap * 2**20 // 4, False, False)
+    messages = [Message("backward", "all_reduce", "dp_cp", symbol("dp"), expr(n), expr(n), "fp32", "gradients") for n in cut]
+    return expected(case), table(messages, {"dp": case["n"]})
 
 
 def redistribution(case: dict[str, Any]) -> tuple[Table, Table]:
@@ -201,7 +204,6 @@ def redistribution(case: dict[str, Any]) -> tuple[Table, Table]:
     return expected(case), table(both, {"n": case["global_bytes"] // 2, "tp": case["n"]})
 
 
-EXCEPTIONS = {"DDP": "PyTorch cuts the gradients into buckets of bucket_cap_mb; symsim counts their bytes as one all-reduce"}
 KINDS: dict[str, Callable[[dict[str, Any]], tuple[Table, Table]]] = {
     "TP": tensor_parallel,
     "TP+SP": tensor_parallel,

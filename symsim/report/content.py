@@ -25,7 +25,9 @@ class _Opening:
     totals: Totals
 
     def section(self) -> Section:
-        return Section("Model and strategy", (Paragraph(self._model()), Paragraph(self._strategy()), self._options(), self._summary(), self.totals.picture()))
+        options = self._options()
+        return Section("Model and strategy", (Paragraph(self._model()), Paragraph(self._strategy()), *([options] if options.rows else []), self._summary(),
+                                              self.totals.picture()))
 
     def _model(self) -> tuple[Span, ...]:
         model = self.result.model
@@ -51,13 +53,8 @@ class _Opening:
         return spans(*made)
 
     def _options(self) -> Table:
-        rows = []
-        for name, field in Strategy.model_fields.items():
-            value = getattr(self.result.strategy, name)
-            if value != field.default and value is not None:
-                text = "+".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
-                rows.append(Row((spans(Code(name)), spans(text), spans(field.description or ""))))
-        columns = (Column(spans("option"), 12), Column(spans("value"), 8), Column(spans("meaning"), 36))
+        rows = [Row((spans(Code(name)), spans(value), spans(meaning))) for name, value, meaning in changed_options(self.result.strategy)]
+        columns = (Column(spans("option"), 14), Column(spans("value"), 8), Column(spans("meaning"), 34))
         return Table(spans("The strategy's options that are not at their defaults."), columns, tuple(rows))
 
     def _summary(self) -> Table:
@@ -71,6 +68,17 @@ class _Opening:
         rows += [("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT), ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE)]
         columns = (Column(spans("result"), 30), Column(spans("about"), 10, True), Column(spans("exactly"), 16, True))
         return Table(spans("Results at the given sizes."), columns, tuple(Row((spans(t), spans(human(whole(n), u)), spans(exact(whole(n))))) for t, n, u in rows))
+
+
+def changed_options(strategy: Strategy) -> list[tuple[str, str, str]]:
+    """(name, value as it is given on the command line, meaning) of the options that are not at their defaults."""
+    made = []
+    for name, field in type(strategy).model_fields.items():
+        value = getattr(strategy, name)
+        if value is not None and value != field.default:
+            text = "+".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+            made.append((name, text, field.description or ""))
+    return made
 
 
 def report(result: Result) -> Report:

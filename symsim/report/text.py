@@ -9,6 +9,7 @@ from symsim.assumptions import ASSUMPTIONS
 from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.report.amounts import THIN, exact, human, whole
 from symsim.report.blocks import COLLECTIVES
+from symsim.report.content import changed_options
 from symsim.report.totals import Totals, ranges
 from symsim.result import Result
 
@@ -30,11 +31,9 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def _heading(result: Result) -> str:
-    given = {n: v for n, v in result.strategy.model_dump(mode="json").items() if v is not None and v != type(result.strategy).model_fields[n].default}
-    options = ", ".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else str(v).lower() if isinstance(v, bool) else v}" for n, v in given.items())
+    options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
-    return f"{_wrapped(result.model.name)}\n{_wrapped(options or 'no parallelism')} ({ranks:,} rank{'s' if ranks > 1 else ''})" if len(options) < 60 else \
-        f"{_wrapped(result.model.name)}\n{_wrapped(options)}\n{ranks:,} ranks"
+    return "\n".join([_wrapped(result.model.name), _wrapped(options or "every option at its default"), f"{ranks:,} rank{'s' if ranks > 1 else ''}"])
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -66,7 +65,7 @@ def _modules(totals: Totals) -> str:
     again = any(f["recompute"] for f in flops.values())
     kinds = ["forward", "backward", *(["recompute"] if again else [])]
     names = list(dict.fromkeys([*parameters, *flops]))
-    rows = [[m.replace("_", " "), human(parameters.get(m, 0), ELEMENT), *(human(flops[m][k], FLOP) if m in flops else "" for k in kinds)] for m in names]
+    rows = [[m.replace("_", " "), human(parameters[m], ELEMENT) if parameters.get(m) else "", *(human(flops[m][k], FLOP) if flops.get(m, {}).get(k) else "" for k in kinds)] for m in names]
     return _table("By module", ["", "parameters", *("run again" if k == "recompute" else k for k in kinds)], rows)
 
 
@@ -86,11 +85,11 @@ def _stages(totals: Totals) -> str:
 def _messages(totals: Totals) -> str:
     busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
     rows = [[phase, COLLECTIVES[op], axis, str(int(group.evaluate(totals.result.numbers))), str(calls), human(sent, BYTE), human(received, BYTE),
-             "micro-batch" if per == "microbatch" else per] for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]]
+             "mb" if per == "microbatch" else per] for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]]
     if not rows:
         return "Messages: none"
     where = f" of stage {busiest}, the busiest" if len(totals.messages) > 1 else ""
-    return _table(f"Messages of one rank{where}", ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"], rows, left=3)
+    return _table(f"Messages of one rank{where} (mb: micro-batch)", ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"], rows, left=3)
 
 
 def _assumptions(result: Result) -> str:

@@ -1,0 +1,48 @@
+"""Remake the reports of this folder: `python reports/remake.py`; `--check` changes nothing and fails when one is stale."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from symsim import derive, load_model, strategy, write_report  # noqa: E402
+
+EXAMPLES = {
+    "llama3-70b": "tp=8,pp=4,sp=true,micro_batch_size=1,num_microbatches=8,dp=2,seq_length=8192",
+    "qwen3-235b-a22b": "tp=4,pp=4,ep=8,etp=1,sp=true",
+    "deepseek-v3": "tp=8,pp=16,ep=8,sp=true",
+}
+SUFFIXES = (".md", ".html", ".tex")
+
+
+def stale(folder: Path = FOLDER) -> list[str]:
+    """Names of the reports that differ from what symsim writes now."""
+    with tempfile.TemporaryDirectory() as directory:
+        remake(Path(directory))
+        made = sorted(p.name for p in Path(directory).iterdir())
+        return [n for n in made if not (folder / n).is_file() or (folder / n).read_bytes() != (Path(directory) / n).read_bytes()]
+
+
+def remake(folder: Path = FOLDER) -> None:
+    for model, placed in EXAMPLES.items():
+        result = derive(load_model(model), strategy(placed))
+        for suffix in SUFFIXES:
+            write_report(result, folder / f"{model}{suffix}")
+
+
+def main() -> int:
+    if "--check" not in sys.argv[1:]:
+        remake()
+        return 0
+    old = stale()
+    if old:
+        print(f"stale: {', '.join(old)}; 'python reports/remake.py' makes them again", file=sys.stderr)
+    return int(bool(old))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
