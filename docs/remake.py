@@ -73,7 +73,7 @@ def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
         expected, ours = comm_cases.KINDS[case["kind"]](case)
         yield "comm.json", f"messages: {case['kind']}", case["name"], expected, ours, ""
     for section, what, compare, reasons in (
-        ("params", "parameters of every rank", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
+        ("params", "parameters of every rank: total, expert, summed over TP", megatron.parameters, megatron.PARAMETER_EXCEPTIONS),
         ("ddp", "gradient buffers and buckets", megatron.buffers, {}),
         ("trace", "collectives of traced layers", megatron.collectives, megatron.MESSAGE_EXCEPTIONS),
         ("trace", "FLOPs of traced layers", megatron.flops, {}),

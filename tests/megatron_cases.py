@@ -11,8 +11,10 @@ from symsim.buffers import gradient_buffers
 from symsim.loading import load_model
 from symsim.passes.count import flops as executed
 from symsim.passes.differentiate import elements
+from symsim.passes.reduce import tensor_parallel_gradients
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
+from symsim.traffic import HOLDS
 
 
 def architecture(case: dict[str, Any]) -> Architecture:
@@ -149,9 +151,18 @@ DTYPES = {"bfloat16": "bf16", "float32": "fp32"}
 
 
 def parameters(case: dict[str, Any]) -> tuple[Any, Any]:
-    """(total, expert) parameters of every pipeline rank."""
-    ours = derive(architecture(case), strategy(case)).to_json()["params"]["per_rank"]
-    return [(r["numel"], r["expert_numel"]) for r in case["result"]["ranks"]], [(r["total"], r["expert"]) for r in ours]
+    """(total, expert, summed over TP at the end of the step) parameters of every pipeline rank."""
+    result = derive(architecture(case), strategy(case))
+    ours = []
+    for stage, held in zip(result.stages, result.to_json()["params"]["per_rank"], strict=True):
+        at = result.stage_values(stage)
+        over_tp = sum(
+            tensor_parallel_gradients(result.lowered, b).evaluate(result.values) * at[HOLDS.get(b, f"L_{b}_i")] for b in result.lowered.blocks
+        )
+        ours.append((held["total"], held["expert"], over_tp if result.strategy.sp else 0))
+    sequence_parallel = result.strategy.sp
+    theirs = [(r["numel"], r["expert_numel"], r["sequence_parallel_numel"] if sequence_parallel else 0) for r in case["result"]["ranks"]]
+    return theirs, ours
 
 
 def buffers(case: dict[str, Any]) -> tuple[Any, Any]:

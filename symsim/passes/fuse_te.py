@@ -202,8 +202,9 @@ def te_embed(k: Kernels, op: Op) -> None:
 
 
 def te_positions(k: Kernels, op: Op) -> None:
+    """Learned positions are added to the whole sequence, which is split only afterwards (language_model_embedding.py)."""
     ids = k.make("position_ids", ["b", "s"], "int64", "index")
-    k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids])
+    k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids], idle=frozenset({"tp"}))
 
 
 def te_cross_entropy(k: Kernels, op: Op) -> None:
