@@ -9,7 +9,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from symsim import derive, load_model, strategy, write_report  # noqa: E402
+from symsim.loading import load_model, load_strategy  # noqa: E402
+from symsim.report import write_report  # noqa: E402
+from symsim.result import derive  # noqa: E402
 
 EXAMPLES = {
     "llama3-70b": "tp=8,pp=4,sp=true,micro_batch_size=1,num_microbatches=8,dp=2,seq_length=8192",
@@ -29,7 +31,7 @@ def stale(folder: Path = FOLDER) -> list[str]:
 
 def remake(folder: Path = FOLDER) -> None:
     for model, placed in EXAMPLES.items():
-        result = derive(load_model(model), strategy(placed))
+        result = derive(load_model(model).architecture, load_strategy(placed, {}))
         for suffix in SUFFIXES:
             write_report(result, folder / f"{model}{suffix}")
 

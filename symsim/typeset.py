@@ -265,7 +265,7 @@ def _best_break(pieces: Sequence[tuple[str, int]], furthest: int, room: float) -
 
 def names_of(definitions: Iterable[Definition]) -> dict[str, str]:
     """LaTeX by symbol; one that has none is set as its own name."""
-    return {d.symbol: d.latex or symbol_latex(d.symbol) for d in definitions}
+    return {d.symbol: re.sub(r"_(\\mathrm\{[^{}]*\})", r"_{\1}", d.latex) or symbol_latex(d.symbol) for d in definitions}
 
 
 def definition_latex(definition: Definition, names: Mapping[str, str] | None = None) -> str:

@@ -18,7 +18,7 @@ def mtp_depth(net: Net, x: str, model: Architecture, *, owns_head: bool) -> str:
         ids = net.input("mtp_ids", "b s", "int64", "index")
         table = net.parameter("word_embeddings.weight", "V h")
         embedded = net.tensor("words", "b s h")
-        net.op("embed", "lookup", [ids, table], [embedded])
+        net.op("embed", "lookup", [ids, table], [embedded], unread=(table,), rows_read=(embedded,))
     with net.within("mtp", "mtp"):
         embedded = n.norm(net, embedded, "enorm", kind=model.normalization, bias=model.norm_bias)
         hidden = n.norm(net, x, "hnorm", kind=model.normalization, bias=model.norm_bias)

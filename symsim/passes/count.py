@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, total
-from symsim.ir import WIDTHS, Tensor
+from symsim.ir import WIDTHS, Op, Tensor
 from symsim.lowered import Lowered
 from symsim.mesh import local_size
 from symsim.passes.communicate import Placed
@@ -98,6 +98,12 @@ def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, lo
     return Quantity(result, FLOP)
 
 
+def touched(op: Op) -> list[str]:
+    """The tensors a forward kernel reads and writes; a lookup reads as many rows as it writes, not its table."""
+    read = [t for t in op.inputs if t not in op.attrs.get("unread", ())]
+    return [*read, *op.attrs.get("rows_read", ()), *op.outputs]
+
+
 def traffic(placed: Placed, names: Iterable[str]) -> Quantity:
     """Bytes of these tensors as one rank holds them: what a kernel reads and writes in HBM."""
     block = placed.block
@@ -139,7 +145,7 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
         moved.append(
             book.define(
                 ascii_name("Q", name, op.name),
-                traffic(placed, [*op.inputs, *op.outputs]),
+                traffic(placed, touched(op)),
                 f"{op.name}, bytes read and written on one rank",
                 unit=BYTE,
                 group=name,

@@ -123,10 +123,10 @@ def eager_embed(k: Kernels, op: Op) -> None:
     """Keeps the ids; a scaled embedding (Gemma) also the scale, a tensor of one number."""
     ids, table = op.inputs
     if not k.profile.model.embedding_scale:
-        k.emit("embed", op.inputs, op.outputs, saves=[ids])
+        k.emit("embed", op.inputs, op.outputs, saves=[ids], attrs=op.attrs)
         return
     rows = k.make("rows", k.dims_of(op.outputs[0]), k.tensors[op.outputs[0]].dtype)
-    k.emit("embed", [ids, table], [rows], saves=[ids], name="rows")
+    k.emit("embed", [ids, table], [rows], saves=[ids], name="rows", attrs=op.attrs)
     run(k, "mul", [rows, k.make("scale", [], k.tensors[rows].dtype, "table")], into=op.outputs[0])
 
 

@@ -145,7 +145,9 @@ def te_attention(k: Kernels, op: Op) -> None:
         packed.append(tensor)
     lse = k.make("lse", ["b", at["heads"], "s"], "fp32", "index")
     forward, backward = attention_products(op, flash=True)
-    k.emit("attention", [*packed, *offsets, *_mask(k)], [o, lse], saves=[*packed, o, lse], products=forward, backward=backward, attrs=at)
+    mask = _mask(k)
+    inputs = [*packed, *offsets, *mask]
+    k.emit("attention", inputs, [o, lse], saves=[*packed, o, lse], products=forward, backward=backward, attrs={**at, "unread": tuple(mask)})
 
 
 def _mask(k: Kernels) -> list[str]:
@@ -198,7 +200,7 @@ def te_embed(k: Kernels, op: Op) -> None:
         extra = [k.make("ids_masked", k.dims_of(ids), "int64", "index"), k.make("mask", k.dims_of(ids), "bool", "index")]
     if k.profile.strategy.fp32_residual_connection and k.profile.model.position_embedding != "learned":
         k.retype(op.outputs[0], dtype="bf16")
-    k.emit("embed", op.inputs, [*op.outputs, *extra], saves=extra or [ids])
+    k.emit("embed", op.inputs, [*op.outputs, *extra], saves=extra or [ids], attrs=op.attrs)
 
 
 def te_positions(k: Kernels, op: Op) -> None:

@@ -42,7 +42,7 @@ def inline(spans: Spans) -> Markup:
         if isinstance(span, Math):
             made += math(span.latex) if span.latex else ""
         elif isinstance(span, Code):
-            broken = Markup(re.sub(r"([._/=])", r"\1<wbr>", str(escape(span.text))))
+            broken = Markup(re.sub(r"([._/=])", r"\1<wbr/>", str(escape(span.text))))
             made += Markup("<code>") + broken + Markup("</code>")
         elif isinstance(span, Emphasis):
             made += Markup("<em>{}</em>").format(span.text)

@@ -14,7 +14,7 @@ from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
 from symsim.typeset import latex, lines, names_of, symbol_latex, width
 
-LINE = 44.0  # em of a formula beside its left side; fits A4 at 10 pt and a page of 60 rem
+LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
 
 
@@ -47,7 +47,8 @@ class Ink:
         left = symbol_latex(name, self.names)
         ending = f" = {in_units(human(value, unit))}" if value is not None and unit is not None and not expression.is_constant else ""
         start = rf"{{\textstyle\sum_n}} {sum_of}_n = " if sum_of else ""
-        made = lines(expression, self.names, LINE, LINE - width(start), ending)
+        room = LINE - width(left) - width("=")
+        made = lines(expression, self.names, room, room - width(start), ending)
         return Equation(left, (start + made[0], *made[1:]))
 
     def valued(self, name: str, value: Number) -> Math:

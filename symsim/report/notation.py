@@ -43,8 +43,9 @@ def section(result: Evaluation, ink: Ink) -> Section:
     rows += [Row((spans(Math(letter)), spans(meaning), ())) for letter, meaning in _FAMILIES]
     rows.append(Row((spans(Math("n")), spans("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), " are the entries of that row"), ()))) 
     columns = (Column(spans("symbol"), 7), Column(spans("meaning"), 38), Column(spans("value"), 10, True))
-    said = Paragraph(spans("A quantity's subscript names the block it belongs to (", Math(r"F_{\mathrm{head}}"), "), or the block and the module (",
-                           Math(r"N_{\mathrm{head},\mathrm{norm}}"), "); without one it is the model's, and with ", Math("(i)"), " that of one rank of stage ", Math("i"), "."))
+    example = next(s for s in book if s.startswith("N_embedding_"))
+    said = Paragraph(spans("A quantity's subscript names the block it belongs to (", ink.symbol("F_head"), "), or the block and the module (",
+                           ink.symbol(example), "); without one it is the model's, and with ", Math("(i)"), " that of one rank of stage ", Math("i"), "."))
     return Section("Notation", (said, Table(spans("Symbols, and their values in this report."), columns, tuple(rows))))
 
 

@@ -1,0 +1,60 @@
+"""FLOPs and HBM bytes of operations, against formulas written out by hand."""
+
+from __future__ import annotations
+
+from symsim.expr import symbol
+from symsim.loading import load_model
+from symsim.result import Result, derive
+from symsim.strategy import Strategy
+
+b, s, h, f, a, g, d, t, V = (symbol(n) for n in ("b", "s", "h", "f", "a", "g", "d", "tp", "V"))
+
+
+def closed(result: Result, name: str):  # type: ignore[no-untyped-def]
+    return result.formula(name).expand()
+
+
+def dense(**strategy: object) -> Result:
+    return derive(load_model("llama3-8b").architecture, Strategy(**strategy))  # type: ignore[arg-type]
+
+
+def test_flops_of_a_layer() -> None:
+    result = dense()
+    assert closed(result, "F_dense") == 2 * b * s * h * (2 * a * d + 2 * g * d) + 4 * b * s * s * a * d + 6 * b * s * h * f
+    assert closed(result, "G_dense") == 4 * b * s * h * (2 * a * d + 2 * g * d) + 10 * b * s * s * a * d + 12 * b * s * h * f
+
+
+def test_one_rank_computes_its_share() -> None:
+    result = dense(tp=8, sp=True)
+    assert closed(result, "X_dense") * t == closed(result, "F_dense")
+
+
+def test_hbm_bytes() -> None:
+    result = dense(tp=8, sp=True)
+    assert closed(result, "Q_dense_mlp_down_proj") == 2 * (b * s * f / t + h * f / t + b * s * h)
+    assert closed(result, "Q_dense_pre_mlp_norm") == (2 * b * s * h + 2 * b * s * h + 4 * b * s) / t + 2 * h
+    assert closed(result, "Q_embedding_embedding_lookup") == 8 * b * s + 4 * b * s * h + 9 * b * s  # rows, not the table; ids and mask kept
+
+
+def test_megatron_saved_bytes_of_a_dense_layer() -> None:
+    """8h + 8 + 4q + 4kappa + 4a + 6f bytes a token (te, one rank), and four rotary tables."""
+    assert closed(dense(), "A_dense") == b * s * (8 * h + 8 + 4 * a * d + 4 * g * d + 4 * a + 6 * f) + 8 * s * d
+
+
+def test_full_recomputation_keeps_inputs_only() -> None:
+    result = dense(recompute="full", pp=2)
+    per_stage = [result.stage_numbers(stage)["A_stage"] for stage in result.stages]
+    one = int((2 * b * s * h).evaluate(result.values))
+    tables = result.stage_numbers(result.stages[0])["A_dense_ckpt_shared"]
+    assert per_stage[0] - result.value("A_embedding") == 16 * one + tables
+    assert result.value("R") == result.value("F") - result.value("F_head")
+
+
+def test_causal_conventions() -> None:
+    full, half, exact = (derive(load_model("llama3-8b").architecture, Strategy(), {"causal": c}) for c in ("full", "half", "exact"))
+    core = (4 * b * s * s * a * d).evaluate(full.values) * 32
+    assert full.value("F") - half.value("F") == core / 2
+    assert exact.value("F") - half.value("F") == core / (2 * 4096)
+    windowed = derive(load_model("mistral-7b-v0.1").architecture, Strategy(seq_length=8192), {"causal": "exact"})
+    pairs = sum(min(i, 4096) for i in range(1, 8193))
+    assert windowed.value("n_w") * 8192 == pairs
