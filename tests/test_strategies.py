@@ -1,0 +1,29 @@
+"""The strategies that come with symsim read, fit the model they were published for, and span the published ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from symsim.loading import list_strategies, load_model, load_strategy
+from symsim.result import derive
+
+PUBLISHED = {
+    "deepseek-v3-2048": ("deepseek-v3", 2048, 15360 // 128),
+    "llama3-405b-16k": ("llama3.1-405b", 16384, 16),
+    "llama3-405b-long": ("llama3.1-405b", 16384, 16),
+    "korthikanti-175b": ("gpt3-175b", 64, 64),
+    "korthikanti-1t": ("megatron-1t", 512, 512),
+}
+
+
+def test_all_are_published() -> None:
+    assert set(list_strategies()) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_strategy(name: str) -> None:
+    model, ranks, microbatches = PUBLISHED[name]
+    strategy = load_strategy(name)
+    assert (strategy.world_size, strategy.microbatches) == (ranks, microbatches)
+    result = derive(load_model(model).architecture, strategy)
+    assert sum(result.stage_values(s)[f"L_{k}_i"] for s in result.stages for k in result.model.kind_names()) == result.model.num_layers
