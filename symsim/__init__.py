@@ -1,7 +1,7 @@
 """symsim: a symbolic cost-model compiler for training large language models.
 
 import symsim
-result = symsim.derive(symsim.load_model("llama3-70b"), symsim.strategy("tp=8,pp=4,sp=true"))
+result = symsim.derive(symsim.load_model("llama3-70b"), symsim.load_strategy("tp=8,pp=4,sp=true"))
 result.value("N"), result.formula("F").sympy(), result.to_json()
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["derive", "load_model", "strategy", "write_report"]
+__all__ = ["derive", "load_model", "load_strategy", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
         from symsim.loading import load_model
 
         return lambda reference: load_model(reference).architecture
-    if name == "strategy":
+    if name == "load_strategy":
         from symsim.loading import load_strategy
 
         return lambda text=None, **overrides: load_strategy(text, overrides)

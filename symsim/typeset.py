@@ -19,11 +19,12 @@ from symsim.formula import Definition
 from symsim.vocabulary import SYMBOLS, Entry
 
 # The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
-_ORDER = {name: place for place, name in enumerate(
-    "m D b s K C lam n_z n_w w z a g H_k H_v d d_k d_r d_v r_q r_k D_k D_v W_c h E f f_e f_s ell V P L i inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
-    .split())}
+_TOKENS = "m D b s K C lam n_z n_w"
+_WIDTHS = "w z a g H_k H_v d d_k d_r d_v r_q r_k D_k D_v W_c h E f f_e f_s ell V P L i"
+_RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
+_ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}
 # Terms that are large together are read together: those with the same tokens over the same ranks.
-_TOGETHER = frozenset("m D b s K C lam n_z n_w inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp".split())
+_TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
 _STAGE = {
     "first_i": (r"\delta^{(i)}_{\mathrm{first}}", "1 on the stage that looks the tokens up, else 0"),
     "loss_i": (r"\delta^{(i)}_{\mathrm{loss}}", "1 on the stage that computes the loss, else 0"),
@@ -82,7 +83,9 @@ class _Printer:
     def place(self, atom: Atom) -> tuple[int, str]:
         if isinstance(atom, Call):
             return (500, atom.key[1])
-        return (_ORDER.get(atom.name, 1000 + self.order.get(atom.name, -500)), atom.name)
+        if atom.name in self.order and atom.name not in _ORDER:
+            return (1000 + self.order[atom.name], atom.name)
+        return (_ORDER.get(atom.name, 1), atom.name)  # how many layers, or whether a stage has a part: before sizes
 
     def arranged(self, terms: Mapping[Monomial, Number]) -> tuple[_Term, ...]:
         """The sum with what is common to its terms in front of it, groups of terms likewise."""
@@ -98,8 +101,11 @@ class _Printer:
             return (_Term(factor, self._sorted(tuple(common.items())), self.arranged(rest)),)
         if not 1 < len(groups) < len(terms):
             groups = self._by_most_frequent(terms)
-        parts = [part for group in groups.values() for part in (self.arranged(group) if len(groups) > 1 else
-                                                                (t for m, c in group.items() for t in self.arranged({m: c})))]
+        parts = [
+            part
+            for group in groups.values()
+            for part in (self.arranged(group) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
+        ]
         return tuple(sorted(parts, key=self._reading_order))
 
     def _by_most_frequent(self, terms: Mapping[Monomial, Number]) -> dict[object, dict[Monomial, Number]]:
@@ -109,7 +115,7 @@ class _Printer:
             for atom, power in monomial:
                 if power > 0:
                     seen[atom] = seen.get(atom, 0) + 1
-        best = max(seen, key=lambda a: (seen[a], [-n for n in (self.place(a)[0],)]), default=None)
+        best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
         if best is None or seen[best] < 2 or len(terms) < 3:
             return {0: dict(terms)}
         groups: dict[object, dict[Monomial, Number]] = {}
@@ -129,8 +135,9 @@ class _Printer:
             text = symbol_latex(atom.name, self.names)
         else:
             inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
-            text = {"ceil": r"\lceil {} \rceil", "floor": r"\lfloor {} \rfloor", "sum": "({})"}.get(atom.function, f"\\{atom.function}({{}})").replace(
-                "{}", ", ".join(inside))
+            text = {"ceil": r"\lceil {} \rceil", "floor": r"\lfloor {} \rfloor", "sum": "({})"}.get(
+                atom.function, f"\\{atom.function}({{}})"
+            ).replace("{}", ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"
@@ -158,7 +165,9 @@ class _Printer:
         return f"{top if top != '1' or not inner else ''}{inner} / " + (f"({bottom})" if several else bottom)
 
     def sum(self, terms: Sequence[_Term]) -> str:
-        return "".join(("-" if n == 0 else " - ") * (t.coefficient < 0) + " + " * (t.coefficient > 0 and n > 0) + self.term(t) for n, t in enumerate(terms))
+        return "".join(
+            ("-" if n == 0 else " - ") * (t.coefficient < 0) + " + " * (t.coefficient > 0 and n > 0) + self.term(t) for n, t in enumerate(terms)
+        )
 
     def pieces(self, terms: Sequence[_Term], depth: int, limit: float) -> list[tuple[str, int]]:
         """(text, depth of the + before it): where a long sum may be broken."""
@@ -227,6 +236,11 @@ def latex(expression: Expr, names: Mapping[str, str] | None = None, *, fractions
     return printer.sum(printer.arranged(expression.terms)) if expression.terms else "0"
 
 
+def is_sum(expression: Expr) -> bool:
+    """Whether `latex` prints terms with + between them, which a factor beside them would need parentheses for."""
+    return len(expression.terms) > 1 and len(_printer(None, False).arranged(expression.terms)) > 1
+
+
 def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first: float | None = None, ending: str = "") -> list[str]:
     r"""LaTeX in lines of at most `limit` em (the first at most `first`), broken at + and -; `ending` follows the last term.
     Only a single term that is longer than a line makes a longer one."""
@@ -246,7 +260,7 @@ def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first
             take += 1
         if take < len(pieces):
             take = _best_break(pieces, take, room)
-        made.append((r"\quad " * (pieces[0][1] > 0) if made else "") + " ".join(p for p, _ in pieces[:take]))
+        made.append((r"\quad " * (pieces[0][1] > 0) if made else "") + " ".join(p.strip() for p, _ in pieces[:take]))
         pieces = pieces[take:]
     return made
 
@@ -274,9 +288,34 @@ def definition_latex(definition: Definition, names: Mapping[str, str] | None = N
 
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[{}^_&]|[0-9]|[A-Za-z]|\s+|.", re.DOTALL)
-_WIDE = {"+": 1.3, "-": 1.3, "=": 1.4, r"\to": 1.6, r"\cdot": 0.8, r"\times": 1.3, r"\approx": 1.4, "(": 0.4, ")": 0.4, r"\bigl": 0.1, r"\bigr": 0.1, ",": 0.45, "/": 0.5,
-         r"\,": 0.17, r"\quad": 1.0, r"\max": 1.9, r"\min": 1.8, r"\lceil": 0.45, r"\rceil": 0.45, r"\lfloor": 0.45, r"\rfloor": 0.45, r"\sum": 1.1,
-         r"\mathrm": 0.0, r"\text": 0.0, r"\hat": 0.0, r"\displaystyle": 0.0}
+_WIDE = {
+    "+": 1.3,
+    "-": 1.3,
+    "=": 1.4,
+    r"\to": 1.6,
+    r"\cdot": 0.8,
+    r"\times": 1.3,
+    r"\approx": 1.4,
+    "(": 0.4,
+    ")": 0.4,
+    r"\bigl": 0.1,
+    r"\bigr": 0.1,
+    ",": 0.45,
+    "/": 0.5,
+    r"\,": 0.17,
+    r"\quad": 1.0,
+    r"\max": 1.9,
+    r"\min": 1.8,
+    r"\lceil": 0.45,
+    r"\rceil": 0.45,
+    r"\lfloor": 0.45,
+    r"\rfloor": 0.45,
+    r"\sum": 1.1,
+    r"\mathrm": 0.0,
+    r"\text": 0.0,
+    r"\hat": 0.0,
+    r"\displaystyle": 0.0,
+}
 _SCRIPT = 0.72
 
 

@@ -20,7 +20,7 @@ from symsim.loading import load_model, load_strategy
 from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, write_report
 from symsim.report.amounts import human
 from symsim.report.content import report
-from symsim.report.document import Equations, Math, Report, Table
+from symsim.report.document import Equations, Math, Report, Table, as_spans
 from symsim.report.ink import LINE
 from symsim.report.text import eval_table
 from symsim.report.totals import Totals, ranges
@@ -57,20 +57,26 @@ def formulas(document: Report) -> list[str]:
         for part in section.parts:
             if isinstance(part, Equations):
                 found += [text for e in part.equations for text in (e.left, *e.lines)]
-            groups = [part.caption, *(c.heading for c in part.columns), *(c for r in part.rows for c in r.cells)] if isinstance(part, Table) else \
-                [part.spans] if part.kind == "paragraph" else []
-            found += [s.latex for spans in groups for s in spans if isinstance(s, Math)]
+            groups = (
+                [part.caption, *(c.heading for c in part.columns), *(c for r in part.rows for c in r.cells)]
+                if isinstance(part, Table)
+                else [part.spans]
+                if part.kind == "paragraph"
+                else []
+            )
+            found += [s.latex for spans in groups for s in as_spans(spans) if isinstance(s, Math)]
     return found
 
 
-_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{\(i\)\})*"
-_NAME = re.compile(r"(?:\\(?:hat\{\w\}|(?:delta|lambda|ell|tau|rho)(?![A-Za-z]))|(?<![A-Za-z\\])[A-Za-z])" + _SCRIPTS)
+_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:\(i\)|\\mathrm\{\w+\})\})*"
+_NAME = re.compile(r"(?:\\hat\{\w\}|\\(?:delta|lambda|ell|tau|rho)(?![A-Za-z])|[A-Za-z])" + _SCRIPTS)
 
 
 def atoms(text: str) -> set[str]:
-    """The symbols in a formula, units and LaTeX's own words taken out first."""
+    """The symbols in a formula, units and LaTeX's own words taken out first; nothing but numbers and signs is left then."""
     text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z]+\}", " ", text)
     text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|bigl|bigr|quad|to|min|max|lfloor|rfloor|lceil|rceil)(?![A-Za-z])|\\,", " ", text)
+    assert not re.search(r"[^-+=/(){}^,.\d\s]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))
 
 
@@ -78,7 +84,7 @@ def undefined(document: Report) -> set[str]:
     """Symbols that are neither in the notation nor on the left of an equation (nor in a table's `name = formula`)."""
     (notation,) = (s for s in document.sections if s.heading == "Notation")
     (table,) = (p for p in notation.parts if isinstance(p, Table))
-    known = {s.latex for r in table.rows if r.role == "plain" for s in r.cells[0] if isinstance(s, Math)}
+    known = {s.latex for r in table.rows if r.role == "plain" for s in as_spans(r.cells[0]) if isinstance(s, Math)}
     known |= {"X_n", "Q_n", "A_n"} if "n" in known else set()
     for text in formulas(document):
         known |= {text.split(" = ")[0]} if " = " in text else set()
@@ -99,7 +105,7 @@ def test_a_missing_definition_is_noticed() -> None:
     document = report(made("mla"))
     (notation,) = (s for s in document.sections if s.heading == "Notation")
     (table,) = (p for p in notation.parts if isinstance(p, Table))
-    shorter = Table(table.caption, table.columns, tuple(r for r in table.rows if r.cells[0] != (Math("r_k"),)))
+    shorter = Table(table.caption, table.columns, tuple(r for r in table.rows if as_spans(r.cells[0]) != (Math("r_k"),)))
     sections = tuple(type(s)(s.heading, tuple(shorter if p is table else p for p in s.parts), s.level) for s in document.sections)
     assert undefined(Report(document.title, document.subtitle, sections)) == {"r_k"}
 
@@ -144,17 +150,20 @@ def test_what_is_printed_is_the_formula(case: str) -> None:
             assert expanded(printer.arranged(definition.expr.terms)) == definition.expr, definition.symbol
 
 
-@pytest.mark.parametrize("expression, text", [
-    (symbol("h") * symbol("s") * symbol("b") * 2 / symbol("tp"), r"\frac{2bsh}{t}"),
-    (symbol("a") * symbol("d") + symbol("g") * symbol("d") * 2, "d(a + 2g)"),
-    (symbol("b") * symbol("s") * symbol("h") - symbol("h") * symbol("V") / symbol("tp"), r"bsh - \frac{hV}{t}"),
-    (ceil(symbol("s") * symbol("K") / symbol("E")), r"\lceil \frac{sK}{E} \rceil"),
-    (maximum(floor(symbol("L") / symbol("pp")) - 3, 0) ** 2, r"\max(\lfloor \frac{L}{p} \rfloor - 3, 0)^{2}"),
-    (symbol("h") / (symbol("a") + symbol("g")), r"\frac{h}{a + g}"),
-    (-symbol("h") - 1, "-(h + 1)"),
-    (symbol("L_moe_i") * symbol("h") / 2, r"\frac{L^{(i)}_{\mathrm{moe}}\,h}{2}"),
-    (ZERO, "0"),
-])
+@pytest.mark.parametrize(
+    "expression, text",
+    [
+        (symbol("h") * symbol("s") * symbol("b") * 2 / symbol("tp"), r"\frac{2bsh}{t}"),
+        (symbol("a") * symbol("d") + symbol("g") * symbol("d") * 2, "d(a + 2g)"),
+        (symbol("b") * symbol("s") * symbol("h") - symbol("h") * symbol("V") / symbol("tp"), r"bsh - \frac{hV}{t}"),
+        (ceil(symbol("s") * symbol("K") / symbol("E")), r"\lceil \frac{sK}{E} \rceil"),
+        (maximum(floor(symbol("L") / symbol("pp")) - 3, 0) ** 2, r"\max(\lfloor \frac{L}{p} \rfloor - 3, 0)^{2}"),
+        (symbol("h") / (symbol("a") + symbol("g")), r"\frac{h}{a + g}"),
+        (-symbol("h") - 1, "-(h + 1)"),
+        (symbol("L_moe_i") * symbol("h") / 2, r"\frac{L^{(i)}_{\mathrm{moe}}\,h}{2}"),
+        (ZERO, "0"),
+    ],
+)
 def test_typesetting(expression: Expr, text: str) -> None:
     assert typeset(expression) == text
 
@@ -181,8 +190,16 @@ def test_every_kind_is_written(suffix: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("name, said", [("report.docx", ".md, .tex, .pdf, .html or .json"), ("report", ".md"), ("report.htm", "did you mean '.html'?"),
-                                        ("absent/report.md", "there is no directory"), ("folder.md", "is a directory")])
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("report.docx", ".md, .tex, .pdf, .html or .json"),
+        ("report", ".md"),
+        ("report.htm", "did you mean '.html'?"),
+        ("absent/report.md", "there is no directory"),
+        ("folder.md", "is a directory"),
+    ],
+)
 def test_what_cannot_be_written_is_said(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "folder.md").mkdir()
     with pytest.raises(InputError, match=re.escape(said)):
@@ -197,8 +214,14 @@ def engine(folder: Path, script: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("script, said", [(None, "apt install texlive-latex-recommended"), ("echo '! Undefined control sequence.'; exit 1", "Undefined control sequence"),
-                                          ("exit 0", "made no PDF")])
+@pytest.mark.parametrize(
+    "script, said",
+    [
+        (None, "apt install texlive-latex-recommended"),
+        ("echo '! Undefined control sequence.'; exit 1", "Undefined control sequence"),
+        ("exit 0", "made no PDF"),
+    ],
+)
 def test_pdf_says_what_is_missing(script: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path) if script is None else engine(tmp_path / "bin", script))
     with pytest.raises(InputError, match=re.escape(said)):
@@ -228,7 +251,9 @@ def test_html_is_one_well_formed_file_that_loads_nothing(case: str) -> None:
 
 def test_names_from_a_file_stay_text() -> None:
     result = made("dense")
-    evil = derive(result.model.model_copy(update={"name": "<script>x</script> $\\input{a} `|` **b** \u4e2d\n# c", "source": "a|b_c & 5%"}), result.strategy)
+    evil = derive(
+        result.model.model_copy(update={"name": "<script>x</script> $\\input{a} `|` **b** \u4e2d\n# c", "source": "a|b_c & 5%"}), result.strategy
+    )
     document = report(evil)
     page, source, plain = html.render(document), latex.render(document), markdown.render(document)
     assert "<script" not in page and "&lt;script&gt;" in page

@@ -14,11 +14,18 @@ from symsim.passes.count import MODULES, ascii_name
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered, Saved
 from symsim.report.amounts import human, whole
-from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Spans, Table, joined, spans
+from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
-COLLECTIVES = {"all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_gather": "all-gather", "all_to_all": "all-to-all",
-               "p2p": "send/receive", "broadcast": "broadcast", "slice": "local slice"}
+COLLECTIVES = {
+    "all_reduce": "all-reduce",
+    "reduce_scatter": "reduce-scatter",
+    "all_gather": "all-gather",
+    "all_to_all": "all-to-all",
+    "p2p": "send/receive",
+    "broadcast": "broadcast",
+    "slice": "local slice",
+}
 _SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
 
 
@@ -55,9 +62,16 @@ class Blocks:
         kinds = self.result.model.layer_kinds
         if name in kinds:
             layers = self.result.values[f"L_{name}"]
-            return spans("The model has ", self.ink.valued(f"L_{name}", layers), f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
-                         "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
-                         Math("X_n"), " is what one rank computes, ", Math("Q_n"), " what it reads and writes in HBM, and the last column points into the table of what is kept.")
+            return spans(
+                "The model has ",
+                self.ink.valued(f"L_{name}", layers),
+                f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
+                "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
+                Math("X_n"),
+                " is what one rank computes, ",
+                Math("Q_n"),
+                " what it reads and writes in HBM, and the last column points into the table of what is kept.",
+            )
         if name == "mtp":
             return spans("Each depth merges the stream with the embedding of the next token, runs one more layer, and uses the model's own head.")
         where = "first stage only" if name == "embedding" else "last stage only"
@@ -73,7 +87,7 @@ class Blocks:
                 continue
             inside = op.name.split(".")[0] if "." in op.name else ""
             if inside != scope and inside:
-                rows.append(Row((spans(inside.replace("_", " ")),), "group"))
+                rows.append(Row((inside.replace("_", " "),), "group"))
             scope = inside
             if op.kind in REDISTRIBUTIONS:
                 rows.append(self._slice(remembered, op)) if op.kind == "slice" else rows.extend(map(self._message_row, messages[index]))
@@ -81,20 +95,37 @@ class Blocks:
             number += 1
             rows.append(self._operation(name, remembered, index, number, kept))
             rows.extend(map(self._message_row, messages[index]))
-        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("operation"), 11.3), Column(spans("dimensions"), 11.5), Column(spans("placed"), 5.2),
-                   Column(spans("FLOPs ", Math("X_n")), 11.5), Column(spans("bytes ", Math("Q_n")), 14.5), Column(spans("keeps"), 4))
+        columns = (
+            Column(Math("n"), 1.6, True),
+            Column("operation", 11.3),
+            Column("dimensions", 11.5),
+            Column("placed", 5.2),
+            Column(("FLOPs ", Math("X_n")), 11.5),
+            Column(("bytes ", Math("Q_n")), 14.5),
+            Column("keeps", 4),
+        )
         return [Table(spans(f"Operations of {name}, forward, on one rank."), columns, self._since("operations", name, tuple(rows)))]
 
     def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
         placed, definitions = remembered.placed, self.result.derivation.definitions
         op = placed.block.ops[index]
         flops, moved = definitions.get(ascii_name("X", name, op.name)), definitions.get(ascii_name("Q", name, op.name))
-        keeps = [str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if {op.name, f"recompute of {op.name}"} & set(item.by)]
+        keeps = [
+            str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if {op.name, f"recompute of {op.name}"} & set(item.by)
+        ]
         again = " (run again)" if index in remembered.recomputed else ""
-        return Row((spans(str(number)), spans(Code(op.name.partition(".")[2] or op.name), again), self._computes(remembered, op),
-                    self.ink.placed(placed.block, placed.mesh, placed.iteration[index]),
-                    spans(self.ink.math(flops.expr)) if flops else (), spans(self.ink.math(moved.expr)) if moved else (), spans(", ".join(keeps))),
-                   "inner" if "." in op.name else "plain")
+        return Row(
+            (
+                str(number),
+                (Code(op.name.partition(".")[2] or op.name), again),
+                self._computes(remembered, op),
+                self.ink.placed(placed.block, placed.mesh, placed.iteration[index]),
+                self.ink.math(flops.expr) if flops else (),
+                self.ink.math(moved.expr) if moved else (),
+                ", ".join(keeps),
+            ),
+            "inner" if "." in op.name else "plain",
+        )
 
     def _computes(self, remembered: Remembered, op: Op) -> Spans:
         block = remembered.placed.block
@@ -113,33 +144,61 @@ class Blocks:
 
     def _slice(self, remembered: Remembered, op: Op) -> Row:
         axis = self.ink.math(remembered.placed.mesh.degree(op.attrs["axis"]))
-        return Row(((), spans(Emphasis("local slice over "), axis), (), (), (), (), ()), "message")
+        return Row(((), (Emphasis("local slice over "), axis), (), (), (), (), ()), "message")
 
     def _message_row(self, message: Message) -> Row:
         sizes = Math(f"{self.ink.math(message.send_elements).latex} \\to {self.ink.math(message.receive_elements).latex}")
-        return Row(((), spans(Emphasis(COLLECTIVES[message.op] + " over "), self._group(message)), spans(sizes), (), (), (), ()), "message")
+        return Row(((), (Emphasis(COLLECTIVES[message.op] + " over "), self._group(message)), sizes, (), (), (), ()), "message")
 
-    def _group(self, message: Message) -> Math | Code:
+    def _group(self, message: Message) -> Span:
         return self.ink.math(message.group) if message.group.symbols() else Code(message.axis)
 
     def _messages(self, name: str, messages: Sequence[Message], title: str) -> list[Part]:
         if not messages:
             return []
         rows = [message_row(self.ink, m, self.result.numbers) for m in merge(messages)]
-        return [Table(spans(f"Messages of {name}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."), message_columns(), tuple(rows))]
+        return [
+            Table(
+                spans(f"Messages of {name}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."),
+                message_columns(),
+                tuple(rows),
+            )
+        ]
 
     def _saved(self, name: str, remembered: Remembered, title: str) -> list[Part]:
         if not remembered.saved and not remembered.shared:
             return []
         rows = [self._saved_row(n, item, n > len(remembered.saved)) for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)]
-        columns = (Column(spans(Math("n")), 1.6, True), Column(spans("tensor"), 15), Column(spans("kept for"), 20), Column(spans("type"), 3.5),
-                   Column(spans("bytes ", Math("A_n")), 12), Column(spans("amount"), 6, True))
-        return [Table(spans(f"What {name} keeps for backward{title}, on one rank, one micro-batch."), columns, self._since("saved", name + title, tuple(rows)))]
+        columns = (
+            Column(Math("n"), 1.6, True),
+            Column("tensor", 15),
+            Column("kept for", 20),
+            Column("type", 3.5),
+            Column(("bytes ", Math("A_n")), 12),
+            Column("amount", 6, True),
+        )
+        return [
+            Table(
+                spans(f"What {name} keeps for backward{title}, on one rank, one micro-batch."),
+                columns,
+                self._since("saved", name + title, tuple(rows)),
+            )
+        ]
 
     def _saved_row(self, number: int, item: Saved, shared: bool) -> Row:
-        by = joined([spans(Code(b)) if not b.startswith("recompute of ") else spans("recompute of ", Code(b.removeprefix("recompute of "))) for b in item.by])
-        return Row((spans(str(number)), self._tensor(item.tensor.name), (*by, "; once for all layers, not in the sum") if shared else by, spans(item.tensor.dtype),
-                    spans(self.ink.math(item.bytes)), spans(human(whole(item.bytes.evaluate(self.result.numbers)), BYTE))))
+        by = joined(
+            [spans(Code(b)) if not b.startswith("recompute of ") else spans("recompute of ", Code(b.removeprefix("recompute of "))) for b in item.by]
+        )
+        return Row(
+            (
+                str(number),
+                self._tensor(item.tensor.name),
+                (*by, "; once for all layers, not in the sum") if shared else by,
+                item.tensor.dtype,
+                self.ink.math(item.bytes),
+                human(whole(item.bytes.evaluate(self.result.numbers)), BYTE),
+            )
+        )
 
     def _tensor(self, name: str) -> Spans:
         """A tensor's name, and in words where it was redistributed (`rows@etp:None`)."""
@@ -158,10 +217,10 @@ class Blocks:
             if equal > best:
                 best, where = equal, earlier
         self.shown[table][name] = rows
-        numbers = [r.cells[0][0] for r in rows[:best] if r.cells[0] and r.role in ("plain", "inner")]
+        numbers = [r.cells[0] for r in rows[:best] if r.role in ("plain", "inner")]
         if len(numbers) < _SHORTEST_PREFIX:
             return rows
-        said = Row((spans(f"{numbers[0]}\u2013{numbers[-1]}: as in {where}"),), "group")
+        said = Row((f"{numbers[0]}\u2013{numbers[-1]}: as in {where}",), "group")
         return (said, *rows[best:])
 
     def _parameters(self, name: str) -> list[Part]:
@@ -170,11 +229,24 @@ class Blocks:
         for module in (m for m in MODULES if f"N_{name}_{m}" in book):
             whole_model, held = book[f"N_{name}_{module}"], book[f"P_{name}_{module}"]
             self.ink.defined.update({whole_model.symbol: None, held.symbol: None})
-            rows.append(Row((spans(module.replace("_", " ")), spans(Math(f"{self.ink.names[whole_model.symbol]} = {self.ink.math(whole_model.expr).latex}")),
-                             spans(human(number[whole_model.symbol], ELEMENT)), spans(Math(f"{self.ink.names[held.symbol]} = {self.ink.math(held.expr).latex}")),
-                             spans(human(number[held.symbol], ELEMENT)))))
-        columns = (Column(spans("module"), 6.5), Column(spans("parameters"), 22), Column(spans("number"), 5, True), Column(spans("held by one rank"), 22),
-                   Column(spans("number"), 5, True))
+            rows.append(
+                Row(
+                    (
+                        module.replace("_", " "),
+                        Math(f"{self.ink.names[whole_model.symbol]} = {self.ink.math(whole_model.expr).latex}"),
+                        human(number[whole_model.symbol], ELEMENT),
+                        Math(f"{self.ink.names[held.symbol]} = {self.ink.math(held.expr).latex}"),
+                        human(number[held.symbol], ELEMENT),
+                    )
+                )
+            )
+        columns = (
+            Column("module", 6.5),
+            Column("parameters", 22),
+            Column("number", 5, True),
+            Column("held by one rank", 22),
+            Column("number", 5, True),
+        )
         return [Table(spans(f"Parameters of {name}."), columns, tuple(rows))] if rows else []
 
     def _definitions(self, name: str, suffix: str = "") -> list[Part]:
@@ -190,7 +262,11 @@ class Blocks:
                 nothing.append(definition.symbol)
                 continue
             rows = prefix if prefix in "XQA" else ""
-            made.append(self.ink.equation(definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows))
+            made.append(
+                self.ink.equation(
+                    definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows
+                )
+            )
         shared = book.get(f"A_{name}{suffix}_shared")
         if shared is not None:
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
@@ -203,8 +279,12 @@ class Blocks:
 
     def _recomputed(self, name: str, again: Remembered) -> list[Part]:
         repeated = [m for _, m in again.backward_messages]
-        return [Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
-                *self._saved(name, again, ", recomputed"), *self._messages(name, repeated, ", recomputed, in backward"), *self._definitions(name, "_ckpt")]
+        return [
+            Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
+            *self._saved(name, again, ", recomputed"),
+            *self._messages(name, repeated, ", recomputed, in backward"),
+            *self._definitions(name, "_ckpt"),
+        ]
 
 
 def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
@@ -215,29 +295,49 @@ def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
 
 
 def message_columns() -> tuple[Column, ...]:
-    return (Column(spans("phase"), 5), Column(spans("operation"), 8.3), Column(spans("over"), 3.2), Column(spans("calls"), 3, True),
-            Column(spans("handed in, bytes"), 10.5), Column(spans("got back, bytes"), 10.5), Column(spans("handed in"), 6, True), Column(spans("tensor"), 18))
+    return (
+        Column("phase", 5),
+        Column("operation", 8.3),
+        Column("over", 3.2),
+        Column("calls", 3, True),
+        Column("handed in, bytes", 10.5),
+        Column("got back, bytes", 10.5),
+        Column("handed in", 6, True),
+        Column("tensor", 18),
+    )
 
 
 def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:
     over = ink.math(message.group) if message.group.symbols() else Code(message.axis)
     calls = ink.math(message.count) if message.count != ONE else Math("1")
     sent = message.send_bytes or message.receive_bytes
-    return Row((spans(message.phase), spans(COLLECTIVES[message.op]), spans(over), spans(calls), spans(ink.math(message.send_bytes)),
-                spans(ink.math(message.receive_bytes)), spans(human(whole(sent.evaluate(numbers)), BYTE)), _where(message.what)))
+    return Row(
+        (
+            message.phase,
+            COLLECTIVES[message.op],
+            over,
+            calls,
+            ink.math(message.send_bytes),
+            ink.math(message.receive_bytes),
+            human(whole(sent.evaluate(numbers)), BYTE),
+            _where(message.what),
+        )
+    )
 
 
 def _where(what: str) -> Spans:
     """'output of attention.o_proj; ...' with names set as names, and without the operation that the table names already."""
     made = []
     for part in what.split("; "):
-        words = [Code(w.removesuffix(",").removesuffix(".all_gather").removesuffix(".reduce_scatter").removesuffix(".all_to_all")) if "." in w or "_" in w else w
-                 for w in part.split(" ")]
+        words = [
+            Code(w.removesuffix(",").removesuffix(".all_gather").removesuffix(".reduce_scatter").removesuffix(".all_to_all"))
+            if "." in w or "_" in w
+            else w
+            for w in part.split(" ")
+        ]
         tail = "," if part.endswith(", again") else ""
         text: list[str | Code] = []
         for n, item in enumerate(words):
             text += ([" "] if n and not (tail and item == "again") else [", "] if n else []) + [item]
         made.append(spans(*text))
     return joined(made, "; ")
-
-

@@ -26,16 +26,23 @@ class _Opening:
 
     def section(self) -> Section:
         options = self._options()
-        return Section("Model and strategy", (Paragraph(self._model()), Paragraph(self._strategy()), *([options] if options.rows else []), self._summary(),
-                                              self.totals.picture()))
+        return Section(
+            "Model and strategy",
+            (Paragraph(self._model()), Paragraph(self._strategy()), *([options] if options.rows else []), self._summary(), self.totals.picture()),
+        )
 
     def _model(self) -> tuple[Span, ...]:
         model = self.result.model
         source = f" ({model.source})" if model.source else ""
         said = f"{model.name}{source} has {model.num_layers} decoder layers, "
         extra = f", and {model.mtp_num_layers} multi-token prediction depth{'s' if model.mtp_num_layers > 1 else ''}" if model.mtp_num_layers else ""
-        return spans(said, Code(format_layers(model.layers)), extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, and FLOPs, bytes and "
-                     "messages follow by rule: twice the product of an operation's dimensions, the sizes of its operands, and the redistributions its placement requires.")
+        return spans(
+            said,
+            Code(format_layers(model.layers)),
+            extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, "
+            "and FLOPs, bytes and messages follow by rule: twice the product of an operation's dimensions, the sizes of its operands, and the "
+            "redistributions its placement requires.",
+        )
 
     def _strategy(self) -> tuple[Span, ...]:
         s = self.result.strategy
@@ -48,13 +55,15 @@ class _Opening:
             for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
                 made += [" \u00d7 " if n else "", self.ink.valued(name, value)]
             made.append(" for experts, over the same ranks")
-        made.append(f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens on each data-parallel rank, and a "
-                    f"step has {exact(s.microbatches)} of them.")
+        made.append(
+            f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens "
+            f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them."
+        )
         return spans(*made)
 
     def _options(self) -> Table:
-        rows = [Row((spans(Code(name)), spans(value), spans(meaning))) for name, value, meaning in changed_options(self.result.strategy)]
-        columns = (Column(spans("option"), 14), Column(spans("value"), 8), Column(spans("meaning"), 34))
+        rows = [Row((Code(name), value, meaning)) for name, value, meaning in changed_options(self.result.strategy)]
+        columns = (Column("option", 14), Column("value", 8), Column("meaning", 34))
         return Table(spans("The strategy's options that are not at their defaults."), columns, tuple(rows))
 
     def _summary(self) -> Table:
@@ -65,9 +74,12 @@ class _Opening:
         rows += [("FLOPs forward, one micro-batch", number["F"], FLOP), ("FLOPs backward", number["G"], FLOP)]
         if number["R"]:
             rows.append(("FLOPs run again in backward", number["R"], FLOP))
-        rows += [("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT), ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE)]
-        columns = (Column(spans("result"), 30), Column(spans("about"), 10, True), Column(spans("exactly"), 16, True))
-        return Table(spans("Results at the given sizes."), columns, tuple(Row((spans(t), spans(human(whole(n), u)), spans(exact(whole(n))))) for t, n, u in rows))
+        rows += [
+            ("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT),
+            ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE),
+        ]
+        columns = (Column("result", 30), Column("about", 10, True), Column("exactly", 16, True))
+        return Table(spans("Results at the given sizes."), columns, tuple(Row((t, human(whole(n), u), exact(whole(n)))) for t, n, u in rows))
 
 
 def changed_options(strategy: Strategy) -> list[tuple[str, str, str]]:
@@ -86,14 +98,25 @@ def report(result: Result) -> Report:
     ink, numbers = Ink(result), Totals(result)
     opening = _Opening(result, ink, numbers).section()
     blocks = Blocks(result, ink)
-    derivation = Section("Derivation by block", (Paragraph(spans(
-        "Every distinct block is derived once. Sizes are those one rank holds: a dimension placed on an axis is divided by its degree. Formulas show sizes of symbols; "
-        "their values stand at the end.")),))
+    derivation = Section(
+        "Derivation by block",
+        (
+            Paragraph(
+                spans(
+                    "Every distinct block is derived once. Sizes are those one rank holds: a dimension placed on an axis is divided "
+                    "by its degree. The value at the given sizes stands at the end of a formula."
+                )
+            ),
+        ),
+    )
     derived = [blocks.section(name) for name in result.lowered.blocks]
     summed = Section("Totals", (Paragraph(spans("Blocks times how often they occur.")),))
     after = totals.sections(result, ink, numbers)
-    return Report(f"The cost of training {result.model.name}", subtitle(result),
-                  (opening, notation.section(result, ink), derivation, *derived, summed, *after, assumptions(result)))
+    return Report(
+        f"The cost of training {result.model.name}",
+        subtitle(result),
+        (opening, notation.section(result, ink), derivation, *derived, summed, *after, assumptions(result)),
+    )
 
 
 def opening(result: Result) -> Report:
@@ -112,13 +135,23 @@ def assumptions(result: Result) -> Section:
     """Those that a definition names or the user changed first, the rest after."""
     named = {a for d in result.derivation.definitions.values() for a in d.assumptions}
     changed = {a for a, v in result.assumptions.items() if v != ASSUMPTIONS[a].default}
-    columns = (Column(spans("assumption"), 13), Column(spans("in force"), 6), Column(spans("meaning"), 24), Column(spans("source"), 16))
+    columns = (Column("assumption", 13), Column("in force", 6), Column("meaning", 24), Column("source", 16))
 
     def table(caption: str, names: list[str]) -> list[Part]:
-        rows = tuple(Row((spans(Code(n)), spans(result.assumptions[n]), spans(ASSUMPTIONS[n].meaning), spans(ASSUMPTIONS[n].source))) for n in names)
+        rows = tuple(Row((Code(n), result.assumptions[n], ASSUMPTIONS[n].meaning, ASSUMPTIONS[n].source)) for n in names)
         return [Table(spans(caption), columns, rows)] if rows else []
 
     first = [n for n in result.assumptions if n in named | changed]
-    said = Paragraph(spans("What follows neither from the einsums nor from the placement is assumed. ", Code("--set assume.NAME=VALUE"), " overrides an assumption."))
-    return Section("Assumptions", (said, *table("Named by a definition above, or not at the default.", first),
-                                   *table("Also in force.", [n for n in result.assumptions if n not in first])))
+    said = Paragraph(
+        spans(
+            "What follows neither from the einsums nor from the placement is assumed. ", Code("--set assume.NAME=VALUE"), " overrides an assumption."
+        )
+    )
+    return Section(
+        "Assumptions",
+        (
+            said,
+            *table("Named by a definition above, or not at the default.", first),
+            *table("Also in force.", [n for n in result.assumptions if n not in first]),
+        ),
+    )

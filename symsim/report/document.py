@@ -28,6 +28,7 @@ class Emphasis:
 
 Span = Union[str, Math, Code, Emphasis]
 Spans = tuple[Span, ...]
+Cell = Union[Span, Spans]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Paragraph:
 class Column:
     """share: how much of the line the column wants, in the units of its neighbours."""
 
-    heading: Spans
+    heading: Cell
     share: float
     right: bool = False
 
@@ -49,7 +50,7 @@ class Column:
 class Row:
     """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total."""
 
-    cells: tuple[Spans, ...]
+    cells: tuple[Cell, ...]
     role: str = "plain"
 
 
@@ -115,6 +116,10 @@ class Report:
 
 def spans(*parts: Span) -> Spans:
     return tuple(p for p in parts if p != "")
+
+
+def as_spans(cell: Cell) -> Spans:
+    return cell if isinstance(cell, tuple) else (cell,)
 
 
 def joined(parts: Sequence[Spans], between: str = ", ") -> Spans:

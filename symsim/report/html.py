@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from symsim.report.document import Code, Emphasis, Math, Report, Spans
+from symsim.report.document import Cell, Code, Emphasis, Math, Report, as_spans
 from symsim.report.picture import svg
 from symsim.report.templating import template
 from symsim.result import Result
@@ -36,9 +36,9 @@ def math(latex: str) -> Markup:
     return Markup(made)
 
 
-def inline(spans: Spans) -> Markup:
+def inline(cell: Cell) -> Markup:
     made = Markup("")
-    for span in spans:
+    for span in as_spans(cell):
         if isinstance(span, Math):
             made += math(span.latex) if span.latex else ""
         elif isinstance(span, Code):

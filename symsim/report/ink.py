@@ -12,7 +12,7 @@ from symsim.ir import Block
 from symsim.mesh import Mesh
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
-from symsim.typeset import latex, lines, names_of, symbol_latex, width
+from symsim.typeset import is_sum, latex, lines, names_of, symbol_latex, width
 
 LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
@@ -73,14 +73,14 @@ class Ink:
             self.note(size)
             return dimension_latex(name)
         text = self.math(size).latex
-        return text if len(size.terms) == 1 else f"({text})"
+        return f"({text})" if is_sum(size) else text
 
     def dimensions(self, block: Block, names: Iterable[str]) -> str:
         return " ".join(d for d in (self.dimension(block, n) for n in names) if d != "1") or "1"
 
     def placed(self, block: Block, mesh: Mesh, layout: Mapping[str, tuple[str, ...]]) -> Spans:
         """a/t, s/(ct): the dimensions that are split, and over what."""
-        made = {}
+        made: dict[str, None] = {}
         for name, axes in layout.items():
             degree = product(mesh.degree(a) for a in axes if a != "dp")
             if degree != ONE:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from symsim.errors import InputError
-from symsim.report.document import Bar, Code, Emphasis, Equation, Equations, Math, Picture, Report, Spans, Table
+from symsim.report.document import Bar, Cell, Code, Emphasis, Equation, Equations, Math, Picture, Report, Table, as_spans
 from symsim.report.picture import COLOURS
 from symsim.report.templating import template
 
@@ -20,15 +20,44 @@ _SECONDS = 180
 _RUNS = 4
 _LONG_WORD = 16
 _TALL = r"\rule[-1ex]{0pt}{3.2ex}"
-_SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-            "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "\u2009": r"\,", "\u2013": r"\textendash{}", "\u00d7": r"$\times$", "\u00b7": r"$\cdot$", '"': "''"}
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "\u2009": r"\,",
+    "\u2013": r"\textendash{}",
+    "\u00d7": r"$\times$",
+    "\u00b7": r"$\cdot$",
+    '"': "''",
+}
 ENGINES = ("tectonic", "latexmk", "pdflatex", "lualatex", "xelatex")
 
 
 def render(report: Report) -> str:
     """A whole document that needs no more than texlive-latex-recommended."""
-    return template("report.tex.j2", escape=escape, inline=inline, table_columns=table_columns, aligned=aligned, rules=rules,
-                    colours=COLOURS).render(report=report) + "\n"
+    return (
+        template(
+            "report.tex.j2",
+            escape=escape,
+            inline=inline,
+            table_columns=table_columns,
+            table_width=table_width,
+            aligned=aligned,
+            rules=rules,
+            colours=COLOURS,
+        ).render(report=report)
+        + "\n"
+    )
 
 
 def escape(text: str) -> str:
@@ -37,9 +66,9 @@ def escape(text: str) -> str:
     return re.sub("-(?=-)", "-{}", mapped)  # two hyphens would print as a dash
 
 
-def inline(spans: Spans) -> str:
+def inline(cell: Cell) -> str:
     made = []
-    for span in spans:
+    for span in as_spans(cell):
         if isinstance(span, Math):
             # scripts above each other touch those of the next row
             made.append(f"${span.latex}${_TALL * ('^{(i)}_' in span.latex)}" if span.latex else "")
@@ -57,15 +86,24 @@ def _breakable(name: str) -> str:
     return r"\allowbreak{}".join(escape(part) for part in re.split(r"(?<=[._/=])|(?<=[a-z])(?=[A-Z])", name) if part)
 
 
-def table_columns(table: Table) -> str:
-    """Column types of the widths asked for, narrowed together where the line is too short."""
+def _shares(table: Table) -> list[float]:
+    """Widths of the columns in em: those asked for, narrowed together where the line is too short."""
     room = _LINE - _BETWEEN * len(table.columns)
     scale = min(1.0, room / sum(c.share for c in table.columns))
+    return [c.share * scale for c in table.columns]
+
+
+def table_columns(table: Table) -> str:
     made = ""
-    for n, c in enumerate(table.columns):
+    for n, (column, wide) in enumerate(zip(table.columns, _shares(table))):
         # numbers that end where words begin read as one
-        made += r"@{\hskip 9pt}" * (n > 0 and table.columns[n - 1].right and not c.right) + f"{'R' if c.right else 'P'}{{{c.share * scale:.2f}em}}"
+        made += r"@{\hskip 9pt}" * (n > 0 and table.columns[n - 1].right and not column.right) + f"{'R' if column.right else 'P'}{{{wide:.2f}em}}"
     return made
+
+
+def table_width(table: Table) -> str:
+    """Of the caption, which must not widen the table below it."""
+    return f"{sum(_shares(table)) + _BETWEEN * (len(table.columns) - 1):.2f}em"
 
 
 def aligned(equations: Equations) -> str:
@@ -86,7 +124,9 @@ def compile_pdf(text: str) -> bytes:
     """InputError when no engine is installed, or with LaTeX's first complaint."""
     engine = next((e for e in ENGINES if shutil.which(e)), None)
     if engine is None:
-        raise InputError("no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended' (or tectonic) brings one; a .tex or .html needs none")
+        raise InputError(
+            "no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended' (or tectonic) brings one; a .tex or .html needs none"
+        )
     with tempfile.TemporaryDirectory(prefix="symsim-") as directory:
         source = Path(directory) / "report.tex"
         source.write_text(text, encoding="utf-8")

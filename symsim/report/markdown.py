@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from symsim.report.document import Code, Emphasis, Equations, Math, Report, Row, Spans
+from symsim.report.document import Cell, Code, Emphasis, Equations, Math, Report, Row, as_spans
 from symsim.report.picture import text_bar
 from symsim.report.templating import template
 
@@ -19,9 +19,9 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#$~])", r"\\\1", " ".join(text.split(" "))).replace("\n", " ")
 
 
-def inline(spans: Spans) -> str:
+def inline(cell: Cell) -> str:
     made = []
-    for span in spans:
+    for span in as_spans(cell):
         if isinstance(span, Math):
             made.append(f"$`{span.latex}`$" if span.latex else "")
         elif isinstance(span, Code):

@@ -27,8 +27,10 @@ def svg(picture: Picture) -> Markup:
         x = 0.0
         for module, share, amount in bar.parts:
             wide = share * _WIDTH
-            made.append(f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{_HEIGHT}" fill="{colour(module, modules)}"><title>{escape(module)}: {escape(amount)} '
-                        f"({100 * share:.1f} %)</title></rect>")
+            made.append(
+                f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{_HEIGHT}" fill="{colour(module, modules)}">'
+                f"<title>{escape(module)}: {escape(amount)} ({100 * share:.1f} %)</title></rect>"
+            )
             if wide > 60:
                 made.append(f'<text x="{x + 6:.2f}" y="{y + 17}" class="in">{100 * share:.0f} %</text>')
             x += wide
@@ -36,7 +38,10 @@ def svg(picture: Picture) -> Markup:
     for n, module in enumerate(modules):
         column, row = n % 5, n // 5
         at, top = column * 152, y + row * _KEY
-        made.append(f'<rect x="{at}" y="{top}" width="14" height="14" fill="{colour(module, modules)}"/><text x="{at + 20}" y="{top + 12}">{escape(module)}</text>')
+        made.append(
+            f'<rect x="{at}" y="{top}" width="14" height="14" fill="{colour(module, modules)}"/>'
+            f'<text x="{at + 20}" y="{top + 12}">{escape(module)}</text>'
+        )
     height = y + (len(modules) + 4) // 5 * _KEY
     return Markup(f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">' + "".join(made) + "</svg>")
 
@@ -45,5 +50,10 @@ def text_bar(bar: Bar, width: int = 40) -> list[str]:
     """One line a part: name, a bar, its share and amount."""
     longest = max((len(m) for m, _, _ in bar.parts), default=0)
     most = max((share for _, share, _ in bar.parts), default=1.0) or 1.0
-    return [f"{bar.label}: {bar.total}", *(f"  {m:<{longest}} {_BLOCK * max(1, round(share / most * width)):<{width}} {100 * share:5.1f} %  {amount}"
-                                           for m, share, amount in bar.parts)]
+    return [
+        f"{bar.label}: {bar.total}",
+        *(
+            f"  {m:<{longest}} {_BLOCK * max(1, round(share / most * width)):<{width}} {100 * share:5.1f} %  {amount}"
+            for m, share, amount in bar.parts
+        ),
+    ]

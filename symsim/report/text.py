@@ -65,15 +65,27 @@ def _modules(totals: Totals) -> str:
     again = any(f["recompute"] for f in flops.values())
     kinds = ["forward", "backward", *(["recompute"] if again else [])]
     names = list(dict.fromkeys([*parameters, *flops]))
-    rows = [[m.replace("_", " "), human(parameters[m], ELEMENT) if parameters.get(m) else "", *(human(flops[m][k], FLOP) if flops.get(m, {}).get(k) else "" for k in kinds)] for m in names]
+    rows = [
+        [
+            m.replace("_", " "),
+            human(parameters[m], ELEMENT) if parameters.get(m) else "",
+            *(human(flops[m][k], FLOP) if flops.get(m, {}).get(k) else "" for k in kinds),
+        ]
+        for m in names
+    ]
     return _table("By module", ["", "parameters", *("run again" if k == "recompute" else k for k in kinds)], rows)
 
 
 def _stages(totals: Totals) -> str:
     result = totals.result
     again = any(n["Z_stage"] for n in totals.stage_numbers)
-    columns = [("P_stage", "parameters", ELEMENT), ("X_stage", "forward", FLOP), ("Y_stage", "backward", FLOP), *([("Z_stage", "run again", FLOP)] if again else []),
-               ("A_stage", "saved", BYTE)]
+    columns = [
+        ("P_stage", "parameters", ELEMENT),
+        ("X_stage", "forward", FLOP),
+        ("Y_stage", "backward", FLOP),
+        *([("Z_stage", "run again", FLOP)] if again else []),
+        ("A_stage", "saved", BYTE),
+    ]
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers[first]
@@ -84,12 +96,28 @@ def _stages(totals: Totals) -> str:
 
 def _messages(totals: Totals) -> str:
     busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
-    rows = [[phase, COLLECTIVES[op], axis, str(int(group.evaluate(totals.result.numbers))), str(calls), human(sent, BYTE), human(received, BYTE),
-             "mb" if per == "microbatch" else per] for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]]
+    rows = [
+        [
+            phase,
+            COLLECTIVES[op],
+            axis,
+            str(int(group.evaluate(totals.result.numbers))),
+            str(calls),
+            human(sent, BYTE),
+            human(received, BYTE),
+            "mb" if per == "microbatch" else per,
+        ]
+        for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]
+    ]
     if not rows:
         return "Messages: none"
     where = f" of stage {busiest}, the busiest" if len(totals.messages) > 1 else ""
-    return _table(f"Messages of one rank{where} (mb: micro-batch)", ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"], rows, left=3)
+    return _table(
+        f"Messages of one rank{where} (mb: micro-batch)",
+        ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"],
+        rows,
+        left=3,
+    )
 
 
 def _assumptions(result: Result) -> str:

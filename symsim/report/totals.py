@@ -11,7 +11,7 @@ from symsim.passes.count import MODULES, multiplicity
 from symsim.passes.remember import Saved
 from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.blocks import COLLECTIVES
-from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Part, Picture, Row, Section, Spans, Table, spans
+from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
 from symsim.result import Result
 from symsim.stages import Stage
@@ -41,7 +41,12 @@ class Totals:
             key = (m.phase, m.op, m.axis, m.per)
             calls = int(m.count.evaluate(numbers))
             _, count, sent, received = found.get(key, (m.group, 0, 0, 0))
-            found[key] = (m.group, count + calls, sent + calls * whole(m.send_bytes.evaluate(numbers)), received + calls * whole(m.receive_bytes.evaluate(numbers)))
+            found[key] = (
+                m.group,
+                count + calls,
+                sent + calls * whole(m.send_bytes.evaluate(numbers)),
+                received + calls * whole(m.receive_bytes.evaluate(numbers)),
+            )
         order = {"forward": 0, "backward": 1, "step": 2}
         return [(*key, *value) for key, value in sorted(found.items(), key=lambda e: order.get(e[0][0], 3))]
 
@@ -90,10 +95,18 @@ class Totals:
     def picture(self) -> Picture:
         flops = {m: f["forward"] + f["backward"] + f["recompute"] for m, f in self.flops.items()}
         saved = self.saved(self.fullest)
-        bars = (bar("FLOPs of a micro-batch", flops, FLOP), bar("parameters", self.parameters(), ELEMENT),
-                bar(f"saved bytes, stage {self.fullest}" if len(self.result.stages) > 1 else "saved bytes", saved, BYTE))
-        return Picture(spans("Where the matrix products of one micro-batch (forward, backward and recomputed, the whole model), the parameters, and the bytes "
-                             "one micro-batch keeps on one rank of the fullest stage go."), bars)
+        bars = (
+            bar("FLOPs of a micro-batch", flops, FLOP),
+            bar("parameters", self.parameters(), ELEMENT),
+            bar(f"saved bytes, stage {self.fullest}" if len(self.result.stages) > 1 else "saved bytes", saved, BYTE),
+        )
+        return Picture(
+            spans(
+                "Where the matrix products of one micro-batch (forward, backward and recomputed, the whole model), the parameters, and the bytes "
+                "one micro-batch keeps on one rank of the fullest stage go."
+            ),
+            bars,
+        )
 
 
 def bar(label: str, amounts: Mapping[str, Number], unit: Unit) -> Bar:
@@ -124,29 +137,41 @@ def _equations(result: Result, ink: Ink, names: Iterable[str]) -> Equations:
 
 def _parameters(result: Result, ink: Ink, totals: Totals) -> Section:
     number = result.numbers
-    rows = [Row((spans(m.replace("_", " ")), spans(exact(n)), spans(human(n, ELEMENT)), spans(percent(n / number["N"])))) for m, n in totals.parameters().items()]
-    rows.append(Row((spans("all"), spans(exact(number["N"])), spans(human(number["N"], ELEMENT)), spans(percent(1.0))), "total"))
+    rows = [Row((m.replace("_", " "), exact(n), human(n, ELEMENT), percent(float(n / number["N"])))) for m, n in totals.parameters().items()]
+    rows.append(Row(("all", exact(number["N"]), human(number["N"], ELEMENT), percent(1.0)), "total"))
     if "N_active" in number:
-        rows.append(Row((spans("active"), spans(exact(number["N_active"])), spans(human(number["N_active"], ELEMENT)), spans(percent(float(number["N_active"] / number["N"]))))))
+        rows.append(Row(("active", exact(number["N_active"]), human(number["N_active"], ELEMENT), percent(float(number["N_active"] / number["N"])))))
     said = ["A module's parameters are those of every block that has the module, times the layers of that kind; tied tables count once."]
     if "N_active" in number:
         said.append(" Active are those one token meets: of the experts, ")
-    paragraph = spans(*said, *([ink.symbol("K"), " of ", ink.symbol("E"), "."] if "N_active" in number else []))
-    columns = (Column(spans("module"), 12), Column(spans("parameters"), 14, True), Column(spans("about"), 8, True), Column(spans("share"), 7, True))
+    routed: list[Span] = [ink.symbol("K"), " of ", ink.symbol("E"), "."] if "N_active" in number else []
+    paragraph = spans(*said, *routed)
+    columns = (Column("module", 12), Column("parameters", 14, True), Column("about", 8, True), Column("share", 7, True))
     names = [*(f"N_{m}" for m in MODULES), "N", "N_active"]
-    return Section("Parameters", (Paragraph(paragraph), _equations(result, ink, names), Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows))), 2)
+    return Section(
+        "Parameters",
+        (Paragraph(paragraph), _equations(result, ink, names), Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows))),
+        2,
+    )
 
 
 def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
     kinds = [k for k in ("forward", "backward", "recompute") if k != "recompute" or result.numbers["R"]]
-    rows = [Row((spans(m.replace("_", " ")), *(spans(exact(f[k])) for k in kinds), spans(human(sum(f.values()), FLOP)))) for m, f in totals.flops.items()]
+    rows = [Row((m.replace("_", " "), *(exact(f[k]) for k in kinds), human(sum(f.values()), FLOP))) for m, f in totals.flops.items()]
     summed = {k: sum(f[k] for f in totals.flops.values()) for k in kinds}
-    rows.append(Row((spans("all"), *(spans(exact(summed[k])) for k in kinds), spans(human(sum(summed.values()), FLOP))), "total"))
-    columns = (Column(spans("module"), 10), *(Column(spans({"recompute": "run again"}.get(k, k)), 14, True) for k in kinds), Column(spans("together"), 8, True))
+    rows.append(Row(("all", *(exact(summed[k]) for k in kinds), human(sum(summed.values()), FLOP)), "total"))
+    columns = (Column("module", 10), *(Column({"recompute": "run again"}.get(k, k), 14, True) for k in kinds), Column("together", 8, True))
     times = multiplicity(result.lowered)
     ink.note(*times.values())
-    said = Paragraph(spans("Counted are matrix products, 2 FLOP a multiply-add, of one micro-batch over the whole model. A linear map has two transposes in backward, for "
-                           "the input and for the weight, so backward costs twice forward; attention's backward is its own kernel (assumption ", Code("attention_kernel"), ")."))
+    said = Paragraph(
+        spans(
+            "Counted are matrix products, 2 FLOP a multiply-add, of one micro-batch over the whole model. A linear map has two "
+            "transposes in backward, for the input and for the weight, so backward costs twice "
+            "forward; attention's backward is its own kernel (assumption ",
+            Code("attention_kernel"),
+            ").",
+        )
+    )
     names = ["F", "G", "R"]
     return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
 
@@ -154,38 +179,77 @@ def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
 def _stages(result: Result, ink: Ink, totals: Totals) -> Section:
     book = result.derivation.definitions
     layers = [n for n in book if book[n].group == "stages" and n.startswith("L_")]
-    made: list[Equation] = [ink.equation(n, book[n].expr) for n in layers]
-    made += [ink.equation(n, book[n].expr) for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
+    summed = [n for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
+    sources = dict.fromkeys(book[n].source for n in (*layers, *summed) if book[n].source)
+    said = spans(
+        "A rank of stage ",
+        ink.symbol("i"),
+        " runs the layers of its stage; the first stage also looks the tokens up, the last computes the loss. "
+        "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row.",
+        f" Layers of a stage: {'; '.join(sources)}." if sources else "",
+    )
+    equations = Equations(tuple(ink.equation(n, book[n].expr) for n in (*layers, *summed)))
+    return Section("Pipeline stages", (Paragraph(said), equations, _stage_table(result, ink, totals), _exact_stages(ink, totals)), 2)
+
+
+def _stage_table(result: Result, ink: Ink, totals: Totals) -> Table:
+    book = result.derivation.definitions
     kinds = result.model.kind_names()
     held = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers[first]
-        rows.append(Row((spans(ranges(members)), spans(" + ".join(f"{numbers[f'L_{k}_i']} {k}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"),
-                         *(spans(human(whole(numbers[n]), book[n].unit)) for n in held))))
-    columns = (Column(spans(ink.symbol("i")), 6), Column(spans("layers"), 12), *(Column(spans(Math(ink.names[n])), 8, True) for n in held))
-    exact_rows = [Row((spans(ranges(members)), *(spans(exact(whole(totals.stage_numbers[first][n]))) for n in ("P_stage", "X_stage", "Y_stage", "A_stage"))))
-                  for members, first in totals.alike]
-    exact_columns = (Column(spans(ink.symbol("i")), 6), *(Column(spans(Math(ink.names[n]), of), 14, True) for n, of in (
-        ("P_stage", ""), ("X_stage", ", FLOP"), ("Y_stage", ", FLOP"), ("A_stage", ", bytes"))))
-    said = Paragraph(spans("A rank of stage ", ink.symbol("i"), " runs the layers of its stage; the first stage also looks the tokens up, the last computes the loss. "
-                           "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row."))
-    return Section("Pipeline stages", (said, Equations(tuple(made)), Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows)),
-                                       Table(spans("The same, every digit."), exact_columns, tuple(exact_rows))), 2)
+        layers = " + ".join(f"{numbers[f'L_{k}_i']} {k}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
+        rows.append(Row((ranges(members), layers, *(human(whole(numbers[n]), book[n].unit) for n in held))))
+    columns = (Column(ink.symbol("i"), 6), Column("layers", 12), *(Column(Math(ink.names[n]), 8, True) for n in held))
+    return Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows))
+
+
+def _exact_stages(ink: Ink, totals: Totals) -> Table:
+    shown = {"P_stage": "", "X_stage": ", FLOP", "Y_stage": ", FLOP", "A_stage": ", bytes"}
+    rows = [Row((ranges(members), *(exact(whole(totals.stage_numbers[first][n])) for n in shown))) for members, first in totals.alike]
+    columns = (Column(ink.symbol("i"), 6), *(Column((Math(ink.names[n]), of), 14, True) for n, of in shown.items()))
+    return Table(spans("The same, every digit."), columns, tuple(rows))
 
 
 def _messages(result: Result, ink: Ink, totals: Totals) -> Section:
     busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
     rows = []
     for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]:
-        over: Spans = spans(ink.math(group)) if group.symbols() else spans(Code(axis))
-        rows.append(Row((spans(phase), spans(COLLECTIVES[op]), over, spans(str(int(group.evaluate(result.numbers)))), spans(str(calls)), spans(human(sent, BYTE)),
-                         spans(human(received, BYTE)), spans(f"a {'micro-batch' if per == 'microbatch' else per}"))))
-    columns = (Column(spans("phase"), 7), Column(spans("operation"), 10), Column(spans("over"), 6), Column(spans("ranks"), 4, True), Column(spans("calls"), 5, True),
-               Column(spans("handed in"), 9, True), Column(spans("got back"), 9, True), Column(spans("in"), 9))
+        over: Span = ink.math(group) if group.symbols() else Code(axis)
+        rows.append(
+            Row(
+                (
+                    phase,
+                    COLLECTIVES[op],
+                    over,
+                    str(int(group.evaluate(result.numbers))),
+                    str(calls),
+                    human(sent, BYTE),
+                    human(received, BYTE),
+                    f"a {'micro-batch' if per == 'microbatch' else per}",
+                )
+            )
+        )
+    columns = (
+        Column("phase", 7),
+        Column("operation", 10),
+        Column("over", 6),
+        Column("ranks", 4, True),
+        Column("calls", 5, True),
+        Column("handed in", 9, True),
+        Column("got back", 9, True),
+        Column("in", 9),
+    )
     where = f" of stage {busiest}, the busiest" if len(result.stages) > 1 else ""
-    parts: list[Part] = [Paragraph(spans("A rank's messages are those of its blocks, of the pipeline's boundary, and of the gradients at the end of the step. Sums over calls of the "
-                                         "local buffers follow; wire bytes depend on the algorithm that carries them."))]
+    parts: list[Part] = [
+        Paragraph(
+            spans(
+                "A rank's messages are those of its blocks, of the pipeline's boundary, and of the gradients at the end of the step. Sums over "
+                "calls of the local buffers follow; wire bytes depend on the algorithm that carries them."
+            )
+        )
+    ]
     if rows:
         parts.append(Table(spans(f"Messages of one rank{where}."), columns, tuple(rows)))
     else:
