@@ -195,7 +195,7 @@ def test_every_kind_is_written(suffix: str, tmp_path: Path) -> None:
     [
         ("report.docx", ".md, .tex, .pdf, .html or .json"),
         ("report", ".md"),
-        ("report.htm", "did you mean '.html'?"),
+        ("report.htm", ".html or .json"),
         ("absent/report.md", "there is no directory"),
         ("folder.md", "is a directory"),
     ],

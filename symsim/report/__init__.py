@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError
 
 if TYPE_CHECKING:
     from symsim.result import Result
@@ -23,10 +23,7 @@ def write_report(result: "Result", path: "str | Path") -> list[str]:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(
-            f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-            + (f"; {nearest(suffix, SUFFIXES)}" if suffix and "did you mean" in nearest(suffix, SUFFIXES) else "")
-        )
+        raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -327,17 +328,5 @@ def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:
 
 def _where(what: str) -> Spans:
     """'output of attention.o_proj; ...' with names set as names, and without the operation that the table names already."""
-    made = []
-    for part in what.split("; "):
-        words = [
-            Code(w.removesuffix(",").removesuffix(".all_gather").removesuffix(".reduce_scatter").removesuffix(".all_to_all"))
-            if "." in w or "_" in w
-            else w
-            for w in part.split(" ")
-        ]
-        tail = "," if part.endswith(", again") else ""
-        text: list[str | Code] = []
-        for n, item in enumerate(words):
-            text += ([" "] if n and not (tail and item == "again") else [", "] if n else []) + [item]
-        made.append(spans(*text))
-    return joined(made, "; ")
+    pieces = re.split(r"((?=\w*[._]\w)[\w.]+)", what)
+    return spans(*(Code(re.sub(r"\.(all_gather|reduce_scatter|all_to_all)$", "", p)) if n % 2 else p for n, p in enumerate(pieces)))

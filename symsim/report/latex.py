@@ -40,7 +40,7 @@ _SPECIAL = {
     "\u00b7": r"$\cdot$",
     '"': "''",
 }
-ENGINES = ("tectonic", "latexmk", "pdflatex", "lualatex", "xelatex")
+ENGINES = ("tectonic", "pdflatex", "lualatex", "xelatex")
 
 
 def render(report: Report) -> str:
@@ -125,12 +125,12 @@ def compile_pdf(text: str) -> bytes:
     engine = next((e for e in ENGINES if shutil.which(e)), None)
     if engine is None:
         raise InputError(
-            "no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended' (or tectonic) brings one; a .tex or .html needs none"
+            "no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended lmodern' (or tectonic) brings one; .tex needs none"
         )
     with tempfile.TemporaryDirectory(prefix="symsim-") as directory:
         source = Path(directory) / "report.tex"
         source.write_text(text, encoding="utf-8")
-        for _ in range(_RUNS if engine not in ("tectonic", "latexmk") else 1):
+        for _ in range(_RUNS if engine != "tectonic" else 1):
             output = _run(_command(engine), directory)
             # longtable and hyperref-like labels settle after a few runs
             if not re.search(r"Rerun|have changed", output):
@@ -145,7 +145,7 @@ def _command(engine: str) -> list[str]:
     if engine == "tectonic":
         return ["tectonic", "report.tex"]
     quiet = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
-    return ["latexmk", "-pdf", *quiet[:2], "report.tex"] if engine == "latexmk" else [engine, *quiet, "report.tex"]
+    return [engine, *quiet, "report.tex"]
 
 
 def _run(command: list[str], directory: str) -> str:

@@ -11,7 +11,7 @@ from symsim.passes.count import MODULES, multiplicity
 from symsim.passes.remember import Saved
 from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.blocks import COLLECTIVES
-from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
+from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
 from symsim.result import Result
 from symsim.stages import Stage
@@ -201,14 +201,14 @@ def _stage_table(result: Result, ink: Ink, totals: Totals) -> Table:
         numbers = totals.stage_numbers[first]
         layers = " + ".join(f"{numbers[f'L_{k}_i']} {k}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
         rows.append(Row((ranges(members), layers, *(human(whole(numbers[n]), book[n].unit) for n in held))))
-    columns = (Column(ink.symbol("i"), 6), Column("layers", 12), *(Column(Math(ink.names[n]), 8, True) for n in held))
+    columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in held))
     return Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows))
 
 
 def _exact_stages(ink: Ink, totals: Totals) -> Table:
     shown = {"P_stage": "", "X_stage": ", FLOP", "Y_stage": ", FLOP", "A_stage": ", bytes"}
     rows = [Row((ranges(members), *(exact(whole(totals.stage_numbers[first][n])) for n in shown))) for members, first in totals.alike]
-    columns = (Column(ink.symbol("i"), 6), *(Column((Math(ink.names[n]), of), 14, True) for n, of in shown.items()))
+    columns = (Column(ink.symbol("i"), 9), *(Column((Math(ink.names[n]), of), 14, True) for n, of in shown.items()))
     return Table(spans("The same, every digit."), columns, tuple(rows))
 
 
