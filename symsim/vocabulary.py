@@ -28,6 +28,7 @@ a       | a             | 1    | query heads
 g       | g             | 1    | key/value heads (query groups)
 d       | d             | 1    | head dimension
 n_z     | n_z           | 1    | mean number of keys a query attends to
+n_w     | n_w           | 1    | the same inside an attention window
 w       | w             | 1    | attention window in tokens
 f       | f             | 1    | dense feed-forward width
 E       | E             | 1    | routed experts

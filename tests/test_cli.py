@@ -458,6 +458,6 @@ def test_every_symbol_is_a_setting_or_says_that_it_cannot_be_set():
             asked = split_settings([f"{name}=2"])
         except InputError as error:
             assert "cannot be set" in str(error)
-            assert name in {"n_z", "w", "C", "cp_a2a", "cp_p2p", "edp", "i"}
+            assert name in {"n_z", "n_w", "w", "C", "cp_a2a", "cp_p2p", "edp", "i"}
         else:
             assert len(asked.strategy) + len(asked.architecture) + len(asked.symbols) == 1

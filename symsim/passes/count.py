@@ -23,6 +23,16 @@ from symsim.stages import stage_layer_formula
 
 MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
 
+# What a kernel's backward, and what it keeps, rests on.
+ASSUMED = {
+    "attention": ("attention_kernel",),
+    "cross_entropy": ("loss_parallel",),
+    "permute": ("moe_permute_fusion",),
+    "exchange": ("expert_load", "dispatcher_metadata"),
+    "norm": ("layernorm_linear_fusion",),
+    "all_gather": ("save_gathered", "shared_redistribution"),
+}
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -83,9 +93,9 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
             f"L_{kind}_of_i",
             Quantity(layers),
             f"{kind} layers on stage i",
-            latex=rf"L^{{(i)}}_{label(kind)}",
+            latex=rf"L^{{(i)}}_{{{label(kind)}}}",
             group="stages",
-            source="stages.py: chunk j of n ends at floor((j+1) L / n)",
+            source="the even split, rounded down at every boundary; Megatron-Core asks for an explicit layout where L is uneven",
         )
 
 
@@ -160,6 +170,12 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
     _recomputation(made, name, remembered)
 
 
+def assumed(placed: Placed, kinds: Iterable[str]) -> tuple[str, ...]:
+    """Assumptions behind a block's operations of these kinds."""
+    present = {op.kind for op in placed.block.ops}
+    return tuple(dict.fromkeys(a for kind in kinds if kind in present for a in ASSUMED[kind]))
+
+
 def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -> None:
     placed = remembered.placed
     whole, local, moved = [], [], []
@@ -174,7 +190,16 @@ def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
-    book.define(f"G_{name}", total(whole, FLOP), f"{name}: backward (input and weight gradients)", unit=FLOP, group=name, latex=f"G_{{{title}}}")
+    rests_on = assumed(placed, ("attention",))
+    book.define(
+        f"G_{name}",
+        total(whole, FLOP),
+        f"{name}: backward (input and weight gradients)",
+        unit=FLOP,
+        group=name,
+        latex=f"G_{{{title}}}",
+        assumptions=rests_on,
+    )
     book.define(f"Y_{name}", total(local, FLOP), f"{name}: backward on one rank", unit=FLOP, group=name, latex=f"Y_{{{title}}}")
     book.define(f"U_{name}", total(moved, BYTE), f"{name}: HBM bytes of backward on one rank", unit=BYTE, group=name, latex=f"U_{{{title}}}")
 
@@ -191,6 +216,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
         unit=FLOP,
         group=name,
         latex=f"R_{{{title}}}",
+        assumptions=("recompute_early_stop",) if again else (),
     )
     book.define(
         f"Z_{tag}",
@@ -213,7 +239,15 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
                 latex=rf"A_{{{label(item.tensor.name)}}}",
             )
         )
-    book.define(f"A_{tag}", total(saved, BYTE), f"{name}: bytes kept for backward on one rank", unit=BYTE, group=name, latex=f"A_{{{title}}}")
+    book.define(
+        f"A_{tag}",
+        total(saved, BYTE),
+        f"{name}: bytes kept for backward on one rank",
+        unit=BYTE,
+        group=name,
+        latex=f"A_{{{title}}}",
+        assumptions=assumed(placed, ASSUMED),
+    )
     shared = total((Quantity(i.bytes, BYTE) for i in remembered.shared), BYTE)
     if shared.expr:
         book.define(
