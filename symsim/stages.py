@@ -52,9 +52,10 @@ def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr
     for segment in model.layers:
         period = len(segment.kinds)
         length = segment.repeat * period
-        inside = minimum(maximum(expr(position) - start, 0), length)
+        past = maximum(expr(position) - start, 0) if start else expr(position)
+        inside = minimum(past, length)
         for offset, kind in enumerate(segment.kinds):
-            counts[kind] = counts[kind] + floor((inside + (period - 1 - offset)) / period)
+            counts[kind] = counts[kind] + (inside if period == 1 else floor((inside + (period - 1 - offset)) / period))
         start += length
     return counts
 
