@@ -87,28 +87,37 @@ def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
     return found
 
 
-def fsdp_messages(lowered: Lowered, units: list[tuple[str, Expr, Expr]]) -> list[Message]:
-    """ZeRO-3: every unit (name, elements, how many) is gathered for forward, and again for backward unless kept, and its
-    gradient is scattered, every micro-batch."""
+@dataclass(frozen=True)
+class Unit:
+    """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it."""
+
+    what: str
+    elements: Expr
+    times: Expr
+    expert: bool = False
+
+
+def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
+    """ZeRO-3: every unit is gathered for forward, and again for backward unless kept, and its gradient is scattered, every
+    micro-batch."""
     strategy = lowered.profile.strategy
-    group = shards(lowered, False)
     gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
-    made: list[Message] = []
-    if strategy.zero != 3:
-        return made
     once = "microbatch" if strategy.reshard_after_backward else "step"
     sync = "microbatch" if strategy.gradient_sync == "every_microbatch" else "step"
     kept = strategy.reshard_after_forward
-    held_by = group.shard if isinstance(kept, bool) else ONE * kept
-    for what, n, times in units:
-        share = n / group.shard
+    made: list[Message] = []
+    for unit in units if strategy.zero == 3 else ():
+        group = shards(lowered, unit.expert)
+        n, share = unit.elements, unit.elements / group.shard
         if group.shard != ONE:
-            made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, what, times, once))
+            made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, unit.what, unit.times, once))
             if kept:
-                made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, what, times))
-            made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, what, times, sync))
+                held_by = group.shard if isinstance(kept, bool) else ONE * kept
+                made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, unit.what, unit.times))
+            made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync))
         if group.instances != ONE:
-            made.append(Message("backward", "all_reduce", "inter_dp_cp", group.instances, share, share, gradient, what, times, sync))
+            label = f"inter_{group.label.removeprefix('intra_')}"
+            made.append(Message("backward", "all_reduce", label, group.instances, share, share, gradient, unit.what, unit.times, sync))
     return made
 
 
