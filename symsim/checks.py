@@ -16,6 +16,8 @@ from symsim.strategy import Strategy
 
 def check(architecture: Architecture, strategy: Strategy) -> None:
     """InputError with the reason when `architecture` cannot be trained under `strategy`."""
+    if architecture.mtp_num_layers > architecture.num_layers:
+        raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
     _tensor_parallel(architecture, strategy)
     _experts(architecture, strategy)
     _context_parallel(architecture, strategy)
@@ -287,6 +289,12 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(
             f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
             f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {_divisors(strategy.expert_dp)}"
+        )
+    kept = strategy.reshard_after_forward
+    if not isinstance(kept, bool) and (ranks // instances) % kept:
+        raise InputError(
+            f"reshard_after_forward={kept} does not divide the {ranks // instances} ranks that share a parameter; "
+            f"valid: {_divisors(ranks // instances)}"
         )
     if strategy.zero >= 2 and strategy.pp > 1:
         raise InputError(

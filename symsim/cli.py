@@ -164,7 +164,12 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
-    return derive(architecture, placed, asked.assumptions, asked.symbols)
+    result = derive(architecture, placed, asked.assumptions, asked.symbols)
+    from symsim.idle import idle_options
+
+    for name in idle_options(result):
+        print(f"symsim: {name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy", file=sys.stderr)
+    return result
 
 
 def _cells(row: Any) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import symsim
 from symsim.architecture import Architecture
 from symsim.assumptions import resolve
+from symsim.buffers import gradient_buffers
 from symsim.checks import check
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
@@ -62,6 +63,11 @@ class Result(Evaluation):
             },
             "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
             "messages": [m for s, n in per_stage for m in self._messages_json(s, n)],
+            "gradient_buffers": [
+                {"stage": s.index, "kind": b.kind, "elements": b.elements, "buckets": len(b.buckets)}
+                for s in self.stages
+                for b in gradient_buffers(self, s)
+            ],
             "activations": {"saved_per_microbatch": [_whole(n["A_stage"]) for _, n in per_stage]},
         }
 

@@ -110,6 +110,7 @@ RULES: list[tuple[Architecture, dict[str, Any], str, dict[str, Any]]] = [
     (DENSE, {"tp": 8, "sp": True, "seq_length": 4100}, "the next length that fits is 4104", {"seq_length": 4104}),
     (DENSE, {"pp": 64}, "pp=64 is more than the 32 layers of dense", {"pp": 32}),
     (DENSE, {"pp": 16, "vpp": 3}, "pp*vpp=16*3=48 is more than the 32 layers of dense", {"vpp": 2}),
+    (DENSE, {"dp": 8, "zero": 3, "reshard_after_forward": 3}, "reshard_after_forward=3 does not divide the 8 ranks", {"reshard_after_forward": 4}),
     (DENSE, {"vpp": 2}, "vpp=2 needs pp above 1", {"pp": 2}),
     (DENSE, {"num_layers_in_first_pipeline_stage": 4}, "needs pp above 1", {"pp": 2}),
     (

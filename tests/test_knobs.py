@@ -10,6 +10,7 @@ import pytest
 
 from symsim.architecture import parse_layers
 from symsim.assumptions import ASSUMPTIONS
+from symsim.idle import idle_options
 from symsim.loading import load_model
 from symsim.result import derive
 from symsim.strategy import Strategy
@@ -82,15 +83,13 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @cache
 def _output(model: str, around: str, assumptions: str) -> str:
-    """Everything eval reports (the strategy and assumptions themselves aside), and the buffers."""
-    from symsim.buffers import gradient_buffers
-
+    """Everything eval reports, the strategy and assumptions themselves aside."""
     architecture = load_model(model.split()[0]).architecture
     if model.endswith("without experts"):
         architecture = architecture.model_copy(update={"layers": parse_layers("61 * dense"), "moe": None})
     result = derive(architecture, Strategy(**{**BASE, **json.loads(around)}), json.loads(assumptions))
     output = {k: v for k, v in result.to_json().items() if k not in ("strategy", "assumptions")}
-    return json.dumps([output, int(result.values["m"]), [b.buckets for b in gradient_buffers(result, result.stages[0])]])
+    return json.dumps([output, int(result.values["m"])])
 
 
 def output(model: str, around: dict[str, Any], assumptions: dict[str, str] | None = None) -> str:
@@ -112,3 +111,10 @@ def test_option_moves_something(name: str) -> None:
 def test_assumption_moves_something(name: str) -> None:
     model, around, value = CHOICES[name]
     assert output(model, around) != output(model, around, {name: value})
+
+
+def test_options_without_effect_are_named() -> None:
+    strategy = Strategy(cp_comm_type="a2a", moe_router_dtype="fp32", recompute_method="block", grad_reduce_in_fp32=False, dp=2)
+    assert idle_options(derive(load_model(DENSE).architecture, strategy)) == ["cp_comm_type", "recompute_method", "moe_router_dtype"]
+    used = Strategy(cp=2, cp_comm_type="a2a", recompute="full", recompute_method="block", recompute_num_layers=2)
+    assert idle_options(derive(load_model(DENSE).architecture, used)) == []
