@@ -272,8 +272,6 @@ def _batch(strategy: Strategy) -> None:
                 f"num_microbatches={strategy.num_microbatches} and global_batch_size={given} disagree: micro_batch_size*dp={per_round} "
                 f"makes {given // per_round} micro-batches; give one of the two"
             )
-    elif strategy.num_microbatches is None:
-        return
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
     if strategy.vpp > 1 and strategy.microbatches % strategy.pp:
         raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a step ({strategy.microbatches}) to be a multiple of pp={strategy.pp}")

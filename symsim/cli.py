@@ -165,10 +165,15 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     result = derive(architecture, placed, asked.assumptions, asked.symbols)
-    from symsim.idle import idle_options
+    rows = architecture.position_embedding_rows
+    if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
+        print(f"symsim: seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}", file=sys.stderr)
+    from symsim.idle import idle_fields, idle_options
 
     for name in idle_options(result):
         print(f"symsim: {name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy", file=sys.stderr)
+    for path in idle_fields(result, loaded.architecture, asked.architecture):
+        print(f"symsim: {path} has no effect on {architecture.name} under this strategy", file=sys.stderr)
     return result
 
 
@@ -195,20 +200,34 @@ def _wrapped(text: str) -> str:
 
 def _print(text: str) -> None:
     """Write to standard output; a reader that has gone away is no error, a full disk is."""
+    if sys.stdout is None:
+        raise InputError("standard output is closed")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # what is left in the buffer would fail once more, with a traceback, when Python shuts down
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise SystemExit(_BROKEN_PIPE) from None
-        raise InputError(f"standard output cannot be written: {error.strerror}") from None
+        _leave_output(error)
+
+
+def _leave_output(error: OSError) -> NoReturn:
+    # what is left in the buffer would fail once more, with a traceback, when Python shuts down
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        raise SystemExit(_BROKEN_PIPE)
+    raise InputError(f"standard output cannot be written: {error.strerror}")
 
 
 def _fail(sentence: str, status: int) -> NoReturn:
     print(f"symsim: {' '.join(sentence.split())}", file=sys.stderr)
     raise SystemExit(status)
+
+
+def _run(command: Any, arguments: list[str]) -> Any:
+    try:
+        return command.main(args=arguments, prog_name="symsim", standalone_mode=False)
+    except OSError as error:
+        # the commands report their own files; what is left is help that cannot be printed
+        _leave_output(error)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -221,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         if given and not given[0].startswith("-") and given[0] not in command.commands:
             _fail(f"there is no command '{given[0]}': {nearest(given[0], list(command.commands))}", _BAD_INPUT)
-        status = command.main(args=given, prog_name="symsim", standalone_mode=False)
+        status = _run(command, given)
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
     except _UsageError as error:

@@ -15,5 +15,5 @@ def nearest(name: str, valid: "list[str] | tuple[str, ...]") -> str:
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
-    shown = ", ".join(sorted(valid)[:12])
-    return f"valid names: {shown}" + (", ..." if len(valid) > 12 else "")
+    names = sorted(set(valid))
+    return f"valid names: {', '.join(names[:12])}" + (", ..." if len(names) > 12 else "")

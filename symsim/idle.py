@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from symsim.architecture import Architecture
 from symsim.errors import InputError
+from symsim.loading import override_architecture
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
@@ -49,5 +54,20 @@ def idle_options(result: Result) -> list[str]:
     return found
 
 
+def idle_fields(result: Result, original: Architecture, changes: Mapping[tuple[str, ...], Any]) -> list[str]:
+    """Fields of the original architecture that were changed without effect: the output is the same without the change."""
+    found = []
+    for path in changes:
+        try:
+            other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
+            if other != override_architecture(original, changes) and _output(
+                derive(other, result.strategy, result.assumptions, result.overrides)
+            ) == _output(result):
+                found.append(".".join(path))
+        except InputError:
+            continue  # the other changes need this one
+    return found
+
+
 def _output(result: Result) -> dict:
-    return {key: value for key, value in result.to_json().items() if key != "strategy"}
+    return {key: value for key, value in result.to_json().items() if key not in ("model", "strategy", "symbols")}

@@ -11,6 +11,7 @@ from symsim.architecture import Architecture
 from symsim.assumptions import resolve
 from symsim.buffers import gradient_buffers
 from symsim.checks import check
+from symsim.errors import InputError
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.lower import lower
@@ -43,6 +44,7 @@ class Result(Evaluation):
             "model": self.model.name,
             "strategy": self.strategy.model_dump(mode="json", exclude_none=True),
             "assumptions": dict(self.assumptions),
+            "symbols": {name: int(value) if value == int(value) else float(value) for name, value in self.values.items()},
             "params": {
                 "total": int(number["N"]),
                 "active": int(number.get("N_active", number["N"])),
@@ -134,6 +136,15 @@ def _whole(value: Number) -> int:
     return -int(-value // 1)
 
 
+def _imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
+    if model.moe is None:
+        raise InputError(f"--set lam: {model.name} has no experts whose load could be uneven")
+    # the busiest rank can receive the tokens of all ep ranks and no more
+    if given > strategy.ep:
+        most = f"the busiest of ep={strategy.ep} ranks gets at most {strategy.ep} times an even share of the tokens"
+        raise InputError(f"--set lam={float(given):g}: {most}")
+
+
 def derive(
     model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None, overrides: Mapping[str, Number] | None = None
 ) -> Result:
@@ -141,6 +152,8 @@ def derive(
     if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
         model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
     check(model, strategy)
+    if overrides and "lam" in overrides:
+        _imbalance(model, strategy, overrides["lam"])
     given = resolve(assumptions or {})
     lowered = lower(model, strategy, given)
     return Result(model, strategy, given, lowered, count(lowered), dict(overrides or {}))

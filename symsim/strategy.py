@@ -34,7 +34,7 @@ class Strategy(BaseModel):
     dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
     # the batch
     micro_batch_size: Degree = Field(1, description="sequences a micro-batch, per data-parallel rank")
-    num_microbatches: Degree | None = Field(None, description="micro-batches a step")
+    num_microbatches: Degree | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
     global_batch_size: Degree | None = Field(None, description="sequences a step, all data-parallel ranks together")
     seq_length: Degree = Field(4096, description="tokens a sequence")
     # data parallelism
@@ -118,7 +118,7 @@ class Strategy(BaseModel):
             return self.num_microbatches
         if self.global_batch_size is not None:
             return self.global_batch_size // (self.micro_batch_size * self.dp)
-        return 1
+        return self.pp if self.vpp > 1 else 1
 
     @property
     def world_size(self) -> int:

@@ -461,3 +461,56 @@ def test_every_symbol_is_a_setting_or_says_that_it_cannot_be_set():
             assert name in {"n_z", "n_w", "w", "C", "cp_a2a", "cp_p2p", "edp", "i"}
         else:
             assert len(asked.strategy) + len(asked.architecture) + len(asked.symbols) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("eval", "llama3-8b", "--set", "lam=2"), "llama3-8b has no experts"),
+        (("eval", "mixtral-8x7b", "-s", "ep=4", "--set", "lam=4.5"), "at most 4 times an even share"),
+        (("derive", "llama3-8b", "-o", "a" * 300 + ".md"), "File name too long"),
+    ],
+)
+def test_impossible_settings_are_refused(arguments, sentence):
+    done = symsim(*arguments)
+    assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        (("llama3-8b", "--set", "P=5"), "position_embedding_rows has no effect on llama3-8b"),
+        (("gpt2", "-s", "seq_length=2048"), "seq_length=2048 is longer than the 1024 learned positions of gpt2"),
+    ],
+)
+def test_settings_without_effect_and_too_few_positions_are_noted(arguments, note):
+    done = symsim("eval", *arguments)
+    assert done.returncode == 0 and note in done.stderr
+
+
+def test_a_setting_with_effect_is_not_noted():
+    done = symsim("eval", "gpt2", "-s", "seq_length=1024", "--set", "V=1024")
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_json_gives_the_symbols_as_set():
+    done = symsim("eval", "mixtral-8x7b", "-s", "ep=4", "--set", "lam=1.5", "--set", "V=1024", "--json")
+    symbols = json.loads(done.stdout)["symbols"]
+    assert (symbols["V"], symbols["lam"], symbols["L"]) == (1024, 1.5, 32)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux only")
+def test_help_on_a_full_disk_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.startswith("symsim: standard output cannot be written")
+
+
+def test_closed_standard_output_is_one_sentence():
+    done = subprocess.run(f"'{sys.executable}' -m symsim.cli list models >&-", shell=True, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr == "symsim: standard output is closed\n"
+
+
+def test_virtual_stages_default_to_a_round_of_microbatches():
+    assert load_strategy("pp=4,vpp=5").microbatches == 4
+    assert load_strategy("pp=4").microbatches == 1

@@ -24,10 +24,13 @@ def write_report(result: "Result", path: "str | Path") -> list[str]:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no directory {path.parent}")
-    if path.is_dir():
-        raise InputError(f"{path}: is a directory")
+    try:
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no directory {path.parent}")
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     _write(path, _rendered(result, suffix))
     return [f"wrote {path}"]
 
