@@ -28,6 +28,7 @@ BUCKET_SIZE_PER_RANK = 1_000_000
 class Buffer:
     """One contiguous gradient buffer: elements of each bucket (padding included) and of the parameters alone."""
 
+    chunk: int
     kind: str
     shard: int
     buckets: tuple[int, ...]
@@ -39,26 +40,24 @@ class Buffer:
 
 
 def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
-    """The dense buffer of a rank of the stage, and that of its experts where they have their own group."""
+    """For each model chunk of a rank of the stage, the dense buffer and that of the experts where they have their own group.
+
+    Only the first chunk of the first stage has several buckets (Megatron-Core disables bucketing on later chunks and stages).
+    """
     strategy = result.strategy
     ranks = {"dense": strategy.dp * strategy.cp, "expert": strategy.expert_dp}
     separate = expert_groups(result.lowered)
-    owned: dict[str, list[tuple[int, bool]]] = {"dense": [], "expert": []}
-    for size, module, alone in _parameters(result, stage):
-        owned["expert" if separate and module == "experts" else "dense"].append((size, alone))
-    limit = max(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks["dense"]) if stage.index == 0 else None
     made = []
-    for kind, sizes in owned.items():
-        if sizes:
-            shard = ranks[kind] // strategy.num_distributed_optimizer_instances
-            made.append(
-                Buffer(
-                    kind,
-                    shard,
-                    tuple(buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)),
-                    sum(n for n, _ in sizes),
-                )
-            )
+    for chunk in range(len(stage.chunks)):
+        owned: dict[str, list[tuple[int, bool]]] = {"dense": [], "expert": []}
+        for size, module, alone in _parameters(result, stage, chunk):
+            owned["expert" if separate and module == "experts" else "dense"].append((size, alone))
+        limit = max(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks["dense"]) if stage.index == chunk == 0 else None
+        for kind, sizes in owned.items():
+            if sizes:
+                shard = ranks[kind] // strategy.num_distributed_optimizer_instances
+                split = buckets(sizes, shard, limit, strategy.zero > 0, strategy.pad_buckets_for_high_nccl_busbw)
+                made.append(Buffer(chunk, kind, shard, tuple(split), sum(n for n, _ in sizes)))
     return made
 
 
@@ -81,15 +80,16 @@ def buckets(sizes: list[tuple[int, bool]], shard: int, limit: int | None, padded
         yield -(-filled // unit) * unit
 
 
-def _parameters(result: Evaluation, stage: Stage) -> Iterator[tuple[int, str, bool]]:
-    """Parameters of a rank in the order of the model: (elements, module, gets a bucket of its own)."""
+def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[int, str, bool]]:
+    """Parameters of a rank's model chunk in the order of the model: (elements, module, gets a bucket of its own)."""
     at = result.stage_values(stage)
     tied = result.model.tie_word_embeddings and result.strategy.pp > 1
-    if at["embedding_i"]:
+    if at["embedding_i"] and chunk == 0:
         yield from _of_block(result, "embedding", tied)
-    for chunk in stage.chunks:
-        for layer in range(chunk.first, chunk.last):
-            yield from _of_block(result, _kind_of(result, layer), False)
+    for layer in range(stage.chunks[chunk].first, stage.chunks[chunk].last):
+        yield from _of_block(result, _kind_of(result, layer), False)
+    if chunk < len(stage.chunks) - 1:
+        return
     if at["last_layer_i"]:
         yield from (p for p in _of_block(result, "head", False) if p[1] == "norm")
     for _ in range(int(at["mtp_copies_i"])):

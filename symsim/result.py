@@ -66,7 +66,7 @@ class Result(Evaluation):
             "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
             "messages": [m for s, n in per_stage for m in self._messages_json(s, n)],
             "gradient_buffers": [
-                {"stage": s.index, "kind": b.kind, "elements": b.elements, "buckets": len(b.buckets)}
+                {"stage": s.index, "chunk": b.chunk, "kind": b.kind, "elements": b.elements, "buckets": len(b.buckets)}
                 for s in self.stages
                 for b in gradient_buffers(self, s)
             ],

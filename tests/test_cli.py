@@ -514,3 +514,14 @@ def test_closed_standard_output_is_one_sentence():
 def test_virtual_stages_default_to_a_round_of_microbatches():
     assert load_strategy("pp=4,vpp=5").microbatches == 4
     assert load_strategy("pp=4").microbatches == 1
+
+
+def test_every_virtual_stage_has_its_own_gradient_buffer():
+    """llama3-70b under tp=8, pp=4, vpp=5, dp=2: only chunk 0 of stage 0 is bucketed, and no parameter is lost."""
+    object_ = json.loads(symsim("eval", "llama3-70b", "-s", "tp=8,sp=true,pp=4,vpp=5,dp=2,zero=1", "--json").stdout)
+    buffers = object_["gradient_buffers"]
+    assert [(b["stage"], b["chunk"]) for b in buffers] == [(s, c) for s in range(4) for c in range(5)]
+    assert buffers[0]["buckets"] > 1 and all(b["buckets"] == 1 for b in buffers[1:])
+    held = [sum(b["elements"] for b in buffers if b["stage"] == s) for s in range(4)]
+    params = [p["total"] for p in object_["params"]["per_rank"]]
+    assert all(0 <= have - need < 128 * 20 for have, need in zip(held, params))
