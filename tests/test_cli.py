@@ -525,3 +525,8 @@ def test_every_virtual_stage_has_its_own_gradient_buffer():
     held = [sum(b["elements"] for b in buffers if b["stage"] == s) for s in range(4)]
     params = [p["total"] for p in object_["params"]["per_rank"]]
     assert all(0 <= have - need < 128 * 20 for have, need in zip(held, params))
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "symsim", "eval"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and "MODEL" in done.stderr
