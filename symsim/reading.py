@@ -97,13 +97,13 @@ def read_text(path: "str | Path") -> str:
         raise InputError(f"{path}:{line}: not UTF-8 text (byte 0x{raw[error.start]:02x})") from None
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; InputError says why it cannot be written."""
     beside = None
     try:
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         # mkstemp makes files for their owner alone; a result should follow the user's umask
         mask = os.umask(0)
         os.umask(mask)
@@ -115,6 +115,11 @@ def write_text(path: Path, text: str) -> None:
     finally:
         if beside is not None:
             os.unlink(beside)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file whole or not at all."""
+    write_file(path, text.encode())
 
 
 def read_yaml(path: "str | Path") -> Document:

@@ -257,7 +257,7 @@ def test_wrong_expert_values(changes: dict[str, Any]) -> None:
     "config", [[], None, 3, "llama", {}, {"text_config": {}}, {"model_type": "gemma3"}, {"model_type": "gemma3", "text_config": 1}]
 )
 def test_not_a_config(config: Any) -> None:
-    refusal(config)
+    assert refusal(config).startswith("config.json")
 
 
 @pytest.mark.parametrize("model_type", SUPPORTED)

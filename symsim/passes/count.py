@@ -125,33 +125,25 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
     block = placed.block
     _parameters(book, name, placed)
     made.ops[name] = []
-    forward, executed, moved = [], [], []
+    forward: list[Quantity] = []
+    executed: list[Quantity] = []
+    moved: list[Quantity] = []
     for index, op in enumerate(block.ops):
         if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
             continue
         if op.products:
-            symbol_name = ascii_name("F", name, op.name)
-            made.ops[name].append((index, symbol_name))
-            forward.append(
-                book.define(
-                    symbol_name,
-                    flops(placed, index, op.products, local=False),
-                    f"{op.name}, forward",
-                    unit=FLOP,
-                    group=name,
-                    latex=rf"F_{{{label(op.name)}}}",
+            made.ops[name].append((index, ascii_name("F", name, op.name)))
+            for letter, found, where in (("F", forward, ""), ("X", executed, ", on one rank")):
+                found.append(
+                    book.define(
+                        ascii_name(letter, name, op.name),
+                        flops(placed, index, op.products, local=letter == "X"),
+                        f"{op.name}, forward{where}",
+                        unit=FLOP,
+                        group=name,
+                        latex=rf"{letter}_{{{label(op.name)}}}",
+                    )
                 )
-            )
-            executed.append(
-                book.define(
-                    ascii_name("X", name, op.name),
-                    flops(placed, index, op.products, local=True),
-                    f"{op.name}, forward, on one rank",
-                    unit=FLOP,
-                    group=name,
-                    latex=rf"X_{{{label(op.name)}}}",
-                )
-            )
         moved.append(
             book.define(
                 ascii_name("Q", name, op.name),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError
+from symsim.reading import write_file
 
 if TYPE_CHECKING:
     from symsim.result import Result
@@ -31,7 +32,7 @@ def write_report(result: "Result", path: "str | Path") -> list[str]:
             raise InputError(f"{path}: is a directory")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    _write(path, _rendered(result, suffix))
+    write_file(path, _rendered(result, suffix))
     return [f"wrote {path}"]
 
 
@@ -60,25 +61,3 @@ def _rendered(result: "Result", suffix: str) -> bytes:
 
     text = latex.render(document)
     return latex.compile_pdf(text) if suffix == ".pdf" else text.encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    import os
-    import tempfile
-
-    beside = None
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes files for their owner alone; a report should follow the user's umask
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(beside, 0o666 & ~mask)
-        os.replace(beside, path)
-        beside = None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        if beside is not None:
-            os.unlink(beside)
