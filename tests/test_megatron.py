@@ -59,5 +59,7 @@ GDN = [c for c in oracle_cases(FILE, "sections", "mixers") if c is None or c["na
 
 @pytest.mark.parametrize("case", GDN, ids=names(GDN))
 def test_gated_delta_net_parameters(case: dict) -> None:
+    if case is None and oracle_cases(FILE) != [None]:
+        pytest.skip(f"../shared/oracle/{FILE} has no gated delta net among its mixers")
     expected, computed = cases.mixer(needed(case, FILE))
     assert computed == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symsim.buffers import buckets
 from symsim.loading import load_model
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
@@ -61,3 +62,17 @@ def test_experts_under_fsdp() -> None:
     layer = 2 * 3 * 4096 * 14336  # two experts a rank
     assert messages(result, 0, phase="forward", op="all_gather", axis="edp") == [(32, 2 * layer // 2, 2 * layer)]
     assert messages(result, 0, phase="backward", op="reduce_scatter", axis="edp") == [(32, 4 * layer, 4 * layer // 2)]
+
+
+def test_whole_experts_beside_tensor_parallel_attention_have_their_own_ranks() -> None:
+    """etp=1 with tp=2 and ep=1: every rank holds all experts whole, so their gradients are summed over tp * dp ranks."""
+    result = of("mixtral-8x7b", tp=2, sp=True, etp=1, dp=2)
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert messages(result, 0, op="reduce_scatter", axis="edp") == [(1, 4 * experts, experts)]
+
+
+def test_parameters_start_at_multiples_of_64_in_a_gradient_buffer() -> None:
+    """Sizes 96 and 160: 96 fills to 128, 160 more end at 288, which is padded to lcm(ranks, 128) = 384 (last parameter
+    first); multiples of 32 would end at 256. Megatron-Core optimizer/param_layout.py pads with 64 and lcm(dp, 128)."""
+    assert list(buckets([(160, False), (96, False)], 2, None, True, False)) == [384]
+    assert list(buckets([(160, False), (96, False)], 2, None, False, False)) == [256]
