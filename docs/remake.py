@@ -116,13 +116,15 @@ def accuracy_page() -> str:
 
 
 def main() -> None:
+    import accuracy_measured
     from shared import SHARED
 
     (ROOT / "docs" / "strategy.md").write_text(strategy_page())
-    if (SHARED / "oracle").is_dir():
-        (ROOT / "docs" / "accuracy.md").write_text(accuracy_page())
+    if (SHARED / "oracle").is_dir() and (SHARED / "measured").is_dir():
+        measured = accuracy_measured.section(ROOT / "docs")
+        (ROOT / "docs" / "accuracy.md").write_text(accuracy_page() + "\n" + measured)
     else:
-        print("docs/accuracy.md is left as it is: ../shared/oracle is not on this machine", file=sys.stderr)
+        print("docs/accuracy.md is left as it is: ../shared is not on this machine", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "saved index tensors of token permutation: unfused int64 sort indices, or one fused int32 row map [T, 2E+1]",
         "megatron.core transformer/moe/moe_utils.py permute; TransformerEngine permutation.py",
     ),
+    "moe_probabilities": Assumption(
+        "experts",
+        ("experts", "combine"),
+        "where routing probabilities multiply: inside the experts, on the activation, so that they travel with the tokens; or "
+        "as tokens are combined, which keeps every expert's output (alltoall dispatcher)",
+        "experts: Megatron-Core since 0.13, moe/experts.py; combine: 0.12, moe/moe_utils.py unpermute",
+    ),
     "mla_k_pe_gradient": Assumption(
         "omitted",
         ("omitted", "reduced"),
@@ -92,6 +99,111 @@ ASSUMPTIONS: dict[str, Assumption] = {
         ("counted", "omitted"),
         "token counts (int64) and routing maps that dispatchers exchange besides tokens",
         "megatron.core transformer/moe/token_dispatcher.py",
+    ),
+    "pipeline_scatter_gather": Assumption(
+        "false",
+        ("false", "true"),
+        "without sequence parallelism every tensor-parallel rank sends the whole boundary tensor to the next stage (false), "
+        "or its share, gathered again on arrival (true)",
+        "false: Megatron-Core p2p_communication.py; true: Narayanan et al., arXiv:2104.04473, sec. 4.1 (Megatron-LM until 2022)",
+    ),
+    "tp_async_backward": Assumption(
+        "false",
+        ("false", "true"),
+        "without tp_comm_overlap, backward runs its gathers and reductions over TP before or after their products (false), "
+        "or the gather of the saved input beside the input gradient's product and the reduction of the input gradient "
+        "beside the weight gradient's, at full speed each (true)",
+        "false: the A100-PCIe and B200 steps of SimuMax v1.2, where tensor-parallel time adds up; true: what "
+        "TransformerEngine module/layernorm_linear.py (async_op=True) and Megatron-Core tensor_parallel/layers.py issue",
+    ),
+    "moe_exchange": Assumption(
+        "per_expert",
+        ("per_expert", "once_per_node"),
+        "what crosses between nodes in the exchange of tokens: a copy for every expert a token goes to, or one for every "
+        "node that has any of them (at most as many as there are nodes)",
+        "per_expert: Megatron-Core token_dispatcher.py MoEAlltoAllTokenDispatcher; once_per_node: DeepEP and HybridEP (deepseek-ai/DeepEP README)",
+    ),
+    "moe_grouped_gemm": Assumption(
+        "true",
+        ("true", "false"),
+        "the experts of a rank run as one grouped product (true), or one after the other (false)",
+        "true: TransformerEngine GroupedLinear, torch._grouped_mm; false: transformers before 5, Megatron-Core SequentialMLP",
+    ),
+    "host_launch": Assumption(
+        "counted",
+        ("counted", "hidden"),
+        "a block takes at least as long as the host needs to launch its kernels (counted), or launches cost nothing (hidden: CUDA graphs)",
+        "counted: kernels are launched one by one from Python; hidden: Megatron-Core cuda_graph_impl",
+    ),
+    "fsdp_unit": Assumption(
+        "layer",
+        ("layer", "module"),
+        "what sharded parameters are gathered by: a layer at once, or every module by itself, which costs the host a gather each",
+        "layer: torch.distributed.fsdp fully_shard as torchtitan applies it; module: DeepSpeed ZeRO-3 (runtime/zero/parameter_offload.py)",
+    ),
+    "fsdp_prefetch": Assumption(
+        "true",
+        ("true", "false"),
+        "sharded parameters arrive, and their gradients leave, while another unit computes (true), or computation waits for "
+        "them (false: DeepSpeed ZeRO-3 with overlap_comm off)",
+        "torch.distributed.fsdp fully_shard (implicit prefetching); DeepSpeed runtime/zero/partitioned_param_coordinator.py",
+    ),
+    "zero2_reduction": Assumption(
+        "reduce_scatter",
+        ("reduce_scatter", "all_reduce"),
+        "how zero=2 brings gradients to their owners every micro-batch",
+        "reduce_scatter: ZeRO, arXiv:1910.02054, sec. 5; all_reduce: DeepSpeed runtime/zero/stage_1_and_2.py where gradients accumulate",
+    ),
+    "mfu_flops": Assumption(
+        "model",
+        ("model", "executed"),
+        "model FLOPs of MFU: three times forward (model), or forward and backward as executed, with attention scores "
+        "computed again (executed); HFU adds recomputation",
+        "PaLM, arXiv:2204.02311, App. B; Korthikanti et al., arXiv:2205.05198, sec. 5",
+    ),
+    "apply_rope_fusion": Assumption(
+        "false",
+        ("false", "true"),
+        "rotary embeddings keep their cosines and sines in every layer (false), or one table of angles serves all (true)",
+        "megatron.core models/common/embeddings/rope_utils.py; TransformerEngine attention/rope.py; Megatron-LM enables the fusion by default",
+    ),
+    "te_dummy_wgrad": Assumption(
+        "true",
+        ("true", "false"),
+        "fused weight gradients: TransformerEngine keeps one placeholder gradient for every shape of weight (true, from 2.3), "
+        "or makes one for each weight as its gradient is done (false)",
+        "TransformerEngine module/base.py get_dummy_wgrad; SimuMax v1.2 (te_version)",
+    ),
+    "library_workspace": Assumption(
+        "none",
+        ("none", "ampere", "hopper"),
+        "cuBLAS workspaces inside PyTorch's allocator: PyTorch's and TransformerEngine's, 8.125 + 4 MiB before Hopper, 32 + 32 MiB since",
+        "PyTorch aten/src/ATen/cuda/CublasHandlePool.cpp; TransformerEngine module/base.py get_cublas_workspace_size_bytes",
+    ),
+    "device_context": Assumption(
+        "none",
+        ("none", "cuda"),
+        "memory outside PyTorch's allocator: none, or about 500 MiB of CUDA context and modules (NCCL channels not included)",
+        "an order of magnitude, not a measurement; off by default",
+    ),
+    "memory": Assumption(
+        "allocated",
+        ("allocated", "reserved"),
+        "what a peak means: bytes in use (torch max_memory_allocated), or what the allocator reserved for them, of which 94 % is in use",
+        "SimuMax v1.2 (mem_factor)",
+    ),
+    "fsdp_parameters": Assumption(
+        "both",
+        ("both", "main"),
+        "zero=3 keeps a shard of the parameters in the compute type beside the shard that the optimizer updates (both), or only "
+        "the latter, cast as it is gathered (main)",
+        "both: DeepSpeed stage3.py, Megatron-FSDP; main: torch.distributed.fsdp fully_shard with MixedPrecisionPolicy",
+    ),
+    "optimizer_implementation": Assumption(
+        "fused",
+        ("fused", "foreach", "for_loop"),
+        "temporaries of Adam's update: none (fused), one more moment of every parameter (foreach), two of the largest (for_loop)",
+        "torch.optim.adamw _fused_adamw, _multi_tensor_adamw, _single_tensor_adamw; Megatron-Core uses a fused Adam",
     ),
     "padding": Assumption(
         "none",

@@ -11,6 +11,7 @@ import re
 
 from symsim.architecture import Architecture
 from symsim.errors import InputError
+from symsim.schedules import check_schedule, schedule_of
 from symsim.strategy import Strategy
 
 
@@ -24,7 +25,11 @@ def check(architecture: Architecture, strategy: Strategy) -> None:
     _sequence(strategy)
     _pipeline(architecture, strategy)
     _batch(strategy)
+    _schedule(strategy)
     _data_parallel(architecture, strategy)
+    _overlap(architecture, strategy)
+    _optimizer(strategy)
+    _offload(architecture, strategy)
     _recompute(architecture, strategy)
     _precision(strategy)
 
@@ -195,6 +200,9 @@ def _sequence(strategy: Strategy) -> None:
             f"sp=true splits seq_length={strategy.seq_length} over tp*cp={product} ranks, which does not divide it; "
             f"the next length that fits is {nearest_length}"
         )
+    if strategy.packed_document_length is not None and strategy.packed_document_length > strategy.seq_length:
+        length = strategy.packed_document_length
+        raise InputError(f"packed_document_length={length} is longer than the sequence of {strategy.seq_length} tokens it is packed into")
 
 
 def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
@@ -273,8 +281,23 @@ def _batch(strategy: Strategy) -> None:
                 f"makes {given // per_round} micro-batches; give one of the two"
             )
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
-    if strategy.vpp > 1 and strategy.microbatches % strategy.pp:
+    own_group = strategy.microbatch_group_size_per_vp_stage is not None
+    if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and strategy.microbatches % strategy.pp:
         raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a step ({strategy.microbatches}) to be a multiple of pp={strategy.pp}")
+
+
+def _schedule(strategy: Strategy) -> None:
+    group = strategy.microbatch_group_size_per_vp_stage
+    if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
+        raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
+    # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving
+    if group is not None and not strategy.pp <= group <= strategy.microbatches:
+        raise InputError(
+            f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and num_microbatches={strategy.microbatches}"
+        )
+    if strategy.schedule == "interleaved" and strategy.vpp == 1:
+        raise InputError("schedule=interleaved needs vpp above 1")
+    check_schedule(strategy)
 
 
 def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
@@ -299,6 +322,60 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
             f"zero={strategy.zero} with pp={strategy.pp} is refused: every micro-batch of a pipeline would reduce "
             "(and at zero=3 gather) its stage again, and Megatron-Core's torch FSDP2 refuses pipelines; use zero=1, or pp=1"
         )
+
+
+def _overlap(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer_config.py and megatron/training/arguments.py."""
+    if sorted(strategy.rank_order.split("-")) != ["cp", "dp", "ep", "pp", "tp"]:
+        raise InputError(f"rank_order={strategy.rank_order} should name each of tp, cp, ep, dp and pp once, such as tp-cp-ep-dp-pp")
+    if strategy.tp_comm_overlap and not strategy.sp:
+        raise InputError("tp_comm_overlap cuts the gathers and scatters of sequence parallelism; give sp=true")
+    if strategy.overlap_param_gather and not (strategy.overlap_grad_reduce and strategy.zero):
+        raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
+    if strategy.overlap_p2p_comm and strategy.vpp == 1:
+        raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
+    exchanged = strategy.moe_token_dispatcher_type == "alltoall"
+    if strategy.moe_shared_expert_overlap:
+        if architecture.moe is None or not architecture.moe.moe_shared_expert_intermediate_size:
+            raise InputError(f"moe_shared_expert_overlap: {architecture.name} has no shared experts")
+        if not exchanged:
+            raise InputError("moe_shared_expert_overlap needs moe_token_dispatcher_type=alltoall")
+    if strategy.overlap_moe_expert_parallel_comm:
+        if strategy.ep == 1 or not exchanged:
+            needed = "ep=2 or more and moe_token_dispatcher_type=alltoall"
+            raise InputError(f"overlap_moe_expert_parallel_comm hides an all-to-all over experts; give {needed}")
+        if strategy.moe_shared_expert_overlap:
+            raise InputError("overlap_moe_expert_parallel_comm and moe_shared_expert_overlap hide the same messages; give one of them")
+        if strategy.recompute == "full":
+            raise InputError("overlap_moe_expert_parallel_comm does not run with recompute=full")
+    if strategy.delay_wgrad_compute and not strategy.overlap_moe_expert_parallel_comm:
+        raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
+
+
+def _optimizer(strategy: Strategy) -> None:
+    """Megatron-Core optimizer/optimizer_config.py."""
+    aware = strategy.use_precision_aware_optimizer
+    if aware and strategy.zero == 0:
+        raise InputError("use_precision_aware_optimizer needs a distributed optimizer (zero=1 or more)")
+    if strategy.fusion == "te" and not aware:
+        for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
+            if getattr(strategy, name) not in (None, "fp32"):
+                raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
+    if strategy.optimizer_cpu_offload and not aware:
+        raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
+
+
+def _offload(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer_config.py."""
+    count = strategy.cpu_offloading_num_layers
+    if not count:
+        return
+    if count >= architecture.num_layers:
+        raise InputError(f"cpu_offloading_num_layers={count} should be below the {architecture.num_layers} layers of {architecture.name}")
+    if strategy.pp > 1:
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with pp={strategy.pp}; give pp=1")
+    if strategy.recompute != "none":
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
 
 
 def _recompute(architecture: Architecture, strategy: Strategy) -> None:

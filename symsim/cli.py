@@ -39,7 +39,7 @@ _Model = Annotated[
     ),
 ]
 _Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
-_System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A file that describes the machine.")]
+_System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
 _Report = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) instead of Markdown on standard output."),
@@ -154,21 +154,54 @@ def bring(
     )
 
 
+@app.command()
+def calibrate(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")],
+    points: Annotated[str, typer.Option("--points", metavar="FILE", help="Measured times: .csv (symsim/points.py has the columns) or .json.")],
+    op: Annotated[str | None, typer.Option("--op", metavar="OP", help="gemm, grouped_gemm, attention, memory or collective; else all.")] = None,
+    shortest: Annotated[
+        float, typer.Option("--longer-than", metavar="MS", help="Leave out calls of fewer milliseconds, which may not reach the sustained clock.")
+    ] = 0.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a complete system file.")] = None,
+) -> None:
+    """Fit a system's coefficients to measured times; print the errors in and out of sample."""
+    from symsim.calibrate import OPS, plain, table, write_system
+    from symsim.calibrate import calibrate as fit
+    from symsim.loading import load_system
+    from symsim.points import read_points
+
+    if op is not None and op not in OPS:
+        raise InputError(f"--op {op}: {nearest(op, OPS)}")
+    if not shortest >= 0:
+        raise InputError(f"--longer-than {shortest:g}: a number of milliseconds is needed")
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output}: a system file ends in .yaml")
+    found = fit(load_system(system), read_points(points), op, shortest / 1000)
+    if output is not None:
+        write_system(output, plain(system), found, Path(points).name)
+    _print(table(found))
+    print(f"symsim: wrote {output}" if output is not None else "symsim: nothing written; -o FILE writes a system file", file=sys.stderr)
+
+
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
-    if system is not None:
-        raise InputError("systems arrive with step times; this version derives counts and bytes, so leave -y out")
-    from symsim.loading import load_model, load_strategy, override_architecture, split_settings
+    from symsim.loading import load_model, load_strategy, load_system, override_architecture, split_settings
     from symsim.result import derive
 
     asked = split_settings(settings or ())
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
-    result = derive(architecture, placed, asked.assumptions, asked.symbols)
+    if asked.system and system is None:
+        raise InputError(f"--set {'.'.join(next(iter(asked.system)))} changes a system's number, and none is named: give one with -y")
+    machine = load_system(system, asked.system) if system is not None else None
+    result = derive(architecture, placed, asked.assumptions, asked.symbols, machine)
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         print(f"symsim: seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}", file=sys.stderr)
-    from symsim.idle import idle_fields, idle_options
+    from symsim.idle import idle_fields, idle_options, untimed_options
+
+    for name in untimed_options(result):
+        print(f"symsim: {name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them", file=sys.stderr)
 
     for name in idle_options(result):
         print(f"symsim: {name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy", file=sys.stderr)

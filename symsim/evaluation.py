@@ -8,12 +8,14 @@ from functools import cached_property
 
 from symsim.architecture import Architecture
 from symsim.expr import Number
-from symsim.formula import Derivation, Formula
+from symsim.formula import Definition, Derivation, Formula
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
 from symsim.sizes import values
 from symsim.stages import Stage, kinds_between, layers_before, stages
+from symsim.step_time import reductions
 from symsim.strategy import Strategy
+from symsim.system import System, symbol_values
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Evaluation:
     lowered: Lowered
     counted: Counted
     overrides: Mapping[str, Number]
+    system: System | None = None
 
     @property
     def derivation(self) -> Derivation:
@@ -55,6 +58,8 @@ class Evaluation:
                 found[f"f_{kind}"] = spec.ffn_hidden_size
         for kind in self.lowered.checkpointed:
             found[f"L_{kind}_ckpt"] = sum(self._checkpointed(s)[0][kind] for s in self.stages)
+        if self.system is not None:
+            found |= symbol_values(self.system, self.strategy)
         return found
 
     @cached_property
@@ -62,12 +67,24 @@ class Evaluation:
         """Exact numbers of every definition that does not depend on the stage."""
         known = dict(self.values)
         for definition in self.derivation.definitions.values():
-            if definition.group != "stages":
+            if definition.group not in ("stages", "step"):
                 known[definition.symbol] = definition.expr.evaluate(known)
         return known
 
     def value(self, name: str) -> Number:
-        return self.numbers[name]
+        """The number of a definition of the model or of the whole step; KeyError for one that each stage has its own of."""
+        return self.numbers[name] if name in self.numbers else self.step_numbers[name]
+
+    @cached_property
+    def step_numbers(self) -> dict[str, Number]:
+        """Numbers of the whole step: the slowest stage, sums over stages, and what stands on them. Empty without a system."""
+        if self.system is None:
+            return {}
+        known = {**self.numbers, **reductions([self.stage_numbers(s) for s in self.stages])}
+        for definition in self.derivation.definitions.values():
+            if definition.group == "step":
+                known[definition.symbol] = definition.expr.evaluate(known)
+        return known
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""
@@ -105,9 +122,34 @@ class Evaluation:
         return found
 
     def stage_numbers(self, stage: Stage) -> dict[str, Number]:
-        """Exact numbers of the stage's definitions."""
-        known = {**self.numbers, **self.stage_values(stage)}
-        for definition in self.derivation.definitions.values():
-            if definition.group == "stages":
+        """Numbers of the stage's definitions. Stages that hold the same are evaluated once, save what depends on `i`."""
+        own = self.stage_values(stage)
+        alike = tuple(v for n, v in own.items() if n != "i")
+        if alike not in self._alike:
+            known = {**self.numbers, **own}
+            for definition in self._stage_definitions[0]:
                 known[definition.symbol] = definition.expr.evaluate(known)
+            self._alike[alike] = known
+        known = {**self._alike[alike], "i": stage.index}
+        for definition in self._stage_definitions[1]:
+            known[definition.symbol] = definition.expr.evaluate(known)
         return known
+
+    @cached_property
+    def _alike(self) -> dict[tuple[Number, ...], dict[str, Number]]:
+        return {}
+
+    @cached_property
+    def _stage_definitions(self) -> tuple[list[Definition], list[Definition]]:
+        """Definitions of a stage: those that follow from what it holds, and those that depend on its place in the pipeline."""
+        placed = {"i"}
+        same, differing = [], []
+        for definition in self.derivation.definitions.values():
+            if definition.group != "stages":
+                continue
+            if definition.expr.symbols() & placed:
+                placed.add(definition.symbol)
+                differing.append(definition)
+            else:
+                same.append(definition)
+        return same, differing

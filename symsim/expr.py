@@ -2,8 +2,9 @@
 
 Every count symsim derives is a product of sizes over a product of degrees, so this closed, canonical form
 covers the derivation exactly, builds in microseconds, and evaluates to integers without rounding. Functions
-that are not polynomial (max, min, ceil, floor) appear as opaque atoms and are never rewritten, so
+that are not polynomial (max, min, ceil, floor, log2) appear as opaque atoms and are never rewritten, so
 ceil(x/y) keeps its true division. `to_sympy` gives the SymPy view for algebra; SymPy is imported only there.
+Seconds are evaluated in floating point: a rate given as a float makes everything that stands on it a float.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Union
 
-Number = Union[int, Fraction]
+Number = Union[int, Fraction, float]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of expressions kept as one atom: 'max', 'min', 'ceil', 'floor', or 'sum' (a divisor of several terms)."""
+    """A function of expressions kept as one atom: 'max', 'min', 'ceil', 'floor', 'log2' (the depth of a binary
+    tree: log2 rounded up), or 'sum' (a divisor of several terms)."""
 
     function: str
     arguments: tuple["Expr", ...]
@@ -49,6 +51,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "ceil": math.ceil,
     "floor": math.floor,
+    "log2": lambda x: (math.ceil(x) - 1).bit_length(),
     "sum": lambda x: x,
 }
 
@@ -171,7 +174,7 @@ class Expr:
                     numerator = numerator * value**power
                 else:
                     denominator = denominator * value**-power
-            total = total + (numerator if denominator == 1 else Fraction(numerator) / denominator)
+            total = total + _divided(numerator, denominator)
         return _plain(total)
 
     def substitute(self, values: Mapping[str, "Expr | Number"]) -> "Expr":
@@ -195,7 +198,13 @@ class Expr:
         import sympy
 
         names = symbols if symbols is not None else {n: sympy.Symbol(n, positive=True, integer=True) for n in self.symbols()}
-        functions = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor}
+        functions = {
+            "max": sympy.Max,
+            "min": sympy.Min,
+            "ceil": sympy.ceiling,
+            "floor": sympy.floor,
+            "log2": lambda x, evaluate: sympy.ceiling(sympy.log(x, 2)),
+        }
 
         def atom_view(atom: Atom) -> Any:
             if isinstance(atom, Symbol):
@@ -226,6 +235,12 @@ class Expr:
         return joined[2:] if joined.startswith("+ ") else "-" + joined[2:]
 
     __repr__ = __str__
+
+
+def _divided(numerator: Number, denominator: Number) -> Number:
+    if isinstance(numerator, float) or isinstance(denominator, float):
+        return numerator / denominator
+    return numerator if denominator == 1 else Fraction(numerator) / denominator
 
 
 def _reading_order(term: tuple[Monomial, Number]) -> list[tuple[tuple[int, str], int]]:
@@ -290,6 +305,11 @@ def ceil(value: "Expr | Number") -> Expr:
 
 def floor(value: "Expr | Number") -> Expr:
     return _make_call("floor", (expr(value),))
+
+
+def log2(value: "Expr | Number") -> Expr:
+    """The depth of a binary tree over so many leaves: log2 rounded up."""
+    return _make_call("log2", (expr(value),))
 
 
 def product(factors: Iterable["Expr | Number"]) -> Expr:

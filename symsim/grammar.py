@@ -16,7 +16,7 @@ from fractions import Fraction
 from math import comb
 
 from symsim.errors import InputError, nearest
-from symsim.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
+from symsim.expr import Expr, ceil, expr, floor, log2, maximum, minimum, symbol
 from symsim.reading import cut
 
 _LONGEST = 10_000
@@ -26,7 +26,7 @@ _LARGEST_DECIMAL_EXPONENT = 400
 _MOST_TERMS = 4_000
 _MOST_BITS = 20_000
 
-_FUNCTIONS: dict[str, Callable[..., Expr]] = {"max": maximum, "min": minimum, "ceil": ceil, "floor": floor}
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {"max": maximum, "min": minimum, "ceil": ceil, "floor": floor, "log2": log2}
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([-+]?[0-9]+))?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -232,11 +232,11 @@ class _Reader:
     def _call(self, node: ast.Call, depth: int) -> Expr:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
         if function not in _FUNCTIONS:
-            raise self._refuse(node, "is not allowed: the only functions are max, min, ceil and floor")
+            raise self._refuse(node, "is not allowed: the only functions are max, min, ceil, floor and log2")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
-        if not node.args or (function in ("ceil", "floor") and len(node.args) != 1):
-            raise self._refuse(node, f"needs {'one argument' if function in ('ceil', 'floor') else 'at least one argument'}")
+        if not node.args or (function in ("ceil", "floor", "log2") and len(node.args) != 1):
+            raise self._refuse(node, f"needs {'one argument' if function in ('ceil', 'floor', 'log2') else 'at least one argument'}")
         arguments = [self._build(a, depth + 1) for a in node.args]
         if function in ("max", "min") and len(arguments) == 1:
             return arguments[0]
@@ -258,4 +258,4 @@ _KINDS: dict[type, str] = {
 
 
 def _bits(value: Expr) -> int:
-    return max((max(abs(f.numerator), f.denominator).bit_length() for f in map(Fraction, value.terms.values())), default=0)
+    return max((max(abs(f.numerator), f.denominator).bit_length() for f in (Fraction(c) for c in value.terms.values())), default=0)

@@ -11,6 +11,19 @@ from symsim.loading import override_architecture
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
+# Options that decide when things happen, and so show in times alone
+TIME_ONLY = (
+    "rank_order",
+    "tp_comm_overlap",
+    "overlap_grad_reduce",
+    "overlap_param_gather",
+    "overlap_p2p_comm",
+    "moe_shared_expert_overlap",
+    "overlap_moe_expert_parallel_comm",
+    "delay_wgrad_compute",
+    "clip_grad",
+)
+
 # Options whose effect depends on other options or on the model. Degrees, sizes and batches always show.
 CONDITIONAL = (
     "cp_comm_type",
@@ -32,26 +45,43 @@ CONDITIONAL = (
     "moe_pad_expert_input_to_capacity",
     "moe_router_dtype",
     "moe_router_load_balancing_type",
+    "use_precision_aware_optimizer",
+    "store_param_remainders",
+    "main_params_dtype",
+    "main_grads_dtype",
+    "exp_avg_dtype",
+    "exp_avg_sq_dtype",
+    "optimizer_offload_fraction",
+    "deallocate_pipeline_outputs",
+    "schedule",
+    *TIME_ONLY,
 )
 
 
 def idle_options(result: Result) -> list[str]:
-    """Given options without effect on this model under this strategy: those whose default gives the same output."""
+    """Given options without effect on this model under this strategy: those whose default gives the same output. Without a
+    system, options that show in times alone are left out (`untimed_options`)."""
     given = {n: v for n, v in result.strategy.model_dump().items() if n in result.strategy.model_fields_set}
     found = []
     output = None
     for name in CONDITIONAL:
         default = Strategy.model_fields[name].default
-        if name not in given or given[name] == default:
+        if name not in given or given[name] == default or (result.system is None and name in TIME_ONLY):
             continue
         output = output or _output(result)
         try:
-            other = derive(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides)
+            other = derive(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)
         except InputError:
             continue  # the other options need this one
         if _output(other) == output:
             found.append(name)
     return found
+
+
+def untimed_options(result: Result) -> list[str]:
+    """Given options that would show in times, where no system is given to take times from."""
+    given = result.strategy.model_fields_set if result.system is None else ()
+    return [n for n in TIME_ONLY if n in given and getattr(result.strategy, n) != Strategy.model_fields[n].default]
 
 
 def idle_fields(result: Result, original: Architecture, changes: Mapping[tuple[str, ...], Any]) -> list[str]:
@@ -61,7 +91,7 @@ def idle_fields(result: Result, original: Architecture, changes: Mapping[tuple[s
         try:
             other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
             if other != override_architecture(original, changes) and _output(
-                derive(other, result.strategy, result.assumptions, result.overrides)
+                derive(other, result.strategy, result.assumptions, result.overrides, result.system)
             ) == _output(result):
                 found.append(".".join(path))
         except InputError:

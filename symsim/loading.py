@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -13,10 +15,12 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from symsim.architecture import Architecture, format_layers
+from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.errors import InputError, nearest
 from symsim.grammar import parse_value
 from symsim.reading import Document, KeyPath, cut, dotted, format_yaml, from_validation_error, read_json, read_yaml
 from symsim.strategy import Strategy
+from symsim.system import COLLECTIVES, System
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -37,7 +41,14 @@ ALIASES = {
 }
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
-STRATEGY_SYMBOLS = {"s": "seq_length", "b": "micro_batch_size", "m": "num_microbatches", "inst": "num_distributed_optimizer_instances"}
+STRATEGY_SYMBOLS = {
+    "s": "seq_length",
+    "u": "packed_document_length",
+    "b": "micro_batch_size",
+    "m": "num_microbatches",
+    "inst": "num_distributed_optimizer_instances",
+    "group": "microbatch_group_size_per_vp_stage",
+}
 # Symbols that neither determines: a measurement of the user's
 FREE_SYMBOLS = ("lam",)
 ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
@@ -67,6 +78,20 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "ell": ("moe", "moe_latent_size"),
 }
 
+# Symbols of the time formulas that stand for one number of the system; those of its tiers carry the tier's place
+SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
+    **{f"Phi_{kind}": ("accelerator", "peak", kind) for kind in ("bf16", "fp16", "fp8", "fp32")},
+    "n_sm": ("accelerator", "multiprocessors"),
+    "B_hbm": ("accelerator", "memory_bandwidth"),
+    "W_chip": ("accelerator", "power"),
+    "c_chip": ("accelerator", "price"),
+    "B_host": ("host", "bandwidth"),
+    **{name: ("kernels", *path) for name, path in KERNEL_SYMBOLS.items()},
+}
+_TIER_SYMBOL = re.compile(rf"(R|B|alpha|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
+_TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "alpha": "latency", "eta": "efficiency"}
+_SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
+
 _SECTIONS = ("attention", "linear_attention", "mlp", "moe")
 
 
@@ -81,12 +106,13 @@ class LoadedModel:
 
 
 class Settings(NamedTuple):
-    """What --set asked for; an architecture key is the path to it."""
+    """What --set asked for; a key of the architecture or of the system is the path to it."""
 
     strategy: dict[str, Any]
     architecture: dict[tuple[str, ...], Any]
     assumptions: dict[str, str]
     symbols: dict[str, Fraction]
+    system: dict[tuple[str, ...], str]
 
 
 def models_directory() -> Path:
@@ -188,6 +214,65 @@ def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None 
         return base
     changed = _canonical(Document(dict(overrides), "--set"))
     return validate(Strategy, {**document.data, **changed.data}, changed.where, changed)
+
+
+def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = None) -> System:
+    """A system by name or from a YAML file, with the numbers that `changes` gives at the path to each.
+
+    InputError names file, line and key of whatever does not fit (symsim/system.py has the schema).
+    """
+    names = list_systems()
+    if reference in names:
+        path = str(models_directory() / "systems" / f"{reference}.yaml")
+    elif reference.lower().endswith((".yaml", ".yml")):
+        path = reference
+    elif os.path.exists(reference):
+        raise InputError(f"{reference}: a system file ends in .yaml or .yml")
+    elif not reference.strip():
+        raise InputError("SYSTEM is empty; name a system ('symsim list systems') or a YAML file")
+    else:
+        hint = nearest(reference, names) if names else "no systems are installed"
+        raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
+    document = read_yaml(path)
+    system = validate(System, document.data, path, document)
+    if not changes:
+        return system
+    data = deepcopy(document.data)
+    data["sources"]["--set"] = "the command line"
+    for where, text in changes.items():
+        _change(data, where, text)
+    return validate(System, data, "--set", Document(data, "--set"))
+
+
+def _change(data: dict[str, Any], where: tuple[str, ...], text: str) -> None:
+    """Put a number at its place in a system's plain data; a tier is found by its name, or by its place from 1."""
+    *above, last = where
+    place: Any = data
+    for position, part in enumerate(above):
+        if where[:position] == ("network",):
+            found = next((tier for i, tier in enumerate(place, 1) if part in (str(i), tier["name"])), None)
+            if found is None:
+                hint = nearest(part, [tier["name"] for tier in place])
+                raise InputError(f"--set {'.'.join(where)}: {data['name']} has no tier '{cut(part)}': {hint}")
+            place = found
+        elif isinstance(place, dict):
+            place = place.setdefault(part, {})
+        else:
+            break
+    if not isinstance(place, dict):
+        raise InputError(f"--set {'.'.join(where)}: {'.'.join(above)} is not a group of numbers")
+    place[last] = parse_value(text) if last == "ranks" else [text, "estimated", "--set"]
+
+
+def _system_path(name: str) -> tuple[str, ...] | None:
+    """Where a system keeps the number that --set calls `name`: a symbol, or a dotted path."""
+    if name in SYSTEM_SYMBOLS:
+        return SYSTEM_SYMBOLS[name]
+    tier = _TIER_SYMBOL.fullmatch(name)
+    if tier is not None and (tier[1] == "eta") == (tier[3] is not None):
+        return ("network", tier[2], _TIER_FIELDS[tier[1]], *([tier[3]] if tier[3] else []))
+    path = tuple(name.split("."))
+    return path if path[0] in _SYSTEM_PARTS and len(path) > 1 and all(path) else None
 
 
 def _inline(text: str) -> dict[str, Any]:
@@ -301,7 +386,7 @@ def split_settings(items: Iterable[str]) -> Settings:
     from symsim.assumptions import ASSUMPTIONS, resolve
     from symsim.vocabulary import SYMBOLS
 
-    settings = Settings({}, {}, {}, {})
+    settings = Settings({}, {}, {}, {}, {})
     spelt: dict[tuple[str, ...], str] = {}
     for item in items:
         name, equals, text = (part.strip() for part in item.partition("="))
@@ -318,6 +403,9 @@ def split_settings(items: Iterable[str]) -> Settings:
             path = _architecture_keys().get(name) or tuple(name.split("."))
             target = ("architecture", *path)
             settings.architecture[path] = parse_value(text)
+        elif (place := _system_path(name)) is not None:
+            target = ("system", *place)
+            settings.system[place] = text
         elif name in FREE_SYMBOLS:
             target = ("symbol", name)
             value = parse_value(text)
@@ -327,7 +415,7 @@ def split_settings(items: Iterable[str]) -> Settings:
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
-            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYMBOLS, *(f"assume.{a}" for a in ASSUMPTIONS)]
+            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *SYMBOLS, *(f"assume.{a}" for a in ASSUMPTIONS)]
             raise InputError(f"--set {cut(name)}: no such setting; {nearest(name, known)}")
         if target in spelt:
             other = spelt[target]

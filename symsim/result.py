@@ -15,11 +15,14 @@ from symsim.errors import InputError
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.lower import lower
+from symsim.memory import HOST_PARTS, STAGE_PARTS, binding_moment, peak_memory
 from symsim.messages import Message
 from symsim.passes.count import MODULES, ascii_name, count, flops, multiplicity
 from symsim.passes.reduce import expert_groups
 from symsim.stages import Stage
+from symsim.step_time import HEADLINES, STAGE_TIMES, exposed_axes, step_time
 from symsim.strategy import Strategy
+from symsim.system import System
 from symsim.traffic import stage_messages
 
 
@@ -71,6 +74,38 @@ class Result(Evaluation):
                 for b in gradient_buffers(self, s)
             ],
             "activations": {"saved_per_microbatch": [_whole(n["A_stage"]) for _, n in per_stage]},
+            "memory": self._memory_json([n for _, n in per_stage]),
+            **self._time_json(),
+        }
+
+    def _memory_json(self, per_stage: list[dict[str, Number]]) -> dict[str, Any]:
+        """Bytes of one rank of each stage; `transient` is what the peak holds beyond the others, `at` the moment it is held."""
+        stages: list[dict[str, Any]] = []
+        for stage, number in zip(self.stages, per_stage):
+            parts = {part: _whole(number[f"M_stage_{part}"]) for part in STAGE_PARTS}
+            host = {key: _whole(number[name]) for key, name in HOST_PARTS.items() if name in number}
+            stages.append({"stage": stage.index, **parts, "at": binding_moment(number), **host})
+        return {"stages": stages, "peak": max(s["peak"] for s in stages)}
+
+    def _time_json(self) -> dict[str, Any]:
+        """Seconds of a step and where they go; the parts of `time` add up to `step`."""
+        if self.system is None:
+            return {}
+        number = self.step_numbers
+        return {
+            "system": self.system.name,
+            "time": {
+                "step": float(number["t_step"]),
+                "compute": float(number["t_compute"]),
+                "bubble": float(number["t_bubble"]),
+                "exposed": {axis: float(number[name]) for axis, name in exposed_axes(self.derivation).items()},
+                "optimizer": float(number["t_optimizer"]),
+                "stages": [
+                    {"stage": s.index, **{key: float(n[f"{name}_stage"]) for key, name in STAGE_TIMES.items()}}
+                    for s, n in ((s, self.stage_numbers(s)) for s in self.stages)
+                ],
+            },
+            **{name: float(number[name]) for name in HEADLINES if name in number},
         }
 
     def _messages_json(self, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
@@ -146,9 +181,14 @@ def _imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
 
 
 def derive(
-    model: Architecture, strategy: Strategy, assumptions: Mapping[str, str] | None = None, overrides: Mapping[str, Number] | None = None
+    model: Architecture,
+    strategy: Strategy,
+    assumptions: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Number] | None = None,
+    system: System | None = None,
 ) -> Result:
-    """Derive the closed formulas of a model under a strategy. InputError when the combination is impossible."""
+    """Derive the closed formulas of a model under a strategy, and of its time on a system. InputError when the
+    combination is impossible."""
     if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
         model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
     check(model, strategy)
@@ -156,4 +196,8 @@ def derive(
         _imbalance(model, strategy, overrides["lam"])
     given = resolve(assumptions or {})
     lowered = lower(model, strategy, given)
-    return Result(model, strategy, given, lowered, count(lowered), dict(overrides or {}))
+    counted = count(lowered)
+    peak_memory(counted.derivation, lowered)
+    if system is not None:
+        step_time(counted.derivation, system, lowered)
+    return Result(model, strategy, given, lowered, counted, dict(overrides or {}), system)

@@ -9,6 +9,7 @@ from symsim.architecture import Architecture
 from symsim.expr import Expr, Number, ceil, expr, minimum, symbol
 from symsim.ir import Dim
 from symsim.mesh import Mesh
+from symsim.schedules import schedule_sizes
 from symsim.strategy import Strategy
 
 
@@ -18,6 +19,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     found: dict[str, Number | None] = {
         "b": strategy.micro_batch_size,
         "s": strategy.seq_length,
+        "u": strategy.packed_document_length,
         "m": strategy.microbatches,
         "lam": 1,
         "h": model.hidden_size,
@@ -42,6 +44,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "dp": strategy.dp,
         "edp": strategy.expert_dp,
         "inst": strategy.num_distributed_optimizer_instances,
+        "group": schedule_sizes(strategy)["group"],
     }
     if model.mlp:
         found["f"] = model.mlp.ffn_hidden_size
@@ -68,12 +71,12 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def keys_per_query(causal: str, window: int | None) -> Expr:
-    """Mean number of keys a query is charged for (assumption `causal`).
+def keys_per_query(causal: str, window: int | None, packed: bool = False) -> Expr:
+    """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
     exact, windowed: query i sees min(i, w) keys, so the mean is w' - w'(w'-1)/(2s) with w' = min(w, s).
     """
-    s = symbol("s")
+    s = symbol("u") if packed else symbol("s")
     if causal == "full":
         return s
     if causal == "half":

@@ -75,11 +75,17 @@ def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
     made: list[Stage] = []
     for rank in range(strategy.pp):
         own = []
-        for j in range(rank, n, strategy.pp):
+        for j in _chunks_of(rank, strategy):
             last = j == n - 1
             own.append(Chunk(*chunks[j], embedding=j == 0, loss=last, mtp=mtp if last else 0))
         made.append(Stage(rank, tuple(own)))
     return made
+
+
+def _chunks_of(rank: int, strategy: Strategy) -> list[int]:
+    """Which chunks of the model a rank holds: every pp-th, or the two of a V (zbv: arXiv:2405.15362, dualpipev)."""
+    n = strategy.pp * strategy.vpp
+    return [rank, n - 1 - rank] if strategy.schedule in ("zbv", "dualpipev") else list(range(rank, n, strategy.pp))
 
 
 def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
@@ -108,12 +114,11 @@ def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
 
 
 def _from_layout(strategy: Strategy) -> list[Stage]:
-    n = strategy.pp * strategy.vpp
     position, chunks = 0, []
     for part in pipeline_layout(strategy.pipeline_model_parallel_layout or ""):
         chunks.append(Chunk(position, position + part.count("t"), "E" in part, "L" in part, part.count("m")))
         position += part.count("t")
-    return [Stage(r, tuple(chunks[j] for j in range(r, n, strategy.pp))) for r in range(strategy.pp)]
+    return [Stage(r, tuple(chunks[j] for j in _chunks_of(r, strategy))) for r in range(strategy.pp)]
 
 
 def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Expr] | None:

@@ -32,11 +32,23 @@ class Strategy(BaseModel):
     ep: Degree = Field(1, description="expert-parallel degree")
     etp: Degree | None = Field(None, description="tensor-parallel degree inside an expert; default: tp, as Megatron-Core")
     dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
+    rank_order: str = Field("tp-cp-ep-dp-pp", description="axes along which ranks are numbered, innermost first (order)")
+    # overlap
+    tp_comm_overlap: bool = Field(False, description="tensor-parallel gathers and scatters in pieces beside their products (userbuffers); needs sp")
+    overlap_grad_reduce: bool = Field(False, description="gradient buckets reduced beside the last backward")
+    overlap_param_gather: bool = Field(False, description="parameter buckets gathered beside the first forward")
+    overlap_p2p_comm: bool = Field(False, description="boundary tensors sent beside computation")
+    moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
+    overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
+    delay_wgrad_compute: bool = Field(False, description="weight gradients run beside the exchange of tokens too")
     # the batch
     micro_batch_size: Degree = Field(1, description="sequences a micro-batch, per data-parallel rank")
     num_microbatches: Degree | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
     global_batch_size: Degree | None = Field(None, description="sequences a step, all data-parallel ranks together")
     seq_length: Degree = Field(4096, description="tokens a sequence")
+    packed_document_length: Degree | None = Field(
+        None, description="mean length of the documents packed into a sequence; attention stays inside a document"
+    )
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(
         1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)"
@@ -53,7 +65,42 @@ class Strategy(BaseModel):
     )
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
+    clip_grad: float = Field(1.0, ge=0, description="gradient norm to clip to; 0: no clipping")
+    # the optimizer
+    optimizer: Literal["adam", "sgd", "sgd_momentum"] = Field("adam", description="adam: two moments; sgd: none; sgd_momentum: one")
+    use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")
+    store_param_remainders: bool = Field(True, description="precision-aware: of fp32 main parameters, the 16 bits that bf16 lacks")
+    main_params_dtype: Literal["fp32", "fp16", "bf16"] | None = Field(
+        None, description="type of the parameters that the optimizer updates (fp32); that of precision: no copy is kept"
+    )
+    main_grads_dtype: Literal["fp32", "bf16"] = Field("fp32", description="type of the gradients that the optimizer reads")
+    exp_avg_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the first moment; default: main_params_dtype")
+    exp_avg_sq_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the second moment; default: main_params_dtype")
+    optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
+    optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
+    cpu_offloading_num_layers: int = Field(0, ge=0, description="leading layers whose saved activations wait on the host")
+    deallocate_pipeline_outputs: bool = Field(True, description="a stage's output is freed once it is sent")
     # the pipeline
+    schedule: Literal[
+        "gpipe",
+        "1f1b",
+        "interleaved",
+        "looped_bfs",
+        "zb_h1",
+        "zb_h2",
+        "interleaved_zb",
+        "zbv",
+        "dualpipe",
+        "dualpipev",
+        "ds_default",
+        "merak_1f1b",
+        "pre_recompute_1f1b",
+        "last_no_recompute_1f1b",
+        "shifted_critical_path",
+    ] = Field("1f1b", description="order of forwards and backwards in the pipeline; 1f1b with vpp above 1 is interleaved")
+    microbatch_group_size_per_vp_stage: Degree | None = Field(
+        None, description="interleaved: micro-batches that run through one chunk in a row; default: pp"
+    )
     num_layers_in_first_pipeline_stage: Degree | None = Field(None, description="layers of the first stage; the rest are split evenly")
     num_layers_in_last_pipeline_stage: Degree | None = Field(None, description="layers of the last stage; the rest are split evenly")
     account_for_embedding_in_pipeline_split: bool = Field(False, description="the embedding counts as a layer of the first stage")

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from symsim.evaluation import Evaluation
-from symsim.expr import ONE, ZERO, Expr, Number, expr, symbol
+from symsim.expr import ONE, ZERO, Number, expr, symbol
 from symsim.messages import Message, merge
-from symsim.passes.count import MODULES
-from symsim.passes.reduce import Unit, expert_groups, fsdp_messages, pipeline_messages, scaled, step_messages, tensor_parallel_gradients
+from symsim.passes.reduce import (
+    expert_groups,
+    fsdp_messages,
+    fsdp_units,
+    pipeline_messages,
+    scaled,
+    step_messages,
+    tensor_parallel_gradients,
+)
 from symsim.stages import Stage
 
 # Which symbol of a stage says how often it runs, or holds, a block that is no layer.
@@ -28,36 +36,14 @@ def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
                 both = [*variant.differentiated.forward_messages, *variant.backward_messages]
                 made += scaled([m for _, m in both], expr(n))
     if result.strategy.pp > 1:
-        chunks = len(stage.chunks)
+        # at the turn of a V one rank holds two chunks in a row, and nothing is sent between them
+        chunks = len(stage.chunks) - sum(a.last == b.first for a, b in pairwise(stage.chunks))
         made += pipeline_messages(lowered, chunks - stage.loss, chunks - stage.embedding)
-    made += fsdp_messages(lowered, fsdp_units(result, at))
+    made += fsdp_messages(lowered, fsdp_units(lowered, result.derivation, {n: expr(v) for n, v in at.items()}))
     made += _gradient_messages(result, at)
     made += _tied_embedding(result, stage, at)
     made += _router_bias(result, at)
     return merge(made)
-
-
-def fsdp_units(result: Evaluation, at: Mapping[str, Number]) -> list[Unit]:
-    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit."""
-    own = result.derivation.definitions
-    apart = expert_groups(result.lowered)
-
-    def held(block: str, expert: bool | None = None) -> Expr:
-        modules = [m for m in MODULES if f"P_{block}_{m}" in own and (expert is None or (m == "experts") == expert)]
-        return sum((symbol(f"P_{block}_{m}") for m in modules), ZERO)
-
-    units = []
-    for kind in result.model.kind_names():
-        times = expr(at[f"L_{kind}_i"])
-        units.append(Unit(f"{kind} layer", held(kind, expert=False if apart else None), times))
-        if apart:
-            units.append(Unit(f"experts of a {kind} layer", held(kind, expert=True), times, expert=True))
-    root = held("embedding") * at["embedding_i"] + symbol("P_output") * at["output_i"]
-    if "P_head_norm" in own:
-        root = root + symbol("P_head_norm") * at["last_layer_i"]
-    if "mtp" in result.lowered.blocks:
-        root = root + held("mtp") * at["mtp_copies_i"]
-    return [u for u in (*units, Unit("root", root, ONE)) if u.elements and u.times]
 
 
 def _gradient_messages(result: Evaluation, at: Mapping[str, Number]) -> list[Message]:

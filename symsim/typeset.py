@@ -35,6 +35,26 @@ _STAGE = {
     "mtp_copies_i": (r"\hat{D}^{(i)}", "multi-token prediction depths whose parameters stage i holds"),
     "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
 }
+# Numbers of the system, and seconds of the stage with the longest tail
+_SYSTEM = {
+    "Phi": (r"\Phi", "FLOP/s", "peak rate of an accelerator in the strategy's precision"),
+    "B_hbm": (r"B_{\mathrm{HBM}}", "byte/s", "HBM bandwidth of an accelerator"),
+    "B_host": (r"B_{\mathrm{host}}", "byte/s", "bandwidth of a rank's host link, one direction"),
+    "n_sm": (r"n_{\mathrm{SM}}", "1", "multiprocessors of an accelerator"),
+    "world": (r"n_{\mathrm{ranks}}", "1", "ranks"),
+    "W_chip": (r"W_{\mathrm{chip}}", "W", "power of an accelerator"),
+    "c_chip": (r"c_{\mathrm{chip}}", "USD/s", "price of an accelerator"),
+    "t_launch": (r"t_{\mathrm{launch}}", "s", "the host's time for one kernel"),
+    "t_gather": (r"t_{\mathrm{gather}}", "s", "the host's time for gathering the parameters of one module"),
+    "e_dp": (r"\hat{\epsilon}^{\mathrm{dp}}", "s", "exposed data-parallel messages of the stage with the longest tail"),
+    "t_opt": (r"\hat{t}_{\mathrm{opt}}", "s", "optimizer of the stage with the longest tail"),
+}
+_TIERS = {
+    "R": ("R", "1", "ranks that a unit of tier {} joins"),
+    "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
+    "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
+    "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
+}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
 
 
@@ -49,6 +69,22 @@ def entry(name: str) -> Entry:
         return SYMBOLS[name]
     if name in _STAGE:
         return Entry(_STAGE[name][0], "1", _STAGE[name][1])
+    if name in _SYSTEM:
+        return Entry(*_SYSTEM[name])
+    tier = re.fullmatch(r"(R|B|alpha|lambda)_(\d+)", name)
+    if tier:
+        latex, unit, meaning = _TIERS[tier[1]]
+        return Entry(f"{latex}_{{{tier[2]}}}", unit, meaning.format(tier[2]))
+    share = re.fullmatch(r"eta_(\d+)_(\w+)", name)
+    if share:
+        return Entry(rf"\eta_{{{share[1]},{word(share[2])}}}", "1", f"share of tier {share[1]}'s bandwidth that {share[2]} reaches")
+    peak = re.fullmatch(r"Phi_(\w+)", name)
+    if peak:
+        return Entry(rf"\Phi_{{{word(peak[1])}}}", "FLOP/s", f"peak rate of an accelerator on {peak[1]}")
+    exposed = re.fullmatch(r"e_([fb])_(\w+)", name)
+    if exposed:
+        direction = {"f": "forward", "b": "backward"}[exposed[1]]
+        return Entry(rf"\epsilon^{{{exposed[1]},{word(exposed[2])}}}", "s", f"exposed messages over {exposed[2]} of the slowest stage, {direction}")
     layers = re.fullmatch(r"L_(.+?)(_ckpt)?(_i)?", name)
     if layers:
         kind, again, here = layers[1], bool(layers[2]), bool(layers[3])
@@ -135,9 +171,12 @@ class _Printer:
             text = symbol_latex(atom.name, self.names)
         else:
             inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
-            text = {"ceil": r"\lceil {} \rceil", "floor": r"\lfloor {} \rfloor", "sum": "({})"}.get(
-                atom.function, f"\\{atom.function}({{}})"
-            ).replace("{}", ", ".join(inside))
+            text = {
+                "ceil": r"\lceil {} \rceil",
+                "floor": r"\lfloor {} \rfloor",
+                "log2": r"\lceil \log_2 {} \rceil",
+                "sum": "({})",
+            }.get(atom.function, f"\\{atom.function}({{}})").replace("{}", ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"

@@ -20,6 +20,7 @@ def _table(text: str) -> dict[str, Entry]:
 SYMBOLS: dict[str, Entry] = _table(r"""
 b       | b             | 1    | sequences in a micro-batch, per data-parallel rank
 s       | s             | 1    | sequence length in tokens
+u       | u             | 1    | mean length of a document packed into a sequence
 h       | h             | 1    | hidden size
 L       | L             | 1    | decoder layers
 V       | V             | 1    | vocabulary size
@@ -62,4 +63,31 @@ edp     | d_e           | 1    | expert data-parallel degree
 inst    | I             | 1    | distributed-optimizer instances (replicas of the sharding group)
 m       | m             | 1    | micro-batches a step
 i       | i             | 1    | pipeline stage index, from zero
+j       | j             | 1    | model chunk of a pipeline rank, from zero
+group   | \gamma        | 1    | micro-batches that run through one model chunk in a row
+tf      | t_f           | s    | forward of one micro-batch on the slowest pipeline rank
+ti      | t_i           | s    | its input gradients
+tw      | t_w           | s    | its weight gradients
+tr      | t_r           | s    | its recompute
+tfb     | t_{fb}        | s    | a forward and a backward of two micro-batches, overlapped
+tc      | t_c           | s    | one message between neighbouring stages that nothing hides
+t_place | t_{\mathrm{place}} | s | what the place of the slowest stage saves in 1f1b
+sum_tf  | \Sigma t_f    | s    | forwards of one micro-batch on all pipeline ranks
+sum_ti  | \Sigma t_i    | s    | input gradients of one micro-batch on all pipeline ranks
+sum_tw  | \Sigma t_w    | s    | weight gradients of one micro-batch on all pipeline ranks
+sum_tr  | \Sigma t_r    | s    | recompute of one micro-batch on all pipeline ranks
+eta_gemm    | \eta_G       | 1    | share of the peak rate that a matrix product reaches on whole tiles
+phi_gemm    | \varphi_G    | 1    | share of the shorter of compute and HBM time that a matrix product does not hide
+t_gemm      | t_G          | s    | start and tail of a matrix product on the device
+eta_group   | \eta_E       | 1    | share of the peak rate that a grouped matrix product reaches on whole tiles
+phi_group   | \varphi_E    | 1    | share of the shorter of compute and HBM time that a grouped matrix product does not hide
+eta_fa      | \eta_F       | 1    | share of the peak rate that flash attention reaches forward
+eta_fab     | \eta_{FB}     | 1    | share of the peak rate that flash attention reaches backward
+zeta_fa     | \zeta_F      | 1    | further attention work where the head sizes of keys and values differ, over (larger / smaller - 1)
+tau_fa      | \tau_F       | s    | one key further along a row of flash attention, forward
+tau_fab     | \tau_{FB}     | s    | one query further along a column of flash attention, backward
+eta_mem     | \eta_M       | 1    | share of the HBM bandwidth that elementwise kernels reach
+eta_permute | \eta_P       | 1    | share of the HBM bandwidth that permuted rows reach
+eta_ce      | \eta_C       | 1    | share of the HBM bandwidth that the loss reaches
+t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on the device
 """)

@@ -143,7 +143,7 @@ def test_bad_usage(arguments: list[str], expected: str, tmp_path: Path):
     [
         (["-s", "tp=3"], "tp=3 does not divide num_attention_heads=8; valid: 1, 2, 4, 8"),
         (["-s", "tq=3"], "unknown key 'tq'"),
-        (["-y", "h100"], "systems arrive with step times"),
+        (["-y", "h100"], "no system or file is named 'h100': did you mean 'h100-sxm'?"),
         (["--set", "foo"], "--set 'foo' is not NAME=VALUE"),
         (["--set", "hiden_size=8"], "did you mean 'hidden_size'?"),
         (["--set", "assume.causal=sometimes"], "assume.causal=sometimes is not a choice"),
@@ -452,15 +452,20 @@ def test_num_layers_needs_a_single_run(small: Architecture):
     assert "a multiple of 2 is needed" in refusal(override_architecture, pairs, {("num_layers",): 7})
 
 
+# symbols that follow from a strategy, from a model's layers, or from the stages' times
+DERIVED = {"n_z", "n_w", "w", "C", "cp_a2a", "cp_p2p", "edp", "i", "j", "t_place", "tc", "tfb"}
+DERIVED |= {f"{part}{t}" for part in ("", "sum_") for t in ("tf", "ti", "tw", "tr")}
+
+
 def test_every_symbol_is_a_setting_or_says_that_it_cannot_be_set():
     for name in SYMBOLS:
         try:
             asked = split_settings([f"{name}=2"])
         except InputError as error:
             assert "cannot be set" in str(error)
-            assert name in {"n_z", "n_w", "w", "C", "cp_a2a", "cp_p2p", "edp", "i"}
+            assert name in DERIVED
         else:
-            assert len(asked.strategy) + len(asked.architecture) + len(asked.symbols) == 1
+            assert len(asked.strategy) + len(asked.architecture) + len(asked.symbols) + len(asked.system) == 1
 
 
 @pytest.mark.parametrize(
@@ -530,3 +535,27 @@ def test_every_virtual_stage_has_its_own_gradient_buffer():
 def test_the_package_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "symsim", "eval"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and "MODEL" in done.stderr
+
+
+def test_eval_with_a_system_gives_the_step():
+    done = symsim("eval", "llama3-8b", "-s", "tp=2,dp=4", "-y", "h100-sxm")
+    assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    object_ = json.loads(symsim("eval", "llama3-8b", "-s", "tp=2,dp=4", "-y", "h100-sxm", "--json").stdout)
+    time = object_["time"]
+    assert object_["system"] == "h100-sxm"
+    assert time["step"] == pytest.approx(time["compute"] + time["bubble"] + sum(time["exposed"].values()) + time["optimizer"])
+    assert f"{object_['tokens_per_second']:,.0f}" in done.stdout and f"{100 * object_['mfu']:.1f} %" in done.stdout
+
+
+def test_derive_writes_the_json_of_eval(tmp_path: Path):
+    arguments = ("llama3-8b", "-s", "tp=2,dp=4", "-y", "h100-sxm")
+    path = tmp_path / "out.json"
+    assert symsim("derive", *arguments, "-o", str(path)).returncode == 0
+    assert path.read_text() == symsim("eval", *arguments, "--json").stdout
+
+
+def test_a_changed_number_of_the_system_changes_the_step():
+    arguments = ("eval", "llama3-8b", "-y", "h100-sxm", "--json")
+    slower = symsim(*arguments, "--set", "accelerator.memory_bandwidth=1 TB/s")
+    assert slower.returncode == 0, slower.stderr
+    assert json.loads(slower.stdout)["time"]["step"] > json.loads(symsim(*arguments).stdout)["time"]["step"]

@@ -11,13 +11,15 @@ import pytest
 from symsim.architecture import parse_layers
 from symsim.assumptions import ASSUMPTIONS
 from symsim.idle import idle_options
-from symsim.loading import load_model
+from symsim.loading import load_model, load_system
 from symsim.result import derive
 from symsim.strategy import Strategy
 
 DENSE, MOE, MLA = "llama3-8b", "mixtral-8x7b", "deepseek-v3"
 BASE = {"seq_length": 4096}
+SYSTEM = load_system("h100-sxm")
 SP: dict[str, Any] = {"tp": 4, "sp": True}
+AWARE: dict[str, Any] = {"use_precision_aware_optimizer": True}
 
 # (model, strategy around it, the knob's other value)
 KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
@@ -64,6 +66,29 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),
     "moe_router_load_balancing_type": (MOE, {**SP, "ep": 4}, "aux_loss"),
     "mtp_num_layers": (MLA, {}, 1),
+    "optimizer": (DENSE, {}, "sgd"),
+    "use_precision_aware_optimizer": (DENSE, {}, True),
+    "store_param_remainders": (DENSE, AWARE, False),
+    "main_params_dtype": (DENSE, {}, "fp16"),
+    "main_grads_dtype": (DENSE, {**AWARE, "grad_reduce_in_fp32": False, "seq_length": 128}, "bf16"),
+    "exp_avg_dtype": (DENSE, AWARE, "bf16"),
+    "exp_avg_sq_dtype": (DENSE, AWARE, "fp8"),
+    "optimizer_cpu_offload": (DENSE, AWARE, True),
+    "optimizer_offload_fraction": (DENSE, {**AWARE, "optimizer_cpu_offload": True}, 0.5),
+    "cpu_offloading_num_layers": (DENSE, {}, 4),
+    "deallocate_pipeline_outputs": (DENSE, {"pp": 4}, False),
+    "packed_document_length": (DENSE, {}, 1024),
+    "clip_grad": (DENSE, {}, 0.0),
+    "rank_order": (DENSE, {"tp": 4, "dp": 4}, "dp-tp-cp-ep-pp"),
+    "tp_comm_overlap": (DENSE, SP, True),
+    "overlap_grad_reduce": (DENSE, {"dp": 8}, True),
+    "overlap_param_gather": (DENSE, {"dp": 8, "overlap_grad_reduce": True}, True),
+    "overlap_p2p_comm": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 8}, True),
+    "moe_shared_expert_overlap": (MLA, {"ep": 8}, True),
+    "overlap_moe_expert_parallel_comm": (MLA, {"ep": 8}, True),
+    "delay_wgrad_compute": (MLA, {"ep": 64, "overlap_moe_expert_parallel_comm": True, "moe_router_dtype": "fp32"}, True),
+    "schedule": (DENSE, {"pp": 4, "num_microbatches": 16}, "zb_h1"),
+    "microbatch_group_size_per_vp_stage": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 16}, 8),
 }
 
 # (model, strategy around it, the assumption's other choice)
@@ -78,6 +103,23 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "loss_parallel": (DENSE, {"tp": 4}, "false"),
     "save_gathered": (DENSE, SP, "true"),
     "dispatcher_metadata": (MOE, {"ep": 4}, "omitted"),
+    "moe_probabilities": (MOE, {}, "combine"),
+    "apply_rope_fusion": (DENSE, {}, "true"),
+    "te_dummy_wgrad": (DENSE, {}, "false"),
+    "library_workspace": (DENSE, {}, "hopper"),
+    "device_context": (DENSE, {}, "cuda"),
+    "memory": (DENSE, {}, "reserved"),
+    "fsdp_parameters": (DENSE, {"dp": 8, "zero": 3}, "main"),
+    "optimizer_implementation": (DENSE, {"seq_length": 128}, "foreach"),
+    "tp_async_backward": (DENSE, SP, "true"),
+    "pipeline_scatter_gather": (DENSE, {"tp": 4, "pp": 2}, "true"),
+    "fsdp_prefetch": (DENSE, {"dp": 8, "zero": 3}, "false"),
+    "fsdp_unit": (DENSE, {"dp": 8, "zero": 3, "seq_length": 128}, "module"),
+    "zero2_reduction": (DENSE, {"dp": 8, "zero": 2}, "all_reduce"),
+    "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
+    "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
+    "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
+    "mfu_flops": (DENSE, {}, "executed"),
 }
 
 
@@ -87,7 +129,7 @@ def _output(model: str, around: str, assumptions: str) -> str:
     architecture = load_model(model.split()[0]).architecture
     if model.endswith("without experts"):
         architecture = architecture.model_copy(update={"layers": parse_layers("61 * dense"), "moe": None})
-    result = derive(architecture, Strategy(**{**BASE, **json.loads(around)}), json.loads(assumptions))
+    result = derive(architecture, Strategy(**{**BASE, **json.loads(around)}), json.loads(assumptions), None, SYSTEM)
     output = {k: v for k, v in result.to_json().items() if k not in ("strategy", "assumptions")}
     return json.dumps([output, int(result.values["m"])])
 

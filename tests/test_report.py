@@ -68,14 +68,17 @@ def formulas(document: Report) -> list[str]:
     return found
 
 
-_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:\(i\)|\\mathrm\{\w+\})\})*"
-_NAME = re.compile(r"(?:\\hat\{\w\}|\\(?:delta|lambda|ell|tau|rho)(?![A-Za-z])|[A-Za-z])" + _SCRIPTS)
+_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:[a-z](?=[,}]))?,?(?:\\mathrm\{[\w\\]+\})?,?(?:\(i\))?\})*"
+_GREEK = "alpha|beta|gamma|delta|epsilon|zeta|eta|lambda|ell|mu|tau|rho|varphi|Phi"
+_NAME = re.compile(
+    rf"(?:\\Sigma )?(?:\\hat\{{(?:\w|\\epsilon)\}}|\\(?:{_GREEK})(?![A-Za-z])|\\mathrm\{{\w+\}}(?:/\\mathrm\{{\w+\}})?|[A-Za-z])" + _SCRIPTS
+)
 
 
 def atoms(text: str) -> set[str]:
     """The symbols in a formula, units and LaTeX's own words taken out first; nothing but numbers and signs is left then."""
-    text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z]+\}", " ", text)
-    text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|bigl|bigr|quad|to|min|max|lfloor|rfloor|lceil|rceil)(?![A-Za-z])|\\,", " ", text)
+    text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z/]+\}", " ", text)
+    text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil)(?![A-Za-z])|\\,", " ", text)
     assert not re.search(r"[^-+=/(){}^,.\d\s]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))
 
@@ -85,7 +88,7 @@ def undefined(document: Report) -> set[str]:
     (notation,) = (s for s in document.sections if s.heading == "Notation")
     (table,) = (p for p in notation.parts if isinstance(p, Table))
     known = {s.latex for r in table.rows if r.role == "plain" for s in as_spans(r.cells[0]) if isinstance(s, Math)}
-    known |= {"X_n", "Q_n", "A_n"} if "n" in known else set()
+    known |= {"X_n", "Q_n", "A_n", "t_n"} if "n" in known else set()
     for text in formulas(document):
         known |= {text.split(" = ")[0]} if " = " in text else set()
     for section in document.sections:

@@ -66,10 +66,11 @@ def count(lowered: Lowered) -> Counted:
 def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     windows = {model.layer_kinds[k].window for k in model.kind_names()}
+    packed = strategy.packed_document_length is not None
     if None in windows:
         book.define(
             "n_z",
-            Quantity(keys_per_query(assume["causal"], None)),
+            Quantity(keys_per_query(assume["causal"], None, packed)),
             "mean number of keys a query attends to",
             latex="n_z",
             assumptions=("causal",),
@@ -77,7 +78,12 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
         )
     if windows - {None}:
         book.define(
-            "n_w", Quantity(keys_per_query(assume["causal"], 1)), "the same inside a window", latex="n_w", assumptions=("causal",), group="sizes"
+            "n_w",
+            Quantity(keys_per_query(assume["causal"], 1, packed)),
+            "the same inside a window",
+            latex="n_w",
+            assumptions=("causal",),
+            group="sizes",
         )
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(

@@ -83,8 +83,13 @@ def te_norm(k: Kernels, op: Op) -> None:
 
 
 def te_rope(k: Kernels, op: Op) -> None:
-    """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py)."""
+    """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py); the fused kernel
+    (TransformerEngine attention/rope.py) only the angles, one table for all layers."""
     head = op.attrs["head"]
+    if op.kind == "rope" and k.profile.assumptions["apply_rope_fusion"] == "true":
+        k.tensors.setdefault("rotary.angles", Tensor("rotary.angles", ("s", head), "fp32", "table", None, "attention"))
+        k.emit("rope", [*op.inputs, "rotary.angles"], op.outputs, saves=["rotary.angles"], attrs=op.attrs)
+        return
     angles = k.make("angles", ["s", head], "fp32", "table") if op.kind == "rope" else None
     tables = [k.make(n, ["s", head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
     inputs = list(op.inputs)
@@ -166,13 +171,18 @@ def _mask(k: Kernels) -> list[str]:
 def te_activation(k: Kernels, op: Op) -> None:
     """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
     parts = list(op.inputs[:2] if op.attrs["gated"] else op.inputs[:1])
-    scales = list(op.inputs[len(parts) :])
+    scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
     extra: list[str] = []
     saves = [*parts, *scales]
     if k.profile.strategy.activation_func_fp8_input_store:
         extra = [k.make(f"stored{i}", k.dims_of(p), "fp8", "index") for i, p in enumerate(parts)]
         saves = [*extra, *scales]
-    k.emit("activation", op.inputs, [*op.outputs, *extra], saves=saves, attrs=op.attrs)
+    k.emit("activation", [*parts, *scales], [*op.outputs, *extra], saves=saves, attrs=op.attrs)
+
+
+def _probabilities_at_combine(k: Kernels) -> bool:
+    strategy = k.profile.strategy
+    return k.profile.assumptions["moe_probabilities"] == "combine" and strategy.moe_token_dispatcher_type == "alltoall"
 
 
 def te_add(k: Kernels, op: Op) -> None:
@@ -220,8 +230,10 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     fusion = k.profile.strategy.cross_entropy_fusion
     if k.profile.assumptions["loss_parallel"] == "false":
         logits = gathered_logits(k, logits)
-    probabilities = k.make("softmax" if fusion != "te" else "gradient", k.dims_of(logits), "fp32", "index")
-    extra = [probabilities]
+    if fusion == "te":  # the gradient is written over the logits
+        extra = [k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)]
+    else:
+        extra = [k.make("softmax", k.dims_of(logits), "fp32", "index")]
     if fusion != "te":
         extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
     exchanges = {
@@ -271,6 +283,10 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     else:
         kept = [k.make("order", ["b", "s", "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
     sent = k.make("sent", [*sent_dims, width], k.tensors[rows].dtype)
+    if _probabilities_at_combine(k):
+        k.emit("permute", [x, indices], [sent, *kept], saves=kept, name="permute", attrs=op.attrs)
+        k.emit("exchange", [sent], [rows], attrs={**op.attrs, "sent": sent_dims})
+        return
     sent_weights = k.make("sent_weights", sent_dims, _weight_dtype(k))
     k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
     k.retype(weights, dtype=_weight_dtype(k))
@@ -289,7 +305,8 @@ def te_grouped(k: Kernels, op: Op) -> None:
 
 
 def te_combine(k: Kernels, op: Op) -> None:
-    """The exchange back, then unpermute: probabilities were applied inside the experts, so only the map is kept."""
+    """The exchange back, then unpermute: probabilities were applied inside the experts, so only the map is kept; where they
+    are applied here, the rows and the probabilities are (Megatron-Core 0.12 moe_utils.py unpermute)."""
     y, weights, indices = op.inputs
     strategy = k.profile.strategy
     width = op.attrs["width"]
@@ -299,6 +316,10 @@ def te_combine(k: Kernels, op: Op) -> None:
     sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
     back = k.make("returned", [*sent_dims, width], k.tensors[y].dtype)
     k.emit("exchange_back", [y], [back], name="exchange", attrs={**op.attrs, "sent": sent_dims, "dtype": _weight_dtype(k)})
+    if _probabilities_at_combine(k):
+        probabilities = next(o for o in k.ops if o.kind == "top_k").outputs[0]
+        k.emit("unpermute", [back, probabilities, indices], op.outputs, saves=[back, probabilities])
+        return
     k.emit("unpermute", [back, indices], op.outputs)
 
 

@@ -12,12 +12,14 @@ Sources: Megatron-Core distributed/param_and_grad_buffer.py, finalize_model_grad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symsim.expr import ONE, ZERO, Expr, symbol
+from symsim.formula import Derivation
 from symsim.lowered import Lowered
 from symsim.messages import Message
-from symsim.passes.count import counted_parameters
+from symsim.passes.count import MODULES, counted_parameters
 from symsim.passes.differentiate import elements
 
 
@@ -64,7 +66,9 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
         if group.shard != ONE:
             per = "microbatch" if strategy.zero == 2 else "step"
             phase = "backward" if strategy.zero == 2 else "step"
-            made.append(Message(phase, "reduce_scatter", group.label, group.shard, n, share, gradient, f"{what} gradients", per=per))
+            whole_again = strategy.zero == 2 and lowered.profile.assumptions["zero2_reduction"] == "all_reduce"
+            op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
+            made.append(Message(phase, op, group.label, group.shard, n, kept, gradient, f"{what} gradients", per=per))
         if group.instances != ONE:
             made.append(
                 Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step")
@@ -95,6 +99,32 @@ class Unit:
     elements: Expr
     times: Expr
     expert: bool = False
+
+
+def fsdp_units(lowered: Lowered, derivation: Derivation, at: Mapping[str, Expr]) -> list[Unit]:
+    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit.
+
+    at: the stage's symbols (`L_KIND_i`, `embedding_i`, ...) as numbers, or as themselves.
+    """
+    own = derivation.definitions
+    apart = expert_groups(lowered)
+
+    def held(block: str, expert: bool | None = None) -> Expr:
+        modules = [m for m in MODULES if f"P_{block}_{m}" in own and (expert is None or (m == "experts") == expert)]
+        return sum((symbol(f"P_{block}_{m}") for m in modules), ZERO)
+
+    units = []
+    for kind in lowered.profile.model.kind_names():
+        times = at[f"L_{kind}_i"]
+        units.append(Unit(f"{kind} layer", held(kind, expert=False if apart else None), times))
+        if apart:
+            units.append(Unit(f"experts of a {kind} layer", held(kind, expert=True), times, expert=True))
+    root = held("embedding") * at["embedding_i"] + symbol("P_output") * at["output_i"]
+    if "P_head_norm" in own:
+        root = root + symbol("P_head_norm") * at["last_layer_i"]
+    if "mtp" in lowered.blocks:
+        root = root + held("mtp") * at["mtp_copies_i"]
+    return [u for u in (*units, Unit("root", root, ONE)) if u.elements and u.times]
 
 
 def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symsim.expr import Number
-from symsim.formula import BYTE, ELEMENT, FLOP, Unit
+from symsim.formula import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
 _SCALES = {
@@ -21,7 +21,11 @@ def whole(value: Number) -> int:
 
 
 def human(value: Number, unit: Unit) -> str:
-    """'383.87 TFLOP', '1.75 GiB', '671.03 B'; exact below the first prefix."""
+    """'383.87 TFLOP', '1.75 GiB', '671.03 B', '1.749 s'; counts are exact below the first prefix."""
+    if unit == SECOND:
+        return seconds(value)
+    if unit == NONE and isinstance(value, float):
+        return plain(value)
     base, prefixes = _SCALES.get(unit, (1000, ("",)))
     step = 0
     while step < len(prefixes) - 1 and abs(value) >= base ** (step + 1):
@@ -31,9 +35,34 @@ def human(value: Number, unit: Unit) -> str:
     return f"{float(Fraction(value) / base**step):.4g} {prefixes[step]}".strip()
 
 
+def seconds(value: Number) -> str:
+    """'1.749 s', '144.5 ms', '37.54 us': four digits."""
+    units: tuple[tuple[float, str], ...] = ((1.0, "s"), (1e-3, "ms"))
+    size, name = next(((n, u) for n, u in units if abs(float(value)) >= n), (1e-6, "us"))
+    return f"{four(float(value) / size)} {name}" if value else "0 s"
+
+
+def rate(value: float, unit: str) -> str:
+    """'712.4 TFLOP/s', '2.11 TB/s' from a rate in FLOP/s or B/s."""
+    step = 0
+    while step < 5 and abs(value) >= 1000 ** (step + 1):
+        step += 1
+    return f"{four(value / 1000**step)} {('', 'k', 'M', 'G', 'T', 'P')[step]}{unit}"
+
+
+def plain(value: Number) -> str:
+    """Four digits of a number without unit, thousands apart by thin spaces."""
+    return exact(round(value)) if abs(float(value)) >= 1000 else four(float(value))
+
+
+def four(value: float) -> str:
+    """Four digits, without an exponent between a thousandth and ten thousand."""
+    return f"{value:.4g}" if not 1000 <= abs(value) < 10000 else f"{value:.0f}"
+
+
 def exact(value: Number) -> str:
     """Every digit, thousands apart by thin spaces."""
-    if isinstance(value, Fraction) and value.denominator != 1:
+    if isinstance(value, (Fraction, float)) and value != int(value):
         return f"{float(value):.6g}"
     return f"{int(value):,}".replace(",", THIN)
 

@@ -8,11 +8,12 @@ import symsim
 from symsim.architecture import format_layers
 from symsim.assumptions import ASSUMPTIONS
 from symsim.formula import BYTE, ELEMENT, FLOP
-from symsim.report import notation, totals
+from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks
 from symsim.report.document import Code, Column, Paragraph, Part, Report, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
+from symsim.report.step import Step
 from symsim.report.totals import Totals
 from symsim.result import Result
 from symsim.strategy import Strategy
@@ -26,9 +27,17 @@ class _Opening:
 
     def section(self) -> Section:
         options = self._options()
+        answer = [timing.answer(Step(self.result))] if self.result.system is not None else []
         return Section(
             "Model and strategy",
-            (Paragraph(self._model()), Paragraph(self._strategy()), *([options] if options.rows else []), self._summary(), self.totals.picture()),
+            (
+                Paragraph(self._model()),
+                Paragraph(self._strategy()),
+                *([options] if options.rows else []),
+                *answer,
+                self._summary(),
+                self.totals.picture(),
+            ),
         )
 
     def _model(self) -> tuple[Span, ...]:
@@ -112,6 +121,9 @@ def report(result: Result) -> Report:
     derived = [blocks.section(name) for name in result.lowered.blocks]
     summed = Section("Totals", (Paragraph(spans("Blocks times how often they occur.")),))
     after = totals.sections(result, ink, numbers)
+    if result.system is not None:
+        step = Step(result)
+        after += [*timing.sections(step, ink), pipeline.section(step, ink), *memory.sections(step, ink), roofline.section(step)]
     return Report(
         f"The cost of training {result.model.name}",
         subtitle(result),
@@ -128,20 +140,36 @@ def subtitle(result: Result) -> str:
     s = result.strategy
     degrees = ", ".join(f"{n}={v}" for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp), ("vpp", s.vpp), ("ep", s.ep)) if v > 1)
     flags = ", sp=true" if s.sp else ""
-    return f"{degrees or 'one rank'}{flags}; derived by symsim {symsim.__version__}"
+    on = f" on {result.system.name}" if result.system is not None else ""
+    return f"{degrees or 'one rank'}{flags}{on}; derived by symsim {symsim.__version__}"
+
+
+# assumptions that nothing but seconds and memory rests on, which a report without a system does not show
+OF_A_SYSTEM = frozenset(
+    (
+        "kernel_time network tp_async_backward host_launch fsdp_unit fsdp_prefetch mfu_flops moe_grouped_gemm moe_exchange "
+        "te_dummy_wgrad library_workspace device_context memory optimizer_implementation fsdp_parameters"
+    ).split()
+)
+
+
+def in_force(result: Result) -> dict[str, str]:
+    """Assumptions that something shown may rest on."""
+    return {n: v for n, v in result.assumptions.items() if result.system is not None or n not in OF_A_SYSTEM or v != ASSUMPTIONS[n].default}
 
 
 def assumptions(result: Result) -> Section:
     """Those that a definition names or the user changed first, the rest after."""
+    listed = in_force(result)
     named = {a for d in result.derivation.definitions.values() for a in d.assumptions}
     changed = {a for a, v in result.assumptions.items() if v != ASSUMPTIONS[a].default}
-    columns = (Column("assumption", 13), Column("in force", 6), Column("meaning", 24), Column("source", 16))
+    columns = (Column("assumption", 13), Column("in force", 7.5), Column("meaning", 24), Column("source", 16))
 
     def table(caption: str, names: list[str]) -> list[Part]:
         rows = tuple(Row((Code(n), result.assumptions[n], ASSUMPTIONS[n].meaning, ASSUMPTIONS[n].source)) for n in names)
         return [Table(spans(caption), columns, rows)] if rows else []
 
-    first = [n for n in result.assumptions if n in named | changed]
+    first = [n for n in listed if n in named | changed]
     said = Paragraph(
         spans(
             "What follows neither from the einsums nor from the placement is assumed. ", Code("--set assume.NAME=VALUE"), " overrides an assumption."
@@ -152,6 +180,6 @@ def assumptions(result: Result) -> Section:
         (
             said,
             *table("Named by a definition above, or not at the default.", first),
-            *table("Also in force.", [n for n in result.assumptions if n not in first]),
+            *table("Also in force.", [n for n in listed if n not in first]),
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -97,7 +97,67 @@ class Picture:
         return list(dict.fromkeys(m for bar in self.bars for m, _, _ in bar.parts))
 
 
-Part = Union[Paragraph, Table, Equations, Picture]
+@dataclass(frozen=True)
+class Gauge:
+    """A total in words, and its parts: (name, share of the picture's scale, amount in words)."""
+
+    label: str
+    total: str
+    parts: tuple[tuple[str, float, str], ...]
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Bars on one scale, with a line at a limit (a share of the scale) that says what it is."""
+
+    caption: Spans
+    gauges: tuple[Gauge, ...]
+    limit: float
+    limit_words: str
+    kind: str = "gauges"
+
+    @property
+    def parts(self) -> list[str]:
+        """Every part of some bar, in order of first appearance."""
+        return list(dict.fromkeys(p for g in self.gauges for p, _, _ in g.parts))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel in a roofline: FLOP a byte, FLOP/s, its share of all kernels' time, and a label for the largest."""
+
+    intensity: float
+    reached: float
+    share: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """FLOP/s against FLOP a byte, both logarithmic, under the HBM bandwidth (byte/s) and peak rates (name, FLOP/s)."""
+
+    caption: Spans
+    points: tuple[Point, ...]
+    bandwidth: float
+    peaks: tuple[tuple[str, float], ...]
+    kind: str = "roofline"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A pipeline schedule to be drawn (`report.timeline`): stages, micro-batches, chunks a rank, seconds by symbol, group size."""
+
+    caption: Spans
+    schedule: str
+    stages: int
+    microbatches: int
+    chunks: int
+    durations: Mapping[str, float]
+    group: int
+    kind: str = "timeline"
+
+
+Part = Union[Paragraph, Table, Equations, Picture, Gauges, Roofline, Timeline]
 
 
 @dataclass(frozen=True)

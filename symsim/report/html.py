@@ -7,21 +7,30 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from symsim.report.document import Cell, Code, Emphasis, Math, Report, as_spans
+from symsim.report import gauges, plot
+from symsim.report.document import Cell, Code, Emphasis, Math, Report, Timeline, as_spans
 from symsim.report.picture import svg
 from symsim.report.templating import template
 from symsim.result import Result
 
 
 def render(report: Report) -> str:
-    return template("report.html.j2", inline=inline, math=math, svg=svg).render(report=report) + "\n"
+    return template("report.html.j2", **_TOOLS).render(report=report) + "\n"
 
 
 def fragment(result: Result) -> str:
     """The opening section, for a notebook's cell."""
     from symsim.report.content import opening
 
-    return template("fragment.html.j2", inline=inline, math=math, svg=svg).render(report=opening(result))
+    return template("fragment.html.j2", **_TOOLS).render(report=opening(result))
+
+
+def timeline(part: Timeline) -> Markup:
+    """The schedule's picture, as wide as the page."""
+    from symsim.report.timeline import timeline_svg
+
+    drawn = timeline_svg(part.schedule, part.stages, part.microbatches, part.chunks, part.durations, part.group)
+    return Markup(re.sub(r' width="800" height="[0-9.]+"', "", drawn, count=1))
 
 
 @lru_cache(maxsize=4096)
@@ -49,3 +58,6 @@ def inline(cell: Cell) -> Markup:
         else:
             made += escape(span)
     return made
+
+
+_TOOLS = {"inline": inline, "math": math, "svg": svg, "gauges": gauges.svg, "roofline": plot.svg, "timeline": timeline}

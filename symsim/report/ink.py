@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from symsim.evaluation import Evaluation
-from symsim.expr import ONE, Expr, Number, product
+from symsim.expr import ONE, ZERO, Call, Expr, Number, expr, product, symbol
 from symsim.formula import Unit
 from symsim.ir import Block
 from symsim.mesh import Mesh
@@ -16,6 +16,9 @@ from symsim.typeset import is_sum, latex, lines, names_of, symbol_latex, width
 
 LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
+_LONG_CALL = 20.0  # em of a max or min whose arguments get names
+_SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated
+_SHORT_ARGUMENT = 6.0  # em of one that needs none
 
 
 class Ink:
@@ -26,10 +29,12 @@ class Ink:
         self.used: dict[str, None] = {}
         self.dims: dict[str, Expr] = {}
         self.defined: dict[str, None] = {}
+        self.own: dict[str, None] = {}  # symbols of this report alone, defined where they are first used
+        self._parts: dict[Expr, str] = {}
 
     def note(self, *expressions: Expr) -> None:
         for expression in expressions:
-            self.used.update(dict.fromkeys(sorted(expression.symbols())))
+            self.used.update(dict.fromkeys(sorted(expression.symbols() - self.own.keys())))
 
     def math(self, expression: Expr) -> Math:
         """For a table cell: one line, divisions by a slash."""
@@ -40,16 +45,71 @@ class Ink:
         self.used[name] = None
         return Math(symbol_latex(name, self.names))
 
-    def equation(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, sum_of: str = "") -> Equation:
-        """name = (sum over the rows of a table =) expression (= value)."""
+    def equation(
+        self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, sum_of: str = "", beside: float = 0.0
+    ) -> Equation:
+        """name = (sum over the rows of a table =) expression (= value). beside: em of the widest left side in its block."""
         self.note(expression)
         self.defined[name] = None
         left = symbol_latex(name, self.names)
-        ending = f" = {in_units(human(value, unit))}" if value is not None and unit is not None and not expression.is_constant else ""
+        ending = _ending(expression, value, unit)
         start = rf"{{\textstyle\sum_n}} {sum_of}_n = " if sum_of else ""
-        room = LINE - width(left) - width("=")
+        room = LINE - max(width(left), beside) - width("=")
         made = lines(expression, self.names, room, room - width(start), ending)
         return Equation(left, (start + made[0], *made[1:]))
+
+    def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
+        """The equation; what stands inside a max or min too long for a line follows as equations of its own."""
+        shorter, apart = self._apart(expression)
+        made = [self._fitted(self.equation(name, shorter, value, unit, beside=beside), shorter, _ending(shorter, value, unit), beside)]
+        for inner, argument in apart:
+            made += self.spelled(inner, argument, beside=beside)
+        return made
+
+    def _fitted(self, equation: Equation, expression: Expr, ending: str, beside: float) -> Equation:
+        """A lone max or min too long for its line, broken between its arguments."""
+        room = LINE - _SLACK - max(width(equation.left), beside) - width("=")
+        if all(width(line) <= room for line in equation.lines) or len(expression.terms) != 1:
+            return equation
+        ((monomial, coefficient),) = expression.terms.items()
+        call = monomial[0][0]
+        if len(monomial) != 1 or coefficient != 1 or not isinstance(call, Call):
+            return equation
+        *first, last = (latex(argument, self.names) for argument in call.arguments)
+        made = [rf"\{call.function}\bigl("]
+        for text in (*(f"{t}, " for t in first), rf"{last}\bigr){ending}"):
+            if width(made[-1] + text) > room:
+                made.append(r"\quad ")
+            made[-1] += text
+        return Equation(equation.left, tuple(made))
+
+    def _apart(self, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
+        """The expression with long arguments of long maxima and minima as symbols, and what each new one stands for."""
+        known = len(self._parts)
+        total = ZERO
+        for monomial, coefficient in expression.terms.items():
+            term = expr(coefficient)
+            for atom, power in monomial:
+                if isinstance(atom, Call) and width(latex(Expr({((atom, 1),): 1}), self.names)) > _LONG_CALL:
+                    atom = Call(atom.function, tuple(self._part(a) for a in atom.arguments))
+                term = term * Expr({((atom, 1),): 1}) ** power
+            total = total + term
+        return total, [(name, argument) for argument, name in list(self._parts.items())[known:]]
+
+    def _part(self, argument: Expr) -> Expr:
+        named = len(argument.terms) == 1 and argument.symbols() and str(argument) in argument.symbols()
+        if named or width(latex(argument, self.names)) <= _SHORT_ARGUMENT:
+            return argument
+        if argument not in self._parts:
+            number = len(self._parts) + 1
+            self._parts[argument] = self.local(f"part {number} of a formula", f"x_{{{number}}}")
+        return symbol(self._parts[argument])
+
+    def local(self, name: str, latex: str) -> str:
+        """A symbol of this report alone, which an equation of it defines."""
+        self.names[name] = latex
+        self.own[name] = None
+        return name
 
     def valued(self, name: str, value: Number) -> Math:
         self.used[name] = None
@@ -88,6 +148,10 @@ class Ink:
                 divisor = f"({over})" if len(degree.symbols()) > 1 else over
                 made[f"{self.dimension(block, name)} / {divisor}"] = None
         return joined([spans(Math(m)) for m in made])
+
+
+def _ending(expression: Expr, value: Number | None, unit: Unit | None) -> str:
+    return f" = {in_units(human(value, unit))}" if value is not None and unit is not None and not expression.is_constant else ""
 
 
 def in_units(text: str) -> str:

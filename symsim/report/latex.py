@@ -9,17 +9,36 @@ import tempfile
 from pathlib import Path
 
 from symsim.errors import InputError
-from symsim.report.document import Bar, Cell, Code, Emphasis, Equation, Equations, Math, Picture, Report, Table, as_spans
+from symsim.report import gauges, plot, timeline_tex
+from symsim.report.document import (
+    Bar,
+    Cell,
+    Code,
+    Emphasis,
+    Equation,
+    Equations,
+    Gauge,
+    Gauges,
+    Math,
+    Picture,
+    Report,
+    Roofline,
+    Table,
+    Timeline,
+    as_spans,
+)
 from symsim.report.picture import COLOURS
 from symsim.report.templating import template
 
 # 17.4 cm of A4 in em (8.5 pt) of the tables' type, and what the space between two columns takes
 _LINE, _BETWEEN = 57.6, 0.6
 _BAR = 0.66  # of the text's width
+_GAUGE = 0.69
 _SECONDS = 180
 _RUNS = 4
 _LONG_WORD = 16
-_TALL = r"\rule[-1ex]{0pt}{3.2ex}"
+_TALL, _TALLER = r"\rule[-1ex]{0pt}{3.2ex}", r"\rule[-1.6ex]{0pt}{4.4ex}"
+_STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # a subscript below a superscript
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -54,6 +73,8 @@ def render(report: Report) -> str:
             table_width=table_width,
             aligned=aligned,
             rules=rules,
+            gauge_rules=gauge_rules,
+            drawn=drawn,
             colours=COLOURS,
         ).render(report=report)
         + "\n"
@@ -71,7 +92,7 @@ def inline(cell: Cell) -> str:
     for span in as_spans(cell):
         if isinstance(span, Math):
             # scripts above each other touch those of the next row
-            made.append(f"${span.latex}${_TALL * ('^{(i)}_' in span.latex)}" if span.latex else "")
+            made.append(f"${span.latex}${_strut(span.latex)}" if span.latex else "")
         elif isinstance(span, Code):
             made.append(rf"\code{{{_breakable(span.text)}}}")
         elif isinstance(span, Emphasis):
@@ -79,6 +100,11 @@ def inline(cell: Cell) -> str:
         else:
             made.append("".join(_breakable(w) if len(w) > _LONG_WORD else escape(w) for w in re.split(r"(?<= )", span)))
     return "".join(made)
+
+
+def _strut(latex: str) -> str:
+    """Room for a subscript below a superscript; more where the superscript is of several letters."""
+    return _TALL if "^{(i)}_" in latex else _TALLER if _STACKED.search(latex) else ""
 
 
 def _breakable(name: str) -> str:
@@ -118,6 +144,16 @@ def _aligned(equation: Equation) -> str:
 def rules(bar: Bar, picture: Picture) -> str:
     """A bar of coloured rules."""
     return "".join(rf"\textcolor{{part{picture.modules.index(m)}}}{{\rule{{{share * _BAR:.5f}\linewidth}}{{1.6ex}}}}" for m, share, _ in bar.parts)
+
+
+def gauge_rules(gauge: Gauge, picture: Gauges) -> str:
+    """A bar of coloured rules with a thin one at the limit."""
+    return gauges.rules(gauge, picture, _GAUGE)
+
+
+def drawn(part: Roofline | Timeline) -> str:
+    """LaTeX's picture environment."""
+    return plot.picture(part, escape) if isinstance(part, Roofline) else timeline_tex.picture(part)
 
 
 def compile_pdf(text: str) -> bytes:

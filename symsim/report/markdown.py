@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from symsim.report.document import Cell, Code, Emphasis, Equations, Math, Report, Row, as_spans
+from symsim.report import gauges, plot
+from symsim.report.document import Cell, Code, Emphasis, Equations, Gauges, Math, Report, Roofline, Row, Timeline, as_spans
 from symsim.report.picture import text_bar
 from symsim.report.templating import template
 
 
 def render(report: Report) -> str:
-    text = template("report.md.j2", escape=escape, inline=inline, row=row, aligned=aligned, bar=text_bar).render(report=report)
+    text = template("report.md.j2", escape=escape, inline=inline, row=row, aligned=aligned, bar=text_bar, drawn=drawn).render(report=report)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -47,3 +48,15 @@ def aligned(equations: Equations) -> str:
         first, *rest = e.lines
         made += [f"{e.left} &= {first}", *(rf"&\quad {line}" for line in rest)]
     return " \\\\\n".join(made)
+
+
+def drawn(part: Gauges | Roofline | Timeline) -> list[str]:
+    """A picture in characters."""
+    if isinstance(part, Gauges):
+        return gauges.lines(part)
+    if isinstance(part, Roofline):
+        return plot.lines(part)
+    from symsim.report.timeline import timeline_text
+
+    text = timeline_text(part.schedule, part.stages, part.microbatches, part.chunks, part.durations, part.group)
+    return text.rstrip("\n").split("\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symsim.evaluation import Evaluation
+from symsim.expr import Number
 from symsim.formula import Definition
-from symsim.report.amounts import exact
+from symsim.report.amounts import exact, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex
+from symsim.system import symbol_values
 from symsim.typeset import entry
 from symsim.vocabulary import SYMBOLS
 
@@ -40,17 +42,23 @@ def section(result: Evaluation, ink: Ink) -> Section:
     places = {name: n for n, name in enumerate(SYMBOLS)}
     plain = sorted((s for s in ink.used if s not in book), key=lambda s: (places.get(s, len(places)), s))
     stage = [s for s in plain if s.endswith("_i") and s not in SYMBOLS]
+    rates = [s for s in plain if s in _of_system(result)]
+    slowest = [s for s in plain if s in result.step_numbers and s not in result.values]
+    apart = {*_DEGREES, *stage, *rates, *slowest}
     rows = [Row(("Sizes",), "group")]
-    rows += [_row(result, ink, s) for s in plain if s not in _DEGREES and s not in stage]
+    rows += [_row(result, ink, s) for s in plain if s not in apart]
     rows += [_derived(result, ink, s) for s in ink.used if s in book and book[s].group == "sizes"]
     rows += [_dimension(result, ink, name) for name in sorted(ink.dims)]
     rows.append(Row(("Degrees and counts of the strategy",), "group"))
     rows += [_row(result, ink, s) for s in plain if s in _DEGREES]
     rows.append(Row((("Of pipeline stage ", Math("i")),), "group"))
     rows += [_row(result, ink, s) for s in stage]
+    for title, names in (("Of the system", rates), ("Seconds of the slowest stage, and sums over stages", slowest)):
+        rows += [Row((title,), "group"), *(_row(result, ink, s) for s in names)] if names else []
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
-    entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), " are the entries of that row")
+    timed: Spans = (", ", Math("t_n")) if result.system is not None else ()
+    entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), *timed, " are the entries of that row")
     rows.append(Row((Math("n"), entries, ())))
     columns = (Column("symbol", 7), Column("meaning", 38), Column("value", 10, True))
     return Section("Notation", (_subscripts(ink, book), Table(spans("Symbols, and their values in this report."), columns, tuple(rows))))
@@ -73,8 +81,21 @@ def _subscripts(ink: Ink, book: Mapping[str, Definition]) -> Paragraph:
     )
 
 
+def _of_system(result: Evaluation) -> dict[str, Number]:
+    return symbol_values(result.system, result.strategy) if result.system is not None else {}
+
+
 def _row(result: Evaluation, ink: Ink, name: str) -> Row:
-    return Row((ink.symbol(name), entry(name).meaning, exact(result.values[name]) if name in result.values else ""))
+    known = result.values if name in result.values else result.step_numbers
+    return Row((ink.symbol(name), entry(name).meaning, _value(known[name], entry(name).unit) if name in known else ""))
+
+
+def _value(value: Number, unit: str) -> str:
+    if unit == "s":
+        return seconds(value)
+    if unit in ("FLOP/s", "byte/s"):
+        return rate(float(value), unit.replace("byte", "B"))
+    return exact(value)
 
 
 def _derived(result: Evaluation, ink: Ink, name: str) -> Row:

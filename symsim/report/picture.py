@@ -35,14 +35,16 @@ def svg(picture: Picture) -> Markup:
                 made.append(f'<text x="{x + 6:.2f}" y="{y + 17}" class="in">{100 * share:.0f} %</text>')
             x += wide
         y += _GAP + 8
+    # five names a row, fewer where one is long
+    across = max(1, min(5, int(_WIDTH / (34 + 6.6 * max(map(len, modules), default=0)))))
     for n, module in enumerate(modules):
-        column, row = n % 5, n // 5
-        at, top = column * 152, y + row * _KEY
+        column, row = n % across, n // across
+        at, top = column * (_WIDTH // across), y + row * _KEY
         made.append(
             f'<rect x="{at}" y="{top}" width="14" height="14" fill="{colour(module, modules)}"/>'
             f'<text x="{at + 20}" y="{top + 12}">{escape(module)}</text>'
         )
-    height = y + (len(modules) + 4) // 5 * _KEY
+    height = y + -(-len(modules) // across) * _KEY
     return Markup(f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">' + "".join(made) + "</svg>")
 
 

@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-
 from symsim.assumptions import ASSUMPTIONS
 from symsim.formula import BYTE, ELEMENT, FLOP
-from symsim.report.amounts import THIN, exact, human, whole
+from symsim.report import text_time
+from symsim.report.amounts import human, whole
 from symsim.report.blocks import COLLECTIVES
-from symsim.report.content import changed_options
+from symsim.report.columns import digits, table, wrapped
+from symsim.report.content import changed_options, in_force
+from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
 from symsim.result import Result
-
-WIDTH = 80
 
 
 def eval_table(result: Result) -> str:
     totals = Totals(result)
-    parts = [_heading(result), _summary(result), _modules(totals), _stages(totals), _messages(totals), _assumptions(result)]
+    time = [] if result.system is None else text_time.blocks(Step(result))
+    parts = [_heading(result), *time, _summary(result), _modules(totals), _stages(totals), _messages(totals), _assumptions(result)]
     return "\n\n".join(p for p in parts if p) + "\n"
-
-
-def _digits(value: int) -> str:
-    return exact(value).replace(THIN, ",")
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
 def _heading(result: Result) -> str:
     options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
-    return "\n".join([_wrapped(result.model.name), _wrapped(options or "every option at its default"), f"{ranks:,} rank{'s' if ranks > 1 else ''}"])
-
-
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Columns two blanks apart, the first `left` of them flush left; a table too wide has its first column cut."""
-    table = [list(header), *map(list, rows)]
-    widths = [max(len(r[c]) for r in table) for c in range(len(header))]
-    excess = sum(widths) + 2 * len(widths) - WIDTH
-    if excess > 0:
-        widths[0] = max(4, widths[0] - excess)
-        for r in table:
-            r[0] = r[0] if len(r[0]) <= widths[0] else r[0][: widths[0] - 1] + "~"
-    lines = ["  " + "  ".join(c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(r, widths))).rstrip() for r in table]
-    return "\n".join([title, *lines])
+    on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""
+    size = f"{ranks:,} rank{'s' if ranks > 1 else ''}{on}"
+    return "\n".join([wrapped(result.model.name), wrapped(options or "every option at its default"), wrapped(size)])
 
 
 def _summary(result: Result) -> str:
@@ -57,7 +37,7 @@ def _summary(result: Result) -> str:
     rows += [("FLOPs forward", whole(number["F"]), FLOP), ("FLOPs backward", whole(number["G"]), FLOP)]
     if number["R"]:
         rows.append(("FLOPs run again", whole(number["R"]), FLOP))
-    return _table("Model, one micro-batch", ("", "about", "exactly"), [(t, human(n, u), _digits(n)) for t, n, u in rows])
+    return table("Model, one micro-batch", ("", "about", "exactly"), [(t, human(n, u), digits(n)) for t, n, u in rows])
 
 
 def _modules(totals: Totals) -> str:
@@ -73,7 +53,7 @@ def _modules(totals: Totals) -> str:
         ]
         for m in names
     ]
-    return _table("By module", ["", "parameters", *("run again" if k == "recompute" else k for k in kinds)], rows)
+    return table("By module", ["", "parameters", *("run again" if k == "recompute" else k for k in kinds)], rows)
 
 
 def _stages(totals: Totals) -> str:
@@ -91,7 +71,7 @@ def _stages(totals: Totals) -> str:
         numbers = totals.stage_numbers[first]
         layers = sum(int(numbers[f"L_{k}_i"]) for k in result.model.kind_names())
         rows.append([ranges(members).replace("\u2013", "-"), str(layers), *(human(whole(numbers[n]), u) for n, _, u in columns)])
-    return _table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
+    return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
 
 
 def _messages(totals: Totals) -> str:
@@ -112,7 +92,7 @@ def _messages(totals: Totals) -> str:
     if not rows:
         return "Messages: none"
     where = f" of stage {busiest}, the busiest" if len(totals.messages) > 1 else ""
-    return _table(
+    return table(
         f"Messages of one rank{where} (mb: micro-batch)",
         ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"],
         rows,
@@ -121,9 +101,9 @@ def _messages(totals: Totals) -> str:
 
 
 def _assumptions(result: Result) -> str:
-    changed = [f"{n}={v}" for n, v in result.assumptions.items() if v != ASSUMPTIONS[n].default]
-    kept = [f"{n}={v}" for n, v in result.assumptions.items() if v == ASSUMPTIONS[n].default]
+    changed = [f"{n}={v}" for n, v in in_force(result).items() if v != ASSUMPTIONS[n].default]
+    kept = [f"{n}={v}" for n, v in in_force(result).items() if v == ASSUMPTIONS[n].default]
     lines = ["Assumptions"]
     if changed:
-        lines.append(_wrapped("changed: " + ", ".join(changed), "  "))
-    return "\n".join([*lines, _wrapped("default: " + ", ".join(kept), "  ")])
+        lines.append(wrapped("changed: " + ", ".join(changed), "  "))
+    return "\n".join([*lines, wrapped("default: " + ", ".join(kept), "  ")])

@@ -1,0 +1,180 @@
+"""Kernels of a pipeline stage, one micro-batch: how often each runs, how long, what it multiplies and moves, what bounds it.
+
+A kernel's seconds stand in one formula over the rates of the machine, so what bounds it can be asked of the formula:
+
+    compute alone    its seconds were HBM infinitely fast and starts free
+    memory alone     its seconds were the multipliers infinitely fast and starts free
+    latency alone    its seconds were both infinitely fast
+
+and the longest of the three binds. The bytes it moves are memory alone, at full efficiency, times the bandwidth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from symsim.curves import SYMBOLS as COEFFICIENTS
+from symsim.expr import Expr, Number, minimum, symbol
+from symsim.lowered import Lowered
+from symsim.passes.count import ascii_name, flops, touched, traffic
+from symsim.passes.differentiate import REDISTRIBUTIONS
+from symsim.passes.remember import Remembered
+from symsim.report.amounts import rate
+from symsim.result import Result
+from symsim.step_time import RUNS
+from symsim.system import Peak
+from symsim.vocabulary import SYMBOLS
+
+BOUNDS = ("compute", "memory", "latency")
+_LATENCIES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit == "s")
+_SHARES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit != "s")
+_RATES = tuple(f"Phi_{kind}" for kind in Peak.model_fields)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a block. phase: forward, or a backward kernel's own name (dgrad, wgrad, backward).
+
+    seconds, flops and bytes are those of one call; calls counts a micro-batch's on the stage, those of recomputation too.
+    definition names the seconds in the derivation. peak is the rate of the multiplier it uses, FLOP/s.
+    """
+
+    block: str
+    operation: str
+    phase: str
+    definition: str
+    calls: int
+    seconds: float
+    flops: float
+    bytes: float
+    bound: str
+    peak: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of all calls."""
+        return self.calls * self.seconds
+
+    @property
+    def flops_per_second(self) -> float:
+        return self.flops / self.seconds
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.bytes / self.seconds
+
+    @property
+    def intensity(self) -> float:
+        """FLOP a byte."""
+        return self.flops / self.bytes
+
+
+def moves(kernel: Kernel) -> bool:
+    """Whether the rate to look at is that of its bytes: it is bound by memory, or multiplies nothing."""
+    return kernel.bound == "memory" or not kernel.flops
+
+
+def achieved(kernel: Kernel) -> str:
+    """Bytes or FLOPs a second, in words."""
+    return rate(kernel.bytes_per_second, "B/s") if moves(kernel) else rate(kernel.flops_per_second, "FLOP/s")
+
+
+def block_kernels(result: Result, name: str) -> list[Kernel]:
+    """Every kernel of a block once, forward first, in the order in which they run."""
+    remembered, numbers = result.lowered.blocks[name], _worked(result)
+    placed, own = remembered.placed, float(result.values["Phi"])
+    made = []
+    for index, op in enumerate(placed.block.ops):
+        if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
+            continue
+        found = ascii_name("t_f", name, op.name)
+        work, moved = flops(placed, index, op.products, local=True).expr, traffic(placed, touched(op)).expr
+        made.append(_kernel(result, name, op.name, "forward", found, work, moved, numbers, own))
+    for kernel in remembered.differentiated.backward:
+        op = placed.block.ops[kernel.forward]
+        found = ascii_name("t_b", name, op.name, kernel.label)
+        work = flops(placed, kernel.forward, kernel.products, local=True).expr
+        moved = traffic(placed, [*kernel.reads, *kernel.writes]).expr
+        made.append(_kernel(result, name, op.name, kernel.label, found, work, moved, numbers, own))
+    return made
+
+
+def stage_kernels(result: Result, stage: int) -> list[Kernel]:
+    """Kernels of one rank of a stage with their calls, longest together first."""
+    numbers = result.stage_numbers(result.stages[stage])
+    made = []
+    for name in result.lowered.blocks:
+        times, again = calls(result.lowered, name, numbers)
+        made += [replace(k, calls=times + (again.get(k.operation, 0) if k.phase == "forward" else 0)) for k in block_kernels(result, name)]
+    return sorted((k for k in made if k.calls), key=lambda k: -k.total)
+
+
+def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[int, dict[str, int]]:
+    """How often a stage runs a block for one micro-batch, and how often each operation runs again."""
+    runs = int(numbers[f"L_{name}_i"] if name in lowered.profile.model.layer_kinds else numbers[RUNS[name]])
+    whole = int(numbers.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
+    again: dict[str, int] = {}
+    variants: Iterable[tuple[Remembered | None, int]] = ((lowered.blocks[name], runs - whole), (lowered.checkpointed.get(name), whole))
+    for variant, count in variants:
+        for index in variant.recomputed if variant is not None else ():
+            operation = lowered.blocks[name].placed.block.ops[index].name
+            again[operation] = again.get(operation, 0) + count
+    return runs, again
+
+
+def _worked(result: Result) -> dict[str, Number]:
+    """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
+    known = result.numbers
+    keys = {"n_z": known["s"] / 2, "n_w": minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]}
+    return {**known, **keys}
+
+
+def _kernel(
+    result: Result, block: str, operation: str, phase: str, definition: str, work: Expr, moved: Expr, numbers: Mapping[str, Number], own: float
+) -> Kernel:
+    formula = result.derivation.definitions[definition].expr
+    alone = bounds(formula, result.numbers)
+    used = [rate for name, rate in peaks(result).items() if name in formula.symbols()]
+    moves = _alone(formula, {**result.numbers, **{n: 1.0 for n in _SHARES}}, compute=False, latency=False) * float(result.values["B_hbm"])
+    return Kernel(
+        block=block,
+        operation=operation,
+        phase=phase,
+        definition=definition,
+        calls=1,
+        seconds=float(result.numbers[definition]),
+        flops=float(work.evaluate(numbers)),
+        bytes=moves or float(moved.evaluate(numbers)),
+        bound=max(BOUNDS, key=lambda b: alone[b]),
+        peak=max(used, default=own),
+    )
+
+
+def peaks(result: Result) -> dict[str, float]:
+    """Peak rates that the system gives, by symbol; formulas may reach for less of them (fp8_share)."""
+    if result.system is None:
+        return {}
+    found = {f"Phi_{kind}": getattr(result.system.accelerator.peak, kind) for kind in Peak.model_fields}
+    return {name: float(known.value) for name, known in found.items() if known is not None}
+
+
+def bounds(formula: Expr, numbers: Mapping[str, Number]) -> dict[str, float]:
+    """Seconds of a kernel's formula for each of BOUNDS alone."""
+    return {
+        "compute": _alone(formula, numbers, memory=False, latency=False),
+        "memory": _alone(formula, numbers, compute=False, latency=False),
+        "latency": _alone(formula, numbers, compute=False, memory=False),
+    }
+
+
+def _alone(formula: Expr, numbers: Mapping[str, Number], *, compute: bool = True, memory: bool = True, latency: bool = True) -> float:
+    known = dict(numbers)
+    if not compute:
+        known |= {n: math.inf for n in _RATES if n in known}
+    if not memory:
+        known["B_hbm"] = math.inf
+    if not latency:
+        known |= {n: 0.0 for n in _LATENCIES}
+    return float(formula.evaluate(known))

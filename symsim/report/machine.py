@@ -1,0 +1,65 @@
+"""The system of a report: every number of its file with its symbol, how it is known, and its source."""
+
+from __future__ import annotations
+
+from symsim.curves import SYMBOLS as COEFFICIENTS
+from symsim.known import Known
+from symsim.reading import KeyPath
+from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, spans
+from symsim.report.ink import Ink
+from symsim.report.step import Step, tags
+from symsim.system import System, quantities
+
+_PLACES: dict[str, tuple[str, ...]] = {symbol: ("kernels", *place) for symbol, place in COEFFICIENTS.items()} | {
+    "n_sm": ("accelerator", "multiprocessors"),
+    "B_hbm": ("accelerator", "memory_bandwidth"),
+    "W_chip": ("accelerator", "power"),
+    "c_chip": ("accelerator", "price"),
+    "B_host": ("host", "bandwidth"),
+    "t_launch": ("host", "launch"),
+    "t_gather": ("host", "gather"),
+}
+_SYMBOLS = {place: symbol for symbol, place in _PLACES.items()}
+_OF_A_TIER = {"bandwidth": "B", "latency": "alpha", "launch": "lambda"}
+
+
+def symbol_of(system: System, path: KeyPath) -> str:
+    """The symbol that stands for a system's number in formulas, '' for one that none uses as it is."""
+    if path[:2] == ("accelerator", "peak"):
+        return f"Phi_{path[2]}" if path[2] != "fp8" or system.accelerator.fp8_share is None else ""
+    if path[0] == "network":
+        tier = int(path[1]) + 1
+        if path[2] == "efficiency":
+            return f"eta_{tier}_{path[3]}" if path[3] != "default" else ""
+        return f"{_OF_A_TIER[str(path[2])]}_{tier}" if path[2] in _OF_A_TIER else ""
+    return _SYMBOLS.get(tuple(map(str, path)), "")
+
+
+def title(system: System, path: KeyPath) -> str:
+    """'network.nvlink.latency': a tier goes by its name."""
+    return ".".join(system.network[int(p)].name if n == 1 and path[0] == "network" else str(p) for n, p in enumerate(path))
+
+
+def section(step: Step, ink: Ink) -> Section:
+    """Every number of the system file, and its sources."""
+    system = step.system
+    counted = ", ".join(f"{n} {tag}" for tag, n in tags(system).items())
+    tiers = [f" Tier {n} of its network ({t.name}) joins {t.ranks} ranks." for n, t in enumerate(system.network, 1)]
+    said = f"{system.name}: {system.title}. Of its numbers {counted}.{''.join(tiers)}"
+    rows = [_row(system, ink, path, known) for path, known in quantities(system)]
+    columns = (Column("number", 20), Column("symbol", 8), Column("value", 9, True), Column("known as", 7), Column("source", 9))
+    sources = [Row((Code(name), " ".join(text.split()))) for name, text in system.sources.items()]
+    return Section(
+        "The system",
+        (
+            Paragraph(spans(said)),
+            Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows)),
+            Table(spans("Their sources."), (Column("source", 9), Column("is", 46)), tuple(sources)),
+        ),
+        2,
+    )
+
+
+def _row(system: System, ink: Ink, path: KeyPath, known: Known) -> Row:
+    name = symbol_of(system, path)
+    return Row((Code(title(system, path)), ink.symbol(name) if name else (), known.text, known.tag, Code(known.source)))

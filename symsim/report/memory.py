@@ -1,0 +1,116 @@
+"""The chapter on memory: definitions with the fullest stage's values, a bar for every stage, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symsim.expr import Call, Expr
+from symsim.formula import BYTE, NONE
+from symsim.memory import moments
+from symsim.report.amounts import exact, human
+from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
+from symsim.report.ink import Ink
+from symsim.report.step import MEMORY_PARTS, Step
+from symsim.report.totals import ranges
+from symsim.typeset import width
+
+_MOST = 24  # bars of a picture
+
+
+def sections(step: Step, ink: Ink) -> list[Section]:
+    which = f" of stage {step.fullest}" if len(step.stages) > 1 else ""
+    said = (
+        f"What one rank holds at the fullest moment of a step. {step.verdict[:1].upper()}{step.verdict[1:]}. "
+        f"The peak{which} is reached in: {step.moment(step.fullest)}."
+    )
+    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
+    names = [n for n in step.result.derivation.definitions if n.startswith(("M_", "H_stage_")) or n == "alive_i"]
+    return [
+        Section("Memory", (Paragraph(spans(said)), bars(step), *_tables(step, ink))),
+        _working(step, ink),
+        Section("Memory of a stage", (values, _equations(step, ink, names)), 2),
+    ]
+
+
+def _working(step: Step, ink: Ink) -> Section:
+    """Of what each block holds at its kernels, the candidate that is the largest at the given sizes."""
+    book, numbers = step.result.derivation.definitions, step.result.numbers
+    equations, candidates = [], 0
+    for name in (n for n in book if n.startswith(("W_fwd_", "W_bwd_")) and book[n].expr):
+        found = _candidates(book[name].expr)
+        candidates += len(found)
+        largest = max(found, key=lambda e: e.evaluate(numbers))
+        equations += ink.spelled(name, largest, numbers[name], BYTE)
+    said = (
+        "What a rank holds at the worst kernel of a block, what the block has saved by then included. Each is a maximum over the block's kernels, "
+        f"{candidates} candidates together; shown is the one that is the largest at the given sizes."
+    )
+    return Section("Working memory of blocks", (Paragraph(spans(said)), Equations(tuple(equations))), 2)
+
+
+def _candidates(formula: Expr) -> tuple[Expr, ...]:
+    """Arguments of a lone maximum, or the formula itself."""
+    if len(formula.terms) == 1:
+        ((monomial, coefficient),) = formula.terms.items()
+        if len(monomial) == 1 and coefficient == 1 and isinstance(monomial[0][0], Call) and monomial[0][0].function == "max":
+            return monomial[0][0].arguments
+    return (formula,)
+
+
+def bars(step: Step) -> Gauges:
+    """A bar for every stage (equal ones together), its parts, and the accelerator's memory as a line."""
+    scale = max(step.capacity, step.peak(step.fullest)) * 1.02
+    classes = _alike(step)
+    shown = classes if len(classes) <= _MOST else [*classes[: _MOST // 2], *classes[-_MOST // 2 :]]
+    gauges = []
+    for members, first in shown:
+        parts = tuple((MEMORY_PARTS[p], n / scale, human(n, BYTE)) for p, n in step.memory(first).items() if n)
+        label = f"stage {ranges(members)}" if len(step.stages) > 1 else "one rank"
+        gauges.append(Gauge(label, human(step.peak(first), BYTE), parts))
+    left = f" {len(classes) - len(shown)} rows between the first and the last are left out." if len(shown) < len(classes) else ""
+    words = f"{human(step.capacity, BYTE)} of {step.system.name}"
+    return Gauges(spans(f"Peak memory of one rank of every stage against the accelerator's.{left}"), tuple(gauges), step.capacity / scale, words)
+
+
+def _alike(step: Step) -> list[tuple[list[int], int]]:
+    """Stages with equal parts together: (their indices, the one that speaks for them)."""
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for n in range(len(step.stages)):
+        classes.setdefault((*step.memory(n).values(), step.peak(n)), []).append(n)
+    return [(members, members[0]) for members in classes.values()]
+
+
+def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
+    """The definitions in order, with the fullest stage's values; what is nothing comes last."""
+    book, values = step.result.derivation.definitions, step.stages[step.fullest]
+    widest = max(width(ink.names[n]) for n in names)
+    made = [
+        e
+        for n in names
+        if book[n].expr
+        for e in ink.spelled(n, book[n].expr, values[n], book[n].unit if book[n].unit != NONE else None, beside=widest)
+    ]
+    nothing = [n for n in names if not book[n].expr]
+    return Equations((*made, ink.zeros(nothing)) if nothing else tuple(made))
+
+
+def _tables(step: Step, ink: Ink) -> list[Table]:
+    found = moments(step.result.derivation)
+    values = step.stages[step.fullest]
+    held = sorted(((values[n], said, n) for n, said in found.items() if values[n]), key=lambda m: -m[0])
+    when = tuple(Row((said, ink.symbol(n), human(-int(-v // 1), BYTE))) for v, said, n in held)
+    parts = [p for p in MEMORY_PARTS if any(step.memory(n)[p] for n in range(len(step.stages)))]
+    rows = []
+    for members, first in _alike(step):
+        cells = [exact(step.memory(first)[p]) for p in parts]
+        rows.append(Row((ranges(members), *cells, exact(step.peak(first)), human(step.peak(first), BYTE))))
+    columns = (Column(ink.symbol("i"), 7), *(Column(MEMORY_PARTS[p], 11, True) for p in parts), Column("peak", 11, True), Column("about", 7, True))
+    which = f" of stage {step.fullest}" if len(step.stages) > 1 else ""
+    return [
+        Table(
+            spans(f"Moments of a step, the fullest first: bytes of one rank{which}."),
+            (Column("moment", 30), Column("symbol", 12), Column("held", 9, True)),
+            when,
+        ),
+        Table(spans("Bytes of one rank of every stage at its peak."), columns, tuple(rows)),
+    ]

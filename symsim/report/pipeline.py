@@ -1,0 +1,69 @@
+"""The chapter on the schedule: makespan, bubble and micro-batches in flight in closed form, and the pipeline drawn."""
+
+from __future__ import annotations
+
+from symsim.formula import SECOND
+from symsim.report.amounts import exact, percent, seconds
+from symsim.report.document import Code, Column, Equation, Equations, Paragraph, Part, Row, Section, Table, Timeline, spans
+from symsim.report.ink import Ink
+from symsim.report.step import Step
+from symsim.report.timing import PIPELINE
+from symsim.report.totals import ranges
+from symsim.schedules import Schedule, schedule_of, schedule_sizes
+
+_DRAWN = 4000  # operations of a picture, at most
+
+
+def section(step: Step, ink: Ink) -> Section:
+    result = step.result
+    schedule = schedule_of(result.strategy)
+    if result.strategy.pp == 1:
+        said = "One stage holds the whole model, so the micro-batches run one after the other and no rank waits for another."
+        return Section("Schedule", (Paragraph(spans(said)), Equations(tuple(_equations(step, ink)))))
+    bubble = step.number("t_bubble") / step.number("t_pipeline")
+    said = f": {schedule.meaning} ({schedule.source}). The slowest stage waits {percent(bubble)} of the pipeline's time."
+    parts: list[Part] = [Paragraph(spans(Code(schedule.name), said)), Equations((*_equations(step, ink), *_in_flight(step, ink, schedule)))]
+    parts.append(_flight_table(step, ink, schedule))
+    return Section("Schedule", (*parts, picture(step)))
+
+
+def _equations(step: Step, ink: Ink) -> list[Equation]:
+    book, numbers = step.result.derivation.definitions, step.result.step_numbers
+    return [e for n in PIPELINE if n in book for e in ink.spelled(n, book[n].expr, numbers[n], SECOND)]
+
+
+def _in_flight(step: Step, ink: Ink, schedule: Schedule) -> list[Equation]:
+    return ink.spelled(ink.local("in flight", r"n^{(i)}_{\mathrm{fwd}}"), schedule.in_flight)
+
+
+def in_flight(step: Step, stage: int) -> int:
+    """Forwards of one chunk that a rank of the stage holds at most."""
+    return int(schedule_of(step.result.strategy).in_flight.evaluate({**schedule_sizes(step.result.strategy), "i": stage}))
+
+
+def _flight_table(step: Step, ink: Ink, schedule: Schedule) -> Table:
+    classes: dict[int, list[int]] = {}
+    for n in range(len(step.stages)):
+        classes.setdefault(in_flight(step, n), []).append(n)
+    rows = tuple(Row((ranges(members), exact(count), f"{count / step.result.strategy.vpp:.4g}")) for count, members in classes.items())
+    columns = (Column(ink.symbol("i"), 12), Column("chunks' forwards held", 12, True), Column("micro-batches of the stage", 14, True))
+    return Table(spans("Forwards whose backward is still to come, at most."), columns, rows)
+
+
+def picture(step: Step) -> Timeline:
+    """The schedule at the slowest stage's seconds, in milliseconds; of very many micro-batches as many as can be drawn."""
+    strategy = step.result.strategy
+    sizes = schedule_sizes(strategy)
+    stages, chunks, group, asked = strategy.pp, strategy.vpp, int(sizes["group"]), strategy.microbatches
+    drawn = min(asked, max(4 * max(stages, group), _DRAWN // (stages * chunks) // group * group))
+    numbers = step.result.step_numbers
+    durations: dict[str, float] = {n: 1e3 * float(numbers[n]) for n in ("tf", "ti", "tw", "tr", "tc", "tfb") if n in numbers}
+    taken = ", ".join(
+        f"{word} {seconds(float(numbers[n]))}"
+        for n, word in (("tf", "forward"), ("ti", "input gradients"), ("tw", "weight gradients"), ("tr", "recomputation"))
+        if numbers[n]
+    )
+    left = f" {drawn} of {exact(asked)} micro-batches are drawn." if drawn < asked else ""
+    equal = "Every stage is drawn with the seconds of the slowest" if len({n["t_stage"] for n in step.stages}) > 1 else "Seconds of a stage"
+    said = f"One step of {schedule_of(strategy).name}; time units are milliseconds. {equal}: {taken}.{left}"
+    return Timeline(spans(said), schedule_of(strategy).name, stages, drawn, chunks, durations, group)

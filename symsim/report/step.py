@@ -1,0 +1,194 @@
+"""What a step's numbers say: where its time goes, which stage is the slowest and why, whether it fits in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from symsim.expr import Number
+from symsim.formula import BYTE
+from symsim.known import TAGS
+from symsim.memory import moments
+from symsim.report.amounts import human, seconds, whole
+from symsim.report.kernels import Kernel, stage_kernels
+from symsim.report.totals import ranges
+from symsim.result import Result
+from symsim.step_time import RUNS, STAGE_TIMES, exposed_axes
+from symsim.system import System, quantities
+
+# what a stage's peak memory is the sum of, and how it is said
+MEMORY_PARTS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer states",
+    "activations": "activations",
+    "transient": "transient",
+}
+_AXES = {
+    "tp": "tensor-parallel messages",
+    "etp": "tensor-parallel (experts)",
+    "ep": "expert-parallel messages",
+    "cp": "context-parallel messages",
+    "pp": "pipeline messages",
+    "fsdp": "sharded parameters",
+    "dp": "data-parallel messages",
+    "zero2": "gradients scattered (ZeRO-2)",
+}
+_ROUNDING = 1e-12
+_BLOCKS = {"embedding": "the embedding", "head": "the output head and loss", "mtp": "multi-token prediction"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Seconds of a step under one heading; the parts of a step add up to it."""
+
+    name: str
+    definition: str
+    seconds: float
+    share: float
+
+
+class Step:
+    """Numbers of a result with a system that several outputs show."""
+
+    def __init__(self, result: Result):
+        if result.system is None:
+            raise ValueError("a step takes time on a system")
+        self.result, self.system = result, result.system
+
+    @cached_property
+    def stages(self) -> list[dict[str, Number]]:
+        return [self.result.stage_numbers(stage) for stage in self.result.stages]
+
+    @cached_property
+    def slowest(self) -> int:
+        """The stage whose micro-batch takes longest."""
+        return max(range(len(self.stages)), key=lambda n: self.stages[n]["t_stage"])
+
+    @cached_property
+    def fullest(self) -> int:
+        """The stage whose rank needs most memory."""
+        return max(range(len(self.stages)), key=lambda n: self.stages[n]["M_stage_peak"])
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """Of one micro-batch on the slowest stage, longest first."""
+        return stage_kernels(self.result, self.slowest)
+
+    @cached_property
+    def axes(self) -> list[str]:
+        """Over which a block's messages go."""
+        return [n[len("e_f_") : -len("_stage")] for n in self.result.derivation.definitions if n.startswith("e_f_") and n.endswith("_stage")]
+
+    def exposed(self, stage: int) -> float:
+        """Seconds of messages that nothing hides, of one micro-batch of a stage."""
+        numbers = self.stages[stage]
+        return float(sum(v for n, v in numbers.items() if n.startswith(("e_f_", "e_b_")) and n.endswith("_stage")))
+
+    def number(self, name: str) -> float:
+        return float(self.result.step_numbers[name])
+
+    @property
+    def parts(self) -> list[Part]:
+        """Where the time of a step goes."""
+        named = [("kernels of the slowest stage", "t_compute"), ("pipeline bubble (waiting)", "t_bubble")]
+        exposed = exposed_axes(self.result.derivation)
+        named += [(axis_words(axis), name) for axis, name in exposed.items() if axis != "dp"]
+        named += [(axis_words("dp"), exposed["dp"]), ("optimizer", "t_optimizer")]
+        step = self.number("t_step")
+        # sums that cancel leave a rest of rounding
+        found = ((words, name, self.number(name) if abs(self.number(name)) > _ROUNDING * step else 0.0) for words, name in named)
+        return [Part(words, name, time, time / step) for words, name, time in found]
+
+    def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:
+        """Seconds of each block in one micro-batch of a stage, kernels and exposed messages; what is the whole stage's goes by ''."""
+        book, lowered = self.result.derivation.definitions, self.result.lowered
+        made: dict[str, float] = {}
+        for name in lowered.blocks:
+            runs = numbers[f"L_{name}_i"] if name in self.result.model.layer_kinds else numbers[RUNS[name]]
+            again = numbers[f"L_{name}_ckpt_i"] if name in lowered.checkpointed else 0
+            kernels = runs * sum(numbers[f"{t}_{name}"] for t in ("t_f", "t_i", "t_w"))
+            for tag, times in ((name, runs - again), (f"{name}_ckpt", again)):
+                once = [f"t_r_{tag}", *(f"e_{phase}_{tag}_{axis}" for phase in "fb" for axis in self.axes)]
+                kernels += times * sum(numbers[n] for n in once if n in book)
+            made[name] = float(kernels)
+        made[""] = float(numbers["t_stage"]) - sum(made.values())
+        return made
+
+    @property
+    def why_slowest(self) -> str:
+        """One sentence about the slowest stage."""
+        slowest, mean = self.stages[self.slowest], sum(n["t_stage"] for n in self.stages) / len(self.stages)
+        time = f"{seconds(slowest['t_stage'])} a micro-batch"
+        if len(self.stages) == 1:
+            return f"One stage: {time}."
+        over = float(slowest["t_stage"] / mean - 1)
+        if over < 1e-9:
+            return f"All {len(self.stages)} stages take the same: {time}."
+        mine = self.blocks(slowest)
+        others = [self.blocks(n) for n in self.stages]
+        more = {b: mine[b] - sum(o[b] for o in others) / len(others) for b in mine}
+        block = max(more, key=lambda b: more[b])
+        said = _BLOCKS.get(block, f"its layers of kind {block}" if block else "sharded parameters")
+        alike = [n for n, numbers in enumerate(self.stages) if numbers["t_stage"] == slowest["t_stage"]]
+        who = f"Stage {self.slowest} is" if len(alike) == 1 else f"Stages {ranges(alike)} are"
+        where = f"with {seconds(more[block])} more than the mean in {said}"
+        return f"{who} the slowest: {time}, {100 * over:.1f} % above the mean of all, {where}."
+
+    # memory
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of one accelerator."""
+        return whole(self.system.accelerator.memory.value)
+
+    def memory(self, stage: int) -> dict[str, int]:
+        """Bytes of each of MEMORY_PARTS at the peak, to which they add up but for rounding. Where the whole of all does not
+        stand at one moment, it is gradients, then activations, that are not there yet."""
+        parts = {part: whole(self.stages[stage][f"M_stage_{part}"]) for part in MEMORY_PARTS}
+        absent = sum(parts.values()) - self.peak(stage)
+        for part in ("gradients", "activations"):
+            away = min(max(0, absent - len(parts)), parts[part])
+            parts[part] -= away
+            absent -= away
+        return parts
+
+    def peak(self, stage: int) -> int:
+        return whole(self.stages[stage]["M_stage_peak"])
+
+    def moment(self, stage: int) -> str:
+        """When the peak is reached, in words."""
+        found = moments(self.result.derivation)
+        return found[max(found, key=lambda n: self.stages[stage][n])]
+
+    @property
+    def fits(self) -> bool:
+        return self.peak(self.fullest) <= self.capacity
+
+    @property
+    def verdict(self) -> str:
+        """'fits, 12.3 GiB (15 %) to spare', or by how much and on which stages it does not."""
+        room = self.capacity - self.peak(self.fullest)
+        amount = f"{human(abs(room), BYTE)} ({100 * abs(room) / self.capacity:.0f} %)"
+        if room >= 0:
+            return f"fits, {amount} to spare"
+        over = [n for n in range(len(self.stages)) if self.peak(n) > self.capacity]
+        where = f" on stage{'s' if len(over) > 1 else ''} {ranges(over)}" if len(self.stages) > 1 else ""
+        return f"does not fit: {amount} too much{where}"
+
+
+def axis_words(axis: str) -> str:
+    said = "messages over " + axis.replace("_", " and ")
+    return f"{_AXES.get(axis, said)}, not hidden"
+
+
+def tags(system: System) -> dict[str, int]:
+    """How many of a system's numbers are known in which way."""
+    known = [k.tag for _, k in quantities(system)]
+    return {tag: known.count(tag) for tag in TAGS if tag in known}
+
+
+def stage_seconds(numbers: Mapping[str, Number]) -> dict[str, float]:
+    """Seconds of a stage under the names of `eval --json`."""
+    return {key: float(numbers[f"{name}_stage"]) for key, name in STAGE_TIMES.items()}

@@ -1,0 +1,317 @@
+"""The chapter on time: the system, the closed forms of kernels, seconds of every block, its messages, stages and the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from symsim import curves
+from symsim.expr import ZERO, Call, Expr, expr, symbol
+from symsim.formula import BYTE, SECOND, Definition
+from symsim.report import machine
+from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
+from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
+from symsim.report.ink import Ink, in_units
+from symsim.report.kernels import block_kernels
+from symsim.report.step import Step, stage_seconds
+from symsim.report.totals import ranges
+from symsim.typeset import width
+
+_DIMENSIONS = {
+    "rows": "rows of the first operand and of the result",
+    "columns": "columns of the second operand and of the result",
+    "depth": "columns of the first operand and rows of the second, summed over",
+    "groups": "equal products of one grouped kernel",
+    "w_in": "bytes an element of the operands",
+    "w_out": "bytes an element of the result",
+    "sequences": "sequences on one rank",
+    "heads": "query heads on one rank",
+    "queries": "queries of a sequence on one rank",
+    "keys": "keys that a query could see without a mask",
+    "size": "size of a head",
+    "bytes": "bytes read and written",
+}
+_COLUMNS = ("forward", "input gradients", "weight gradients")
+
+
+def sections(step: Step, ink: Ink) -> list[Section]:
+    blocks = step.result.lowered.blocks
+    return [
+        _opening(step, ink),
+        machine.section(step, ink),
+        _closed_forms(ink),
+        *(_block(step, ink, name) for name in blocks),
+        _messages(step, ink),
+        _stages(step, ink),
+        _step(step, ink),
+    ]
+
+
+def _opening(step: Step, ink: Ink) -> Section:
+    parts = tuple((p.name, p.share, seconds(p.seconds)) for p in step.parts if p.seconds)
+    said = f"Where the time of a step goes on {step.system.name}. {step.why_slowest}"
+    return Section("Time", (Picture(spans(said), (Bar("one step", seconds(step.number("t_step")), parts),)),))
+
+
+def answer(step: Step) -> Table:
+    """What a reader asks first."""
+    numbers = step.result.step_numbers
+    rows = [
+        ("one step", seconds(numbers["t_step"])),
+        ("tokens a second", f"{plain(step.number('tokens_per_second'))}"),
+        ("tokens a second on each accelerator", plain(step.number("tokens_per_second") / numbers["world"])),
+        (f"MFU, of {rate(float(numbers['Phi']), 'FLOP/s')} an accelerator", percent(step.number("mfu"))),
+        ("HFU, recomputation included", percent(step.number("hfu"))),
+        (f"peak memory, of {human(step.capacity, BYTE)}", human(step.peak(step.fullest), BYTE)),
+        ("verdict", step.verdict),
+    ]
+    for name, what in (
+        ("cost_per_trillion_tokens", "cost of a trillion tokens, USD"),
+        ("energy_per_trillion_tokens", "energy of a trillion tokens, MWh"),
+    ):
+        if name in numbers:
+            rows.append((what, plain(step.number(name))))
+    return Table(spans(f"The step on {step.system.name}."), (Column("result", 24), Column("value", 24)), tuple(Row(r) for r in rows))
+
+
+def _closed_forms(ink: Ink) -> Section:
+    """The formulas of `curves`, over the dimensions of one kernel in words."""
+    rows, columns, depth, groups, read, written, peak = (symbol(x) for x in ("rows", "columns", "depth", "groups", "w_in", "w_out", "Phi"))
+    heads = [symbol(x) for x in ("sequences", "heads", "queries", "keys", "size", "size")]
+    forms = {
+        "product": curves.gemm(rows, columns, depth, kind="forward", peak=peak, width_in=read, width_out=written),
+        "grouped": curves.gemm(rows, columns, depth, groups=groups, kind="forward", peak=peak, width_in=read, width_out=written, grouped=True),
+        "attention": curves.attention(*heads, causal=True, backward=False, peak=peak),
+        "attention\u2032": curves.attention(*heads, causal=True, backward=True, peak=peak),
+        "moved": curves.memory_bound(symbol("bytes"), kind="elementwise"),
+    }
+    ink.own.update(dict.fromkeys(_DIMENSIONS))
+    said = Paragraph(
+        spans(
+            "A matrix product of rows \u00d7 depth with depth \u00d7 columns is cut into tiles of "
+            f"{curves.TILE} \u00d7 {curves.TILE}, as many at a time as there are multiprocessors; it computes while its operands cross HBM, and a "
+            "share of the shorter of the two is not hidden; a weight gradient reads its result, too. Flash attention works through the pairs of "
+            "query and key that the mask leaves (backward: the second form), or walks along one row; heads whose keys and values differ in size "
+            "take a share ",
+            ink.symbol("zeta_fa"),
+            " of that difference longer. Everything else moves bytes. An operation's own dimensions stand for the words in the tables below.",
+        )
+    )
+    named = tuple(Row((ink.symbol(name), meaning)) for name, meaning in _DIMENSIONS.items())
+    table = Table(spans("Dimensions of a kernel."), (Column("symbol", 8), Column("meaning", 40)), named)
+    equations = Equations(tuple(e for title, formula in forms.items() for e in _form(ink, title, formula)))
+    return Section("Kernels in closed form", (said, equations, table), 2)
+
+
+def _form(ink: Ink, title: str, formula: Expr) -> list[Equation]:
+    """A kernel's seconds, with what its maximum compares as equations of their own."""
+    calls = [a for monomial in formula.terms for a, _ in monomial if isinstance(a, Call) and a.function in ("max", "min")]
+    mark = "b" if title.endswith("\u2032") else ""
+    title = title.rstrip("\u2032")
+    apart: dict[Expr, str] = {}
+    for argument in dict.fromkeys(a for call in calls for a in call.arguments):
+        found = argument.symbols()
+        part = "memory" if "B_hbm" in found else "compute" if "Phi" in found else "walk"
+        apart[argument] = ink.local(f"{title} {mark} {part}", _superscript(mark) + rf"_{{\mathrm{{{title}}},\mathrm{{{part}}}}}")
+    name = ink.local(f"{title} {mark}", _superscript(mark) + rf"_{{\mathrm{{{title}}}}}")
+    return [ink.equation(name, _replaced(formula, apart)), *(ink.equation(n, argument) for argument, n in apart.items())]
+
+
+def _superscript(mark: str) -> str:
+    return f"t^{{{mark}}}" if mark else "t"
+
+
+def _replaced(formula: Expr, apart: dict[Expr, str]) -> Expr:
+    """The formula with symbols for the arguments of its maxima and minima."""
+    total = ZERO
+    for monomial, coefficient in formula.terms.items():
+        term = expr(coefficient)
+        for atom, power in monomial:
+            if isinstance(atom, Call) and all(a in apart for a in atom.arguments):
+                atom = Call(atom.function, tuple(symbol(apart[a]) for a in atom.arguments))
+            term = term * Expr({((atom, 1),): 1}) ** power
+        total = total + term
+    return total
+
+
+def _block(step: Step, ink: Ink, name: str) -> Section:
+    """A table with a row an operation: seconds and bound of its kernels, and its share of the block's kernels."""
+    result = step.result
+    found = block_kernels(result, name)
+    whole = sum(k.seconds for k in found)
+    rows = []
+    for operation in dict.fromkeys(k.operation for k in found):
+        kernels = [k for k in found if k.operation == operation]
+        cells: list[Span | Spans] = []
+        for column in _COLUMNS:
+            inside = [k for k in kernels if _column(k.phase) == column]
+            cells.append(seconds(sum(k.seconds for k in inside)) if inside else "")
+            cells.append(max(inside, key=lambda k: k.seconds).bound if inside else "")
+        rows.append(Row((Code(operation), *cells, percent(sum(k.seconds for k in kernels) / whole))))
+    headings = [c for title in ("forward", "inputs", "weights") for c in (Column(title, 6, True), Column("bound", 4.8))]
+    table = Table(
+        spans(f"Seconds of the kernels of {name} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."),
+        (Column("operation", 13), *headings, Column("share", 5, True)),
+        tuple(rows),
+    )
+    return Section(f"Seconds of {name}", (table, Equations(tuple(_sums(step, ink, name)))), 2)
+
+
+def _column(phase: str) -> str:
+    return "forward" if phase == "forward" else "weight gradients" if phase == "wgrad" else "input gradients"
+
+
+def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
+    """t^f = sum over the table's column = value; where the host may be slower, the larger of the two."""
+    book, numbers = step.result.derivation.definitions, step.result.numbers
+    made, nothing = [], []
+    for definition in (book[f"{t}_{tag}"] for tag in (name, f"{name}_ckpt") for t in ("t_f", "t_i", "t_w", "t_r") if f"{t}_{tag}" in book):
+        if not definition.expr:
+            nothing.append(definition.symbol)
+            continue
+        host = _host(definition.expr)
+        total = r"{\textstyle\sum_n} t_n"
+        text = rf"\max({total}, {ink.math(host).latex})" if host is not None else total
+        ink.defined[definition.symbol] = None
+        made.append(Equation(ink.names[definition.symbol], (f"{text} = {in_units(human(numbers[definition.symbol], SECOND))}",)))
+    return [*made, ink.zeros(nothing)] if nothing else made
+
+
+def _host(formula: Expr) -> Expr | None:
+    """The second argument where the formula is max(kernels, host)."""
+    if len(formula.terms) != 1:
+        return None
+    ((monomial, _),) = formula.terms.items()
+    atom = monomial[0][0]
+    return atom.arguments[1] if isinstance(atom, Call) and atom.function == "max" and len(atom.arguments) == 2 else None
+
+
+def _messages(step: Step, ink: Ink) -> Section:
+    """What a second of a message is made of, then every block's messages by axis: their seconds and what stays exposed."""
+    book, numbers = step.result.derivation.definitions, step.result.numbers
+    network = [d for d in book.values() if d.group == "network"]
+    rows = []
+    for name in step.result.lowered.blocks:
+        for tag in (name, f"{name}_ckpt"):
+            for phase, word in (("f", "forward"), ("b", "backward")):
+                own = f"c_{phase}_{tag}_"
+                rows += [_message_row(step, ink, tag, word, book[own + axis]) for axis in step.axes if own + axis in book]
+    columns = (Column("block", 9), Column("over", 5), Column("in", 6), Column("seconds", 16), Column("beside", 16), Column("exposed", 16))
+    said = Paragraph(
+        spans(
+            "A collective of buffer S over n ranks takes S (n \u2013 1)/n times the seconds a byte of its ring, and its latency; an all-reduce the "
+            "shorter of twice that and a tree; an all-to-all sends each part directly. The equations of one group stand for those of all.",
+        )
+    )
+    if not network:
+        return Section("Seconds of messages", (Paragraph(spans("Nothing is sent.")),), 2)
+    spelled = _first_of_each(network)
+    equations = [e for d in spelled for e in ink.spelled(d.symbol, d.expr, numbers[d.symbol], d.unit if d.unit == SECOND else None)]
+    table = Table(
+        spans("Messages of each block, one micro-batch, one rank: what they take, what runs beside them, and what of them that does not hide."),
+        columns,
+        tuple(rows),
+    )
+    return Section("Seconds of messages", (said, Equations(tuple(equations)), _network(step, ink, network), *([table] if rows else [])), 2)
+
+
+def _first_of_each(network: list[Definition]) -> list[Definition]:
+    """Definitions to spell out: every group's members, and one of each other form (the rest differ in the group alone)."""
+    seen: dict[str, Definition] = {}
+    for d in network:
+        kind = d.symbol if d.symbol.startswith("mu_") else d.symbol.partition("_")[0] + ("_exchanged" if d.symbol.endswith("all_to_all") else "")
+        seen.setdefault(kind, d)
+    return list(seen.values())
+
+
+def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
+    """Values of all of them: seconds a byte (and the bandwidth that is), and latencies."""
+    rows = []
+    for d in network:
+        if d.symbol.startswith("mu_"):
+            continue
+        value = float(step.result.numbers[d.symbol])
+        ink.defined[d.symbol] = None
+        words = in_units(seconds(value)) if d.unit == SECOND else rf"{value * 1e12:.4g}\,\mathrm{{ps}}"
+        rows.append(Row((Math(f"{ink.names[d.symbol]} = {words}"), d.meaning, rate(1 / value, "B/s") if d.unit != SECOND and value else "")))
+    columns = (Column("value", 18), Column("meaning", 26), Column("bandwidth", 9, True))
+    return Table(spans("Seconds a byte (in picoseconds), and latencies, of every group and collective."), columns, tuple(rows))
+
+
+def _message_row(step: Step, ink: Ink, tag: str, word: str, definition: Definition) -> Row:
+    book, numbers = step.result.derivation.definitions, step.result.numbers
+    exposed = book["e" + definition.symbol[1:]]
+    beside = [book[s].meaning for s in sorted(exposed.expr.symbols()) if s.startswith("t_") and s in book]
+    axis = definition.symbol.removeprefix(f"c_{definition.symbol[2]}_{tag}_")
+    cells = []
+    for d in (definition, exposed):
+        ink.defined[d.symbol] = None
+        cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
+    hidden: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
+    return Row((Code(tag), Code(axis), word, cells[0], hidden, cells[1]))
+
+
+def _timed(step: Step, group: str, skip: Iterable[str] = ()) -> list[Definition]:
+    return [d for d in step.result.derivation.definitions.values() if d.group == group and "second" in str(d.unit) and d.symbol not in skip]
+
+
+def _stages(step: Step, ink: Ink) -> Section:
+    """Equations of stage i, with the values of the slowest, and a row of numbers for every stage."""
+    slowest = {**step.result.numbers, **step.stages[step.slowest]}
+    defined = [*_timed(step, "time"), *_timed(step, "stages")]
+    nothing = [d.symbol for d in defined if not d.expr]
+    widest = max(width(ink.names[d.symbol]) for d in defined)
+    equations: list[Equation] = []
+    buckets = step.result.derivation.definitions.get("n_bucket")
+    if buckets is not None:
+        equations += ink.spelled("n_bucket", buckets.expr, slowest["n_bucket"], beside=widest)
+    for d in defined:
+        if d.expr:
+            equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, beside=widest)
+    if nothing:
+        equations.append(ink.zeros(nothing))
+    found = [stage_seconds(n) for n in step.stages]
+    shown = [n for n in found[0] if any(f[n] for f in found)]
+    classes: dict[tuple[str, ...], list[int]] = {}
+    for n, f in enumerate(found):
+        classes.setdefault(tuple(seconds(f[k]) for k in shown), []).append(n)
+    rows = tuple(Row((ranges(members), *cells)) for cells, members in classes.items())
+    columns = (Column(ink.symbol("i"), 9), *(Column(n.replace("_", " "), 10, True) for n in shown))
+    said = f"Values are those of stage {step.slowest}, whose micro-batch takes longest." if len(step.stages) > 1 else "There is one stage."
+    table = Table(spans("Seconds of one rank of every stage: one micro-batch, and what follows the pipeline (tail)."), columns, rows)
+    return Section("Seconds of a stage", (Paragraph(spans(said)), Equations(tuple(equations)), table), 2)
+
+
+def _step(step: Step, ink: Ink) -> Section:
+    """Equations of the step but those of the pipeline, which the schedule's chapter shows."""
+    book, numbers = step.result.derivation.definitions, step.result.step_numbers
+    equations: list[Equation] = []
+    for d in book.values():
+        if d.group == "step" and d.symbol not in PIPELINE:
+            value = numbers[d.symbol]
+            equations += ink.spelled(d.symbol, d.expr, value, SECOND) if d.unit == SECOND else [_ratio(ink, d, float(value))]
+    rows = [Row((p.name, seconds(p.seconds), percent(p.share))) for p in step.parts if p.seconds]
+    rows.append(Row(("one step", seconds(numbers["t_step"]), percent(1.0)), "total"))
+    table = Table(spans("Parts of a step."), (Column("part", 26), Column("time", 8, True), Column("share", 7, True)), tuple(rows))
+    said = Paragraph(
+        spans("A step is the pipeline and what follows it on the stage with the longest tail; cost and energy are those of ", _TRILLION, " tokens.")
+    )
+    return Section("Seconds of the step", (said, Equations(tuple(equations)), table), 2)
+
+
+_TRILLION = Math(r"10^{12}")
+_OF_TOKENS = {
+    "tokens_per_second": ("r", "tokens/s"),
+    "cost_per_trillion_tokens": ("c", "USD"),
+    "energy_per_trillion_tokens": ("e", "MWh"),
+}
+PIPELINE = ("t_pipeline", "t_bubble", "exposed_pp")
+
+
+def _ratio(ink: Ink, definition: Definition, value: float) -> Equation:
+    """Of numbers that are no times; what is counted in tokens goes by a short name and with its unit."""
+    name, unit = _OF_TOKENS.get(definition.symbol, ("", ""))
+    if name:
+        ink.names[definition.symbol] = rf"{name}_{{\mathrm{{tokens}}}}"
+    made = ink.equation(definition.symbol, definition.expr)
+    text = plain(value).replace(THIN, r"\,") + (rf"\,\mathrm{{{unit}}}" if unit else "")
+    return Equation(made.left, (*made.lines[:-1], f"{made.lines[-1]} = {text}"))

@@ -1,0 +1,129 @@
+"""Members of groups on a network's tiers, against numbering every rank; times of collectives, against sums by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from symsim.collectives import Network, groups
+from symsim.expr import expr
+from symsim.formula import Derivation
+from symsim.loading import load_model
+from symsim.mesh import mesh_of
+from symsim.messages import Message
+from symsim.sizes import values
+from symsim.strategy import Strategy
+from symsim.system import System, Tier
+
+LABELS = ("tp", "cp", "dp", "pp", "ep", "edp", "dp_cp", "tp_cp", "tp_dp_cp")
+STRATEGIES = [
+    Strategy(tp=4, cp=2, pp=4, dp=4),
+    Strategy(tp=2, cp=2, pp=2, dp=8, rank_order="tp-cp-ep-pp-dp"),
+    Strategy(tp=1, pp=8, dp=8, ep=4, rank_order="dp-tp-cp-ep-pp"),
+    Strategy(tp=8, sp=True, pp=2, dp=16, ep=16, etp=2),
+]
+
+
+def system(*tiers: tuple[int | str, float, float]) -> System:
+    """Tiers as (ranks, GB/s, us); the accelerator plays no part here."""
+    network = [
+        Tier(name=f"tier{n}", ranks=ranks, bandwidth=[f"{rate} GB/s", "estimated", "test"], latency=[f"{us} us", "estimated", "test"])
+        for n, (ranks, rate, us) in enumerate(tiers)
+    ]
+    return System.model_construct(network=tuple(network))
+
+
+def ranks_of(strategy: Strategy, label: str) -> list[list[int]]:
+    """Every group behind a label, by numbering all ranks along rank_order."""
+    degrees = {"tp": strategy.tp, "cp": strategy.cp, "dp": strategy.dp, "pp": strategy.pp, "ep": 1}
+    if label in ("ep", "edp", "etp"):
+        degrees = {"tp": strategy.expert_tp, "ep": strategy.ep, "dp": strategy.expert_dp, "pp": strategy.pp, "cp": 1}
+    order = strategy.rank_order.split("-")
+    varying = {"edp": ["dp"], "etp": ["tp"]}.get(label, label.split("_"))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(strategy.world_size):
+        left, at = rank, {}
+        for axis in order:
+            left, at[axis] = divmod(left, degrees[axis])
+        found.setdefault(tuple(v for a, v in sorted(at.items()) if a not in varying), []).append(rank)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: f"tp{s.tp}cp{s.cp}pp{s.pp}dp{s.dp}ep{s.ep}-{s.rank_order}")
+@pytest.mark.parametrize("label", LABELS)
+def test_members_inside_a_unit(strategy: Strategy, label: str) -> None:
+    machine, book, mesh = system((4, 100, 1), (16, 50, 2), ("all", 10, 5)), Derivation(), mesh_of(strategy)
+    network = Network(book, machine, strategy, mesh)
+    at = values(load_model("mixtral-8x7b").architecture, strategy) | {"R_1": 4, "R_2": 16}
+    for tier, unit in ((1, 4), (2, 16)):
+        network._members(label, tier)
+        name = f"mu_{label}_{tier}"
+        computed = book.definitions[name].expr.evaluate(at) if name in book.definitions else 1
+        most = max(max(Counter(rank // unit for rank in group).values()) for group in ranks_of(strategy, label))
+        assert computed == most, name
+
+
+def seconds(strategy: Strategy, machine: System, op: str, axis: str, group: int, send: int, receive: int) -> float:
+    book, mesh = Derivation(), mesh_of(strategy)
+    message = Message("forward", op, axis, expr(group) if group > 1 else expr(1), expr(send), expr(receive), "fp8", "test")
+    found = Network(book, machine, strategy, mesh).seconds(message)
+    at = {"tp": strategy.tp, "dp": strategy.dp, "pp": strategy.pp, "ep": strategy.ep, "edp": strategy.expert_dp, "etp": strategy.expert_tp}
+    at |= {n: v for n, v in _machine_values(machine, strategy).items()}
+    for definition in book.definitions.values():
+        at[definition.symbol] = definition.expr.evaluate(at)
+    return float(found.expr.evaluate(at))
+
+
+def _machine_values(machine: System, strategy: Strategy) -> dict:
+    found = {"world": strategy.world_size}
+    for j, tier in enumerate(machine.network, 1):
+        found[f"R_{j}"] = strategy.world_size if tier.ranks == "all" else tier.ranks
+        found |= {f"B_{j}": tier.bandwidth.value, f"alpha_{j}": tier.latency.value, f"lambda_{j}": 0}
+        found |= {f"eta_{j}_{op}": 1 for op in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p")}
+    return found
+
+
+NODES = system((8, 100, 2), ("all", 10, 5))
+GB = 10**9
+
+
+def test_ring_inside_a_node() -> None:
+    """8 ranks: 7/8 of the buffer at 100 GB/s, 7 hops of 2 us."""
+    assert seconds(Strategy(tp=8, dp=4), NODES, "all_gather", "tp", 8, GB // 8, GB) == pytest.approx(7 / 8 / 100 + 7 * 2e-6, rel=1e-12)
+
+
+def test_ring_between_nodes_has_the_share_of_one_rank() -> None:
+    """dp=4 with tp=8: one member a node, so 10 GB/s; three hops of 5 us."""
+    assert seconds(Strategy(tp=8, dp=4), NODES, "reduce_scatter", "dp", 4, GB, GB // 4) == pytest.approx(3 / 4 / 10 + 3 * 5e-6, rel=1e-12)
+
+
+def test_ring_over_whole_nodes_uses_every_link() -> None:
+    """dp=32: eight members a node bring 80 GB/s together; 7 hops inside, then 3 between nodes."""
+    expected = 31 / 32 / 80 + 7 * 2e-6 + 3 * 5e-6
+    assert seconds(Strategy(dp=32), NODES, "all_gather", "dp", 32, GB // 32, GB) == pytest.approx(expected, rel=1e-12)
+
+
+def test_all_reduce_takes_the_tree_where_latency_rules() -> None:
+    """8 bytes over 32 ranks: a tree is three levels inside a node and two between, there and back."""
+    expected = 2 * (8 / (80 * GB) + 3 * 2e-6 + 2 * 5e-6)
+    assert seconds(Strategy(dp=32), NODES, "all_reduce", "dp", 32, 8, 8) == pytest.approx(expected, rel=1e-12)
+
+
+def test_all_to_all_crosses_nodes_at_one_ranks_share() -> None:
+    """16 ranks on two nodes: half of the buffer leaves at 10 GB/s while 7/16 moves inside at 100 GB/s."""
+    expected = max(8 / 16 / 10, 7 / 16 / 100) + 3 * 2e-6 + 1 * 5e-6
+    assert seconds(Strategy(dp=16, ep=16), NODES, "all_to_all", "ep", 16, GB, GB) == pytest.approx(expected, rel=1e-12)
+
+
+def test_send_to_the_next_stage() -> None:
+    assert seconds(Strategy(tp=8, pp=2), NODES, "p2p", "pp", 2, GB, 0) == pytest.approx(1 / 10 + 5e-6, rel=1e-12)
+    assert seconds(Strategy(tp=4, pp=2), NODES, "p2p", "pp", 2, GB, 0) == pytest.approx(1 / 100 + 2e-6, rel=1e-12)
+
+
+def test_every_label_has_its_ranks() -> None:
+    strategy = Strategy(tp=2, cp=2, dp=8, pp=2, num_distributed_optimizer_instances=2)
+    at = {"tp": 2, "cp": 2, "dp": 8, "pp": 2, "inst": 2, "etp": 2, "edp": 16}
+    sizes = {label: [a.degree.evaluate(at) for a in axes] for label, axes in groups(strategy, mesh_of(strategy)).items()}
+    assert sizes["intra_dp_cp"] == [2, 4] and sizes["inter_dp_cp"] == [2]
+    assert groups(strategy, mesh_of(strategy))["inter_dp_cp"][0].stride.evaluate(at) == 2 * 2 * 4

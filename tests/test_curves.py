@@ -1,0 +1,177 @@
+"""Seconds of kernels: the forms against arithmetic by hand, and what must hold of them whatever the coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symsim import curves
+from symsim.errors import InputError
+from symsim.expr import Expr, Number, symbol
+from symsim.loading import list_systems, load_system, validate
+from symsim.reading import Document
+from symsim.vocabulary import SYMBOLS
+
+PEAK = symbol("Phi_bf16")
+# a machine with round numbers: 1e12 FLOP/s, 1e10 byte/s, 10 multiprocessors
+MACHINE: dict[str, Number] = {
+    "Phi_bf16": 10**12,
+    "B_hbm": 10**10,
+    "n_sm": 10,
+    "eta_gemm": Fraction(1, 2),
+    "phi_gemm": Fraction(1, 4),
+    "t_gemm": Fraction(1, 10**6),
+    "eta_group": Fraction(1, 4),
+    "phi_group": Fraction(1, 2),
+    "eta_fa": Fraction(1, 2),
+    "eta_fab": Fraction(1, 4),
+    "zeta_fa": Fraction(1, 2),
+    "tau_fa": Fraction(1, 10**7),
+    "tau_fab": Fraction(1, 10**6),
+    "eta_mem": Fraction(4, 5),
+    "eta_permute": Fraction(2, 5),
+    "eta_ce": Fraction(1, 5),
+    "t_mem": Fraction(1, 10**5),
+}
+TIMES = ("t_gemm", "tau_fa", "tau_fab", "t_mem")
+
+
+def at(form: Expr, **changed: Number) -> Fraction:
+    return Fraction(form.evaluate({**MACHINE, **changed}))
+
+
+def product(m: int, n: int, k: int, **given: Any) -> Expr:
+    return curves.gemm(m, n, k, **({"kind": "forward", "width_in": 2, "width_out": 2, "peak": PEAK} | given))
+
+
+def flash(b: int, heads: int, s: int, d_qk: int = 128, d_v: int = 128, **given: Any) -> Expr:
+    return curves.attention(b, heads, s, s, d_qk, d_v, **({"causal": True, "backward": False, "peak": PEAK} | given))
+
+
+def test_product_bound_by_compute() -> None:
+    m, n, k = 1280, 2560, 4096
+    compute = Fraction(2 * m * n * k, 10**12) / Fraction(1, 2)
+    memory = Fraction(2 * (m * k + k * n + m * n), 8 * 10**9)
+    assert compute > memory
+    assert at(product(m, n, k)) == compute + memory / 4 + Fraction(1, 10**6)
+
+
+def test_product_bound_by_memory_reads_and_writes_its_main_gradient() -> None:
+    m, n, k = 1280, 1280, 1
+    compute = Fraction(2 * m * n * k, 10**12) / Fraction(1, 2)
+    memory = Fraction(2 * (m + n) + 2 * 4 * m * n, 8 * 10**9)
+    assert memory > compute
+    assert at(product(m, n, k, kind="wgrad", width_out=4)) == memory + compute / 4 + Fraction(1, 10**6)
+
+
+def test_partial_tiles_and_idle_multiprocessors_cost_as_full_ones() -> None:
+    free = {"phi_gemm": 0, "t_gemm": 0, "B_hbm": 10**15}
+    # 3 x 2 tiles leave four of ten multiprocessors idle
+    assert at(product(300, 200, 64), **free) == Fraction(2 * 128 * 128 * 64 * 10, 10**12) / Fraction(1, 2)
+    # 5 x 4 tiles go twice around
+    assert at(product(600, 500, 64), **free) == Fraction(2 * 128 * 128 * 64 * 20, 10**12) / Fraction(1, 2)
+
+
+def test_groups_have_coefficients_of_their_own() -> None:
+    m, n, k, groups = 128, 1280, 4096, 16
+    compute = Fraction(groups * 2 * m * n * k, 10**12) / Fraction(1, 4)
+    memory = groups * Fraction(2 * (m * k + k * n + m * n), 8 * 10**9)
+    expected = max(compute, memory) + min(compute, memory) / 2 + Fraction(1, 10**6)
+    assert at(product(m, n, k, groups=groups)) == expected
+    assert product(m, n, k, groups=1, grouped=True) != product(m, n, k, groups=1)
+
+
+@pytest.mark.parametrize("backward", (False, True))
+@pytest.mark.parametrize("causal", (False, True))
+def test_attention_of_many_heads(causal: bool, backward: bool) -> None:
+    b, heads, s, d = 2, 64, 1024, 128
+    products = 5 * 2 * d if backward else 2 * 2 * d
+    work = Fraction(b * heads * s * s * products, 10**12) / (Fraction(1, 4) if backward else Fraction(1, 2)) / (2 if causal else 1)
+    walk = s * (Fraction(1, 10**6) if backward else Fraction(1, 10**7))
+    assert work > walk
+    assert at(flash(b, heads, s, causal=causal, backward=backward)) == work + walk / 2
+
+
+def test_attention_of_few_heads_is_one_walk() -> None:
+    assert at(flash(1, 1, 512), tau_fa=Fraction(1, 1000)) == Fraction(512, 1000)
+    assert at(flash(1, 1, 512, backward=True), tau_fab=Fraction(1, 1000)) == Fraction(512, 1000)
+
+
+def test_forward_walks_along_keys_and_backward_along_queries() -> None:
+    def few(backward: bool) -> Expr:
+        return curves.attention(1, 1, 100, 400, 64, 64, causal=False, backward=backward, peak=PEAK)
+
+    assert at(few(False), tau_fa=1) == 400
+    assert at(few(True), tau_fab=1) == 100
+
+
+def test_heads_of_two_sizes() -> None:
+    long = {"tau_fa": 0, "tau_fab": 0}
+    even = Fraction(16 * 1024**2 * 2 * (192 + 128), 2 * 10**12) * 2
+    assert at(flash(1, 16, 1024, 192, 128), **long) == even * (1 + Fraction(1, 2) * (Fraction(192, 128) - 1))
+    assert at(flash(1, 16, 1024, 192, 128), zeta_fa=0, **long) == even
+    # dV and dP take d_v, S, dQ and dK take d_qk
+    assert at(flash(1, 16, 1024, 192, 128, backward=True), zeta_fa=0, **long) == Fraction(16 * 1024**2 * 2 * (3 * 192 + 2 * 128), 2 * 10**12) * 4
+
+
+@pytest.mark.parametrize("kind, share", [("elementwise", "eta_mem"), ("permute", "eta_permute"), ("cross_entropy", "eta_ce")])
+def test_memory_bound(kind: str, share: str) -> None:
+    expected = Fraction(10**6, 10**10) / Fraction(MACHINE[share]) + Fraction(1, 10**5)
+    assert at(curves.memory_bound(10**6, kind=kind)) == expected
+
+
+sizes = st.integers(1, 5000)
+
+
+def halved() -> Mapping[str, Number]:
+    """A machine twice as fast in everything."""
+    faster = {name: MACHINE[name] * 2 for name in ("Phi_bf16", "B_hbm")}
+    return faster | {name: Fraction(MACHINE[name]) / 2 for name in TIMES}
+
+
+@given(sizes, sizes, sizes, st.integers(1, 64), st.sampled_from(("forward", "wgrad")))
+def test_products_are_seconds_and_grow_with_every_size(m: int, n: int, k: int, groups: int, kind: str) -> None:
+    now = at(product(m, n, k, groups=groups, kind=kind))
+    assert at(product(m, n, k, groups=groups, kind=kind), **halved()) == now / 2
+    for larger in (product(m + 1, n, k, groups=groups, kind=kind), product(m, n + 1, k, groups=groups, kind=kind)):
+        assert at(larger) >= now
+    assert at(product(m, n, k + 1, groups=groups, kind=kind)) > now
+    if groups > 1:
+        assert at(product(m, n, k, groups=groups + 1, kind=kind)) >= now
+
+
+@given(st.integers(1, 4), st.integers(1, 128), sizes, st.integers(1, 256), st.integers(1, 256), st.booleans(), st.booleans())
+def test_attention_is_seconds_and_grows_with_heads_and_keys(b: int, heads: int, s: int, d_qk: int, d_v: int, causal: bool, backward: bool) -> None:
+    given: dict[str, Any] = {"causal": causal, "backward": backward}
+    now = at(flash(b, heads, s, d_qk, d_v, **given))
+    assert at(flash(b, heads, s, d_qk, d_v, **given), **halved()) == now / 2
+    assert at(flash(b, heads + 1, s, d_qk, d_v, **given)) >= now
+    assert at(flash(b, heads, s + 1, d_qk, d_v, **given)) > now
+    assert at(flash(b, heads, s, d_qk, d_v, causal=False, backward=backward)) >= now
+
+
+def test_forms_take_symbols() -> None:
+    form = curves.gemm(symbol("b") * symbol("s"), symbol("f"), symbol("h"), kind="forward", width_in=2, width_out=2, peak=PEAK)
+    assert form.evaluate({**MACHINE, "b": 2, "s": 640, "f": 2560, "h": 4096}) == at(product(1280, 2560, 4096))
+
+
+def test_every_coefficient_is_in_the_vocabulary_and_in_every_system() -> None:
+    places = {(part, key) for part, field in curves.Kernels.model_fields.items() for key in field.annotation.model_fields}  # type: ignore[union-attr]
+    assert places == set(curves.SYMBOLS.values())
+    assert curves.SYMBOLS.keys() <= SYMBOLS.keys()
+    for name in curves.SYMBOLS:
+        assert SYMBOLS[name].unit == ("s" if name in TIMES else "1")
+    for system in list_systems():
+        kernels = load_system(system).kernels
+        found = curves.values(kernels)
+        assert found == {name: getattr(getattr(kernels, part), key).value for name, (part, key) in curves.SYMBOLS.items()}
+
+
+def test_a_missing_coefficient_is_named() -> None:
+    with pytest.raises(InputError, match="gemm"):
+        validate(curves.Kernels, {}, "here", Document({}, "here"))

@@ -1,0 +1,424 @@
+"""Reports with a system: the step, its kernels, the pipeline, memory and the roofline, in text and in all five formats."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_report import expanded, undefined
+
+from symsim.expr import Expr, ceil, maximum, symbol
+from symsim.formula import BYTE
+from symsim.loading import load_model, load_strategy, load_system
+from symsim.memory import binding_moment
+from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
+from symsim.report.amounts import human, rate, seconds
+from symsim.report.content import OF_A_SYSTEM, report
+from symsim.report.document import Equations, Gauges, Point, Roofline, Table, Timeline, as_spans
+from symsim.report.ink import LINE, Ink
+from symsim.report.kernels import BOUNDS, block_kernels, bounds, stage_kernels
+from symsim.report.machine import symbol_of
+from symsim.report.memory import bars
+from symsim.report.pipeline import in_flight
+from symsim.report.pipeline import picture as pipeline_picture
+from symsim.report.roofline import picture as roofline_picture
+from symsim.report.schedule_orders import order
+from symsim.report.step import MEMORY_PARTS, Step, tags
+from symsim.report.text import eval_table
+from symsim.result import Result, derive
+from symsim.system import quantities
+from symsim.typeset import _printer, names_of, width
+
+CASES = {
+    "dense": ("llama3-70b", "tp=8,pp=4,sp=true,dp=2,num_microbatches=8", "h100-sxm"),
+    "moe": ("deepseek-v3", "tp=2,cp=2,pp=8,vpp=2,ep=8,dp=8,sp=true,num_microbatches=32,recompute=full", "b200-sxm"),
+    "fsdp": ("llama3-8b", "zero=3,dp=64,num_microbatches=2", "a100-sxm-80"),
+    "fp8": ("qwen3-235b-a22b", "tp=4,pp=4,ep=8,etp=1,sp=true,num_microbatches=16,fp8=blockwise,dp=8", "h100-sxm"),
+    "eager": ("gpt2", "fusion=eager,dp=2,seq_length=1024", "mi300x"),
+    "too_large": ("llama3-70b", "tp=2,pp=2,num_microbatches=8", "h100-sxm"),
+}
+_made: dict[str, Result] = {}
+
+
+def made(case: str) -> Result:
+    if case not in _made:
+        model, strategy, system = CASES[case]
+        _made[case] = derive(load_model(model).architecture, load_strategy(strategy, {}), system=load_system(system, {}))
+    return _made[case]
+
+
+def step(case: str) -> Step:
+    return Step(made(case))
+
+
+def parts(case: str, kind: type) -> list:
+    return [p for s in report(made(case)).sections for p in s.parts if isinstance(p, kind)]
+
+
+# numbers
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_messages_and_launches_add_up_to_every_stage(case: str) -> None:
+    found = step(case)
+    for n, numbers in enumerate(found.stages):
+        waiting = float(numbers["t_stage"]) - sum(k.total for k in stage_kernels(found.result, n)) - found.exposed(n)
+        assert waiting >= -1e-12
+        if found.result.system is not None and not found.result.values["t_launch"]:
+            assert waiting == pytest.approx(0, abs=1e-9 * float(numbers["t_stage"]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_blocks_and_parts_add_up(case: str) -> None:
+    found = step(case)
+    for numbers in found.stages:
+        spent = found.blocks(numbers)
+        # only parameters that are gathered or scattered for the whole stage belong to no block
+        whole = sum(float(numbers[n]) for n in numbers if re.fullmatch(r"e_[fb]_(fsdp|zero2)_stage", n))
+        assert spent[""] == pytest.approx(whole, abs=1e-12)
+    assert sum(p.seconds for p in found.parts) == pytest.approx(found.number("t_step"), rel=1e-12)
+    assert sum(p.share for p in found.parts) == pytest.approx(1)
+    time = found.result.to_json()["time"]
+    said = sorted([time["compute"], time["bubble"], time["optimizer"], *time["exposed"].values()])
+    assert sorted(p.seconds for p in found.parts) == pytest.approx(said, abs=1e-12 * time["step"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_kernel_beats_the_machine(case: str) -> None:
+    """And the alone-times that name a kernel's bound do not exceed its seconds."""
+    found = step(case)
+    bandwidth = float(found.result.values["B_hbm"])
+    for kernel in found.kernels:
+        assert 0 < kernel.flops_per_second <= kernel.peak or kernel.flops == 0
+        assert kernel.bytes_per_second <= bandwidth
+        alone = bounds(found.result.derivation.definitions[kernel.definition].expr, found.result.numbers)
+        assert set(alone) == set(BOUNDS) and max(alone.values()) <= kernel.seconds
+        assert kernel.bound == max(alone, key=lambda b: alone[b])
+
+
+def test_bounds_by_hand() -> None:
+    formula = maximum(symbol("work") / symbol("Phi_bf16"), symbol("bytes") / symbol("B_hbm")) + symbol("t_gemm")
+    numbers = {"Phi_bf16": 1e12, "B_hbm": 1e9, "work": 3e12, "bytes": 2e9, "t_gemm": 0.5}
+    assert bounds(formula, numbers) == {"compute": 3.0, "memory": 2.0, "latency": 0.5}
+    tiles = ceil(symbol("rows") / 128) * symbol("t_mem")
+    assert bounds(tiles, {"rows": 129, "t_mem": 1.0, "B_hbm": 1.0}) == {"compute": 0.0, "memory": 0.0, "latency": 2.0}
+
+
+def test_a_products_bytes_and_flops_by_hand() -> None:
+    """gpt2's output projection: 1024 x 768 x 768 in bf16."""
+    kernels = {k.phase: k for k in block_kernels(made("eager"), "dense") if k.operation == "attention.o_proj"}
+    size, tokens = 768, 1024
+    assert kernels["forward"].flops == 2 * tokens * size * size
+    assert kernels["forward"].bytes == pytest.approx(2 * (2 * tokens * size + size * size))
+    assert kernels["forward"].intensity == pytest.approx(tokens * size / (2 * tokens + size))
+
+
+def test_attention_counts_half_the_pairs_whatever_is_charged() -> None:
+    model, strategy, system = CASES["dense"]
+    half = derive(load_model(model).architecture, load_strategy(strategy, {}), {"causal": "half"}, system=load_system(system, {}))
+    for result in (made("dense"), half):
+        (core,) = (k for k in block_kernels(result, "dense") if k.operation == "attention.core" and k.phase == "forward")
+        assert core.flops == 2 * 2 * 64 // 8 * 128 * 4096 * 4096 / 2
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_memory_at_the_peak_adds_up(case: str) -> None:
+    found = step(case)
+    for n, numbers in enumerate(found.stages):
+        assert abs(sum(found.memory(n).values()) - found.peak(n)) <= len(MEMORY_PARTS)
+        assert found.moment(n) == found.result.derivation.definitions[f"M_at_{binding_moment(numbers)}"].meaning
+    memory = found.result.to_json()["memory"]
+    assert memory["peak"] == found.peak(found.fullest) == memory["stages"][found.fullest]["peak"]
+
+
+def test_what_is_not_there_at_the_peak_is_taken_off() -> None:
+    found = step("dense")
+    found.stages[0].update({"M_stage_peak": 100, "M_stage_weights": 40, "M_stage_gradients": 30, "M_stage_optimizer": 40, "M_stage_activations": 50})
+    found.stages[0]["M_stage_transient"] = 0
+    assert found.memory(0) == {"weights": 40, "gradients": 0, "optimizer": 40, "activations": 25, "transient": 0}
+
+
+def test_verdict() -> None:
+    assert step("dense").fits and re.fullmatch(r"fits, [\d.]+ GiB \(\d+ %\) to spare", step("dense").verdict)
+    found = step("too_large")
+    over = found.peak(found.fullest) - found.capacity
+    assert not found.fits and over > 0
+    assert found.verdict == f"does not fit: {human(over, BYTE)} ({100 * over / found.capacity:.0f} %) too much on stages 0\u20131"
+
+
+def test_slowest_stage_is_explained() -> None:
+    found = step("dense")
+    assert found.slowest == 3 and found.why_slowest.startswith("Stage 3 is the slowest: ") and "the output head and loss" in found.why_slowest
+    assert step("fsdp").why_slowest == f"One stage: {seconds(found_stage('fsdp'))} a micro-batch."
+
+
+def found_stage(case: str) -> float:
+    return float(step(case).stages[0]["t_stage"])
+
+
+# eval
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_eval_says_what_the_result_holds(case: str) -> None:
+    found, text = step(case), eval_table(made(case))
+    flat = " ".join(text.split())
+    assert text.isascii() and all(len(line) <= 80 for line in text.splitlines())
+    numbers = found.result.step_numbers
+    assert text.index("\nStep\n") < text.index("Where the time of a step goes") < text.index("Model, one micro-batch")
+    assert f"one step takes {seconds(numbers['t_step'])} " in flat
+    assert f"tokens a second {found.number('tokens_per_second'):,.0f} " in flat
+    assert f"MFU {100 * found.number('mfu'):.1f} %" in flat and f"HFU {100 * found.number('hfu'):.1f} %" in flat
+    assert f"peak memory {human(found.peak(found.fullest), BYTE)} of {human(found.capacity, BYTE)}" in flat
+    assert found.verdict.replace("\u2013", "-") in flat
+    for part in found.parts:
+        assert not part.seconds or f"{part.name} {seconds(part.seconds)} {100 * part.share:.1f} %" in flat
+    for kernel in found.kernels[:10]:
+        assert f"{kernel.calls} {seconds(kernel.total)} " in flat
+    for known, count in tags(found.system).items():
+        assert f"{count} {known}" in flat
+
+
+def test_cost_and_energy_are_shown_where_the_result_has_them() -> None:
+    result = made("dense")
+    assert all(name in eval_table(result) or name not in result.step_numbers for name in ("cost", "energy"))
+    result.step_numbers.update({"cost_per_trillion_tokens": 1234567.0, "energy_per_trillion_tokens": 3456.7})
+    try:
+        flat = " ".join(eval_table(result).split())
+        assert "1,235,000 USD a trillion tokens" in flat and "3,457 MWh a trillion tokens" in flat
+        assert "1234567" in render_markdown(result).replace("\u2009", "")
+    finally:
+        del result.__dict__["step_numbers"]
+
+
+def test_a_bar_is_as_long_as_its_share() -> None:
+    lines = [line for line in eval_table(made("dense")).splitlines() if line.endswith("#")]
+    strokes = {line.split("  ")[1]: len(line) - len(line.rstrip("#")) for line in lines}
+    shares = {p.name: p.share for p in step("dense").parts}
+    most = max(shares.values())
+    for name, share in shares.items():
+        if share:
+            assert strokes[name] == max(1, round(20 * share / most))
+
+
+# the report
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_chapters(case: str) -> None:
+    headings = [s.heading for s in report(made(case)).sections if s.level == 1]
+    assert headings == [
+        *("Model and strategy", "Notation", "Derivation by block", "Totals"),
+        *("Time", "Schedule", "Memory", "Roofline", "Assumptions"),
+    ]
+    assert len(parts(case, Gauges)) == len(parts(case, Roofline)) == 1
+    assert len(parts(case, Timeline)) == int(made(case).strategy.pp > 1)
+
+
+def test_without_a_system_nothing_of_it_is_shown() -> None:
+    result = made("dense")
+    plain = derive(result.model, result.strategy)
+    document = report(plain)
+    assert not {"Time", "Schedule", "Memory", "Roofline"} & {s.heading for s in document.sections}
+    assert not any(isinstance(p, (Gauges, Roofline, Timeline)) for s in document.sections for p in s.parts)
+    text = eval_table(plain) + render_markdown(plain)
+    assert not any(name in text for name in OF_A_SYSTEM - {"memory", "network"})
+    changed = derive(result.model, result.strategy, {"memory": "reserved"})
+    assert "memory=reserved" in eval_table(changed)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_symbol_is_defined(case: str) -> None:
+    assert undefined(report(made(case))) == set()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_formulas_fit_their_line_and_a_section_a_page(case: str) -> None:
+    for section in report(made(case)).sections:
+        lines = [(e, line) for p in section.parts if isinstance(p, Equations) for e in p.equations for line in e.lines]
+        assert len(lines) <= 50, section.heading
+        for equation, line in lines:
+            assert width(equation.left) + width("=") + width(line) <= LINE, line
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_printed_is_the_formula(case: str) -> None:
+    book = made(case).derivation.definitions.values()
+    printer = _printer(names_of(book), True)
+    for definition in book:
+        if definition.expr:
+            assert expanded(printer.arranged(definition.expr.terms)) == definition.expr, definition.symbol
+
+
+def test_long_maxima_are_taken_apart_without_loss() -> None:
+    result = made("moe")
+    ink = Ink(result)
+    inner = [symbol("b") * symbol("s") * symbol("h") * n + symbol("L_moe_i") * symbol("V") * symbol("f_e") for n in (2, 3, 4, 5)]
+    whole = 3 * maximum(*inner) + symbol("d")
+    shorter, apart = ink._apart(whole)
+    assert len(apart) == 4 and shorter != whole and shorter.substitute(dict(apart)) == whole
+    again, nothing = ink._apart(whole)
+    assert again == shorter and nothing == []  # the same arguments keep their names
+    equations = ink.spelled("M_stage_peak", maximum(*(symbol(n) for n in result.derivation.definitions if n.startswith("M_at_"))))
+    text = "".join(line for e in equations for line in e.lines)
+    assert all(ink.names[n] in text for n in result.derivation.definitions if n.startswith("M_at_"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_system_table_holds_every_number(case: str) -> None:
+    result = made(case)
+    assert result.system is not None
+    (table,) = (p for s in report(result).sections if s.heading == "The system" for p in s.parts[1:2])
+    assert isinstance(table, Table)
+    assert [(r.cells[2], r.cells[3]) for r in table.rows] == [(k.text, k.tag) for _, k in quantities(result.system)]
+    for path, known in quantities(result.system):
+        name = symbol_of(result.system, path)
+        assert not name or float(result.values[name]) == float(known.value)
+        assert name or path[-1] in ("memory", "default", "fp8_share", "fp8")
+
+
+def test_closed_forms_are_those_of_the_kernels() -> None:
+    """The equations shown, put together again, are what `curves` computes."""
+    from symsim import curves
+    from symsim.report.timing import _form, _replaced
+
+    ink = Ink(made("dense"))
+    formula = curves.gemm(symbol("rows"), symbol("columns"), symbol("depth"), kind="forward", width_in=2, width_out=2, peak=symbol("Phi"))
+    equations = _form(ink, "product", formula)
+    assert [e.left for e in equations] == [
+        r"t_{\mathrm{product}}",
+        r"t_{\mathrm{product},\mathrm{compute}}",
+        r"t_{\mathrm{product},\mathrm{memory}}",
+    ]
+    arguments = {a for m in formula.terms for atom, _ in m if hasattr(atom, "arguments") for a in atom.arguments}
+    names = {a: f"part {n}" for n, a in enumerate(arguments)}
+    shown = _replaced(formula, names)
+    assert isinstance(shown, Expr) and shown != formula and shown.substitute({n: a for a, n in names.items()}) == formula
+
+
+@pytest.mark.parametrize("case", ["dense", "moe", "fsdp"])
+@pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".pdf"])
+def test_every_kind_is_written(case: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"report{suffix}"
+    write_report(made(case), path)
+    text = path.read_text()
+    numbers = made(case).step_numbers
+    if suffix == ".json":
+        assert json.loads(text) == made(case).to_json() and json.loads(text)["time"]["step"] == numbers["t_step"]
+        return
+    assert seconds(numbers["t_step"]) in text
+    assert rate(float(made(case).values["B_hbm"]), "B/s") in text
+    for kernel in step(case).kernels[:20]:
+        assert seconds(kernel.total) in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_html_is_well_formed_and_loads_nothing(case: str) -> None:
+    text = html.render(report(made(case)))
+    tree = ElementTree.fromstring(text.replace("<!DOCTYPE html>", ""))
+    tags_ = {e.tag.rpartition("}")[2] for e in tree.iter()}
+    assert not tags_ & {"script", "link", "img", "iframe", "object", "use", "merror"}
+    drawn = [e for e in tree.iter() if e.tag.endswith("}svg") or e.tag == "svg"]
+    assert len(drawn) == 4 + int(made(case).strategy.pp > 1)
+    assert "\\" not in "".join(e.text or "" for e in tree.iter() if e.tag.startswith("{http://www.w3.org/1998/Math"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_markdown_pictures_are_80_columns(case: str) -> None:
+    text = render_markdown(made(case))
+    assert text.count("```") % 2 == 0 and "None" not in text
+    after = text[text.index("\n## Schedule") :]
+    for block in re.findall(r"```text\n(.*?)```", after, re.DOTALL):
+        assert all(len(line) <= 80 for line in block.splitlines()), block
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX engine on this machine")
+@pytest.mark.parametrize("case", ["dense", "moe", "fsdp"])
+def test_latex_finds_no_box_too_wide(case: str, tmp_path: Path) -> None:
+    write_report(made(case), tmp_path / "report.tex")
+    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "report.tex"], cwd=tmp_path, capture_output=True, check=True)
+    assert b"Overfull \\hbox" not in done.stdout
+
+
+# pictures
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gauges_are_the_peaks_on_one_scale(case: str) -> None:
+    found = step(case)
+    picture = bars(found)
+    scale = found.capacity / picture.limit
+    peaks = {human(found.peak(n), BYTE): found.peak(n) for n in range(len(found.stages))}
+    for gauge in picture.gauges:
+        assert sum(share for _, share, _ in gauge.parts) == pytest.approx(peaks[gauge.total] / scale, abs=1e-6)
+        assert sum(share for _, share, _ in gauge.parts) <= 1
+    assert (picture.limit < 1 / 1.02 - 1e-9) == (not found.fits)
+    lines = gauges.lines(picture)
+    assert all(len(line) <= 80 for line in lines) and len({line.index("|") for line in lines[: len(picture.gauges)]}) == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_roofline_holds_every_point_under_its_roof(case: str) -> None:
+    picture = roofline_picture(step(case))
+    edges = plot.frame(picture)
+    peak = max(p for _, p in picture.peaks)
+    for point in picture.points:
+        assert edges.left <= math.log10(point.intensity) <= edges.right and edges.bottom <= math.log10(point.reached) <= edges.top
+        assert point.reached <= min(peak, point.intensity * picture.bandwidth) * (1 + 1e-9)
+    longest = [k for k in step(case).kernels if k.flops][:5]
+    assert [p.label for p in plot.named(picture)] == [f"{k.operation}, {k.phase}" for k in longest]
+    assert len(picture.points) == sum(1 for k in step(case).kernels if k.flops)
+    for _, peak in picture.peaks:
+        (x0, y0), (x1, y1), (x2, y2) = plot.roof(picture, edges, peak)
+        assert y1 - y0 == pytest.approx(x1 - x0) and y2 == y1 and x2 == pytest.approx(edges.across)  # 45 degrees, then level
+
+
+def test_fp8_and_bf16_have_roofs_of_their_own() -> None:
+    assert [name for name, _ in roofline_picture(step("fp8")).peaks] == ["fp8", "bf16"]
+    assert [name for name, _ in roofline_picture(step("dense")).peaks] == ["bf16"]
+
+
+def test_labels_keep_apart_and_inside() -> None:
+    near = tuple(Point(500.0 + n, 5e14 + n, 0.1, f"k{n}") for n in range(5))
+    edges = plot.frame(Roofline((), near, 3e12, (("bf16", 1e15),)))
+    for height in (90.0, 300.0):
+        places = [at for _, at in plot._spread(list(near), edges, height, height / edges.up, 17)]
+        assert all(a - b >= 17 - 1e-9 for a, b in zip(places, places[1:])) and places[-1] >= 8.5 - 1e-9 and places[0] <= height
+
+
+def test_ticks() -> None:
+    assert plot.ticks(2, 3) == pytest.approx([100, 200, 500, 1000]) and plot.ticks(0, 4) == pytest.approx([1, 10, 100, 1000, 10000])
+
+
+@pytest.mark.parametrize(("schedule", "p", "m", "v"), [("1f1b", 4, 6, 1), ("interleaved", 2, 4, 2), ("zb_h1", 3, 6, 1), ("dualpipe", 4, 8, 1)])
+def test_latex_draws_every_operation_of_a_short_step(schedule: str, p: int, m: int, v: int) -> None:
+    drawn = timeline_tex.picture(Timeline((), schedule, p, m, v, {"tf": 1.0, "ti": 1.0, "tw": 1.0}, p))
+    operations = sum(len(slot) for row in order(schedule, p, m, v, p) for slot in row)
+    legend = len({o.kind for row in order(schedule, p, m, v, p) for slot in row for o in slot})
+    assert drawn.count(r"\rule{") == operations + legend and "Cut" not in drawn
+
+
+def test_a_long_pipeline_is_cut_and_says_so() -> None:
+    drawn = timeline_tex.picture(Timeline((), "1f1b", 32, 64, 1, {"tf": 1.0, "ti": 1.0, "tw": 1.0}, 32))
+    assert "ranks 8 to 23 of 32 are left out" in drawn and "the first and the last" in drawn
+
+
+def test_pipeline_is_drawn_with_the_strategys_sizes() -> None:
+    drawn = pipeline_picture(step("moe"))
+    assert (drawn.schedule, drawn.stages, drawn.microbatches, drawn.chunks, drawn.group) == ("interleaved", 8, 32, 2, 8)
+    assert drawn.durations["tf"] == pytest.approx(1e3 * step("moe").number("tf"))
+    many = step("dense").result
+    longer = replace(many, strategy=many.strategy.model_copy(update={"num_microbatches": 100_000}))
+    cut = pipeline_picture(Step(longer))
+    assert cut.microbatches == 1000 and "1000 of 100\u2009000 micro-batches" in "".join(str(s) for s in as_spans(cut.caption))
+
+
+def test_in_flight_of_1f1b() -> None:
+    assert [in_flight(step("dense"), n) for n in range(4)] == [4, 3, 2, 1]
