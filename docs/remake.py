@@ -1,4 +1,4 @@
-"""Remake docs/strategy.md and docs/accuracy.md: `python docs/remake.py`.
+"""Remake docs/strategy.md, docs/accuracy.md, and what the other pages show of output (`docs/guide.py`): `python docs/remake.py`.
 
 The accuracy page compares every case of ../shared/oracle; where that is absent, the page is left as it is.
 """
@@ -117,9 +117,11 @@ def accuracy_page() -> str:
 
 def main() -> None:
     import accuracy_measured
+    import guide
     from shared import SHARED
 
     (ROOT / "docs" / "strategy.md").write_text(strategy_page())
+    guide.main()
     if (SHARED / "oracle").is_dir() and (SHARED / "measured").is_dir():
         measured = accuracy_measured.section(ROOT / "docs")
         (ROOT / "docs" / "accuracy.md").write_text(accuracy_page() + "\n" + measured)

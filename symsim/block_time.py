@@ -16,9 +16,9 @@ from functools import partial
 from symsim.collectives import Network
 from symsim.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.formula import SECOND, Derivation, Quantity, total
+from symsim.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.lowered import Lowered
 from symsim.messages import Message
-from symsim.optime import backward_seconds, forward_seconds, launches
 from symsim.passes.count import ascii_name, label
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered
