@@ -1,8 +1,8 @@
 """What the pages of the user's guide show of symsim's own output: `python docs/guide.py` makes it again.
 
-Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME, lie), and
-what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions with their numbers, and the error of the
-schedules' closed forms; and the pictures in docs/img/. tests/test_docs.py finds a page that is out of date.
+Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME, lie; [...]
+at its end cuts it), and what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions with their numbers, the error of
+the schedules' closed forms, the size of derivations; and the pictures in docs/img/. tests/test_docs.py finds a page that is out of date.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
+
+import derive as benchmark  # noqa: E402
 
 from symsim.loading import load_model, load_strategy, load_system  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
@@ -25,11 +28,12 @@ from symsim.report.schedule_orders import Operation, order, replay  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 from symsim.result import derive  # noqa: E402
 from symsim.schedules import SCHEDULES, Schedule, place_gain  # noqa: E402
-from symsim.typeset import latex, names_of  # noqa: E402
+from symsim.typeset import lines, names_of  # noqa: E402
 
 PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md")
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}
 PIPELINES, SPREAD = 200, 0.2
+MOST_EM = 44.0  # width of a formula in a table
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^```csv (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,6 +50,11 @@ def remade(page: str) -> str:
 
 
 def _console(block: str, directory: str) -> str:
+    """Commands with their output; of one that ends in [...], as many paragraphs as it had."""
+    if block.endswith("\n[...]\n"):
+        command, _, shown = block.partition("\n")
+        paragraphs = run(command[2:], directory).split("\n\n")
+        return "\n\n".join([f"{command}\n{paragraphs[0]}", *paragraphs[1 : shown.count("\n\n")], "[...]\n"])
     commands = [line for line in block.splitlines() if line.startswith("$ ")]
     return "\n".join(f"{line}\n{run(line[2:], directory)}" for line in commands)
 
@@ -69,7 +78,11 @@ def _definitions(model: str, strategy: str, system: str, stage: str, *names: str
         d = result.derivation.definitions[name]
         number = known[name]
         shown = human(number, d.unit) if str(d.unit) in ("second", "byte") else f"{plain(float(number))} {d.unit}".removesuffix(" 1")
-        rows.append(f"| {d.meaning} | $`{titles[name]} = {latex(d.expr, titles, fractions=False)}`$ | {shown} |")
+        broken = lines(d.expr, titles, MOST_EM)
+        form = f"{titles[name]} = {broken[0]}"
+        if len(broken) > 1:
+            form = rf"\begin{{aligned}}{titles[name]} &= " + r" \\ &\quad ".join(broken) + r"\end{aligned}"
+        rows.append(f"| {d.meaning} | $`{form}`$ | {shown} |")
     return "\n".join(rows) + "\n"
 
 
@@ -117,7 +130,16 @@ def _durations(schedule: Schedule, stages: list[dict[str, float]], chunks: int) 
     return seconds
 
 
-_PARTS: dict[str, Callable[..., str]] = {"definitions": _definitions, "unequal": _unequal}
+def _operations() -> str:
+    """The size of the benchmark's derivations."""
+    rows = ["| deepseek-v3 | definitions | operations | of time | of memory |", "|---|---|---|---|---|"]
+    for name, architecture, strategy in benchmark.cases():
+        of = benchmark.size(derive(architecture, strategy, system=load_system(benchmark.SYSTEM)).derivation)
+        rows.append(f"| {name} | {of.definitions} | {of.operations} | {of.of_time} | {of.of_memory} |")
+    return "\n".join(rows) + "\n"
+
+
+_PARTS: dict[str, Callable[..., str]] = {"definitions": _definitions, "unequal": _unequal, "operations": _operations}
 
 
 def pictures() -> dict[Path, str]:

@@ -1,8 +1,8 @@
 """symsim: a symbolic cost-model compiler for training large language models.
 
 import symsim
-result = symsim.derive(symsim.load_model("llama3-70b"), symsim.load_strategy("tp=8,pp=4,sp=true"))
-result.value("N"), result.formula("F").sympy(), result.to_json()
+result = symsim.derive(symsim.load_model("llama3-70b"), symsim.load_strategy("tp=8,pp=4,sp=true"), system=symsim.load_system("h100-sxm"))
+result.value("t_step"), result.formula("F").sympy(), result.to_json()
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["derive", "load_model", "load_strategy", "write_report"]
+__all__ = ["derive", "load_model", "load_strategy", "load_system", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from symsim.loading import load_strategy
 
         return lambda text=None, **overrides: load_strategy(text, overrides)
+    if name == "load_system":
+        from symsim.loading import load_system
+
+        return load_system
     if name == "write_report":
         from symsim.report import write_report
 

@@ -11,6 +11,7 @@ from symsim.expr import Number
 from symsim.formula import Definition, Derivation, Formula
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
+from symsim.schedules import schedule_of
 from symsim.sizes import values
 from symsim.stages import Stage, kinds_between, layers_before, stages
 from symsim.step_time import reductions
@@ -80,11 +81,14 @@ class Evaluation:
         """Numbers of the whole step: the slowest stage, sums over stages, and what stands on them. Empty without a system."""
         if self.system is None:
             return {}
-        known = {**self.numbers, **reductions([self.stage_numbers(s) for s in self.stages])}
+        known = {**self.numbers, **self._reduced()}
         for definition in self.derivation.definitions.values():
             if definition.group == "step":
                 known[definition.symbol] = definition.expr.evaluate(known)
         return known
+
+    def _reduced(self) -> dict[str, Number]:
+        return reductions([self.stage_numbers(s) for s in self.stages], mirrored=schedule_of(self.strategy).placement == "mirrored")
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""

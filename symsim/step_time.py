@@ -262,9 +262,13 @@ def _optimizer(lowered: Lowered) -> Quantity:
     return seconds
 
 
-def reductions(stages: Sequence[Mapping[str, Number]]) -> dict[str, Number]:
+def reductions(stages: Sequence[Mapping[str, Number]], *, mirrored: bool = False) -> dict[str, Number]:
     """Over the stages of a pipeline: the slowest one's times (tf, ti, tw, tr, e_AXIS), sums over stages (sum_tf, ...),
-    and the longest tail (its messages e_dp, its optimizer t_opt)."""
+    and the longest tail (its messages e_dp, its optimizer t_opt). mirrored: a rank holds a stage and its mirror image and
+    half of the micro-batches pass each, so its times are the means of the two."""
+    if mirrored:
+        timed = [n for n in stages[0] if n.endswith("_stage") and n.startswith(("t", "e_"))]
+        stages = [{**one, **{n: (one[n] + two[n]) / 2 for n in timed}} for one, two in zip(stages, reversed(stages))]
     slowest = max(stages, key=lambda n: n["t_stage"])
     last = max(stages, key=lambda n: n["t_tail_stage"])
     found: dict[str, Number] = {name: slowest[f"{name}_stage"] for name in ("tf", "ti", "tw", "tr")}

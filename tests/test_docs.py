@@ -1,0 +1,259 @@
+"""The user's guide: every name in it exists, its formulas are those of the code, and what it shows is what symsim prints."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from schedule_cases import equal_stages, refused, sizes
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+
+import guide
+from latex2mathml.converter import convert
+
+from symsim.assumptions import ASSUMPTIONS
+from symsim.cli import main
+from symsim.loading import load_strategy
+from symsim.points import _COLUMNS
+from symsim.schedules import SCHEDULES, Schedule
+from symsim.strategy import Strategy
+
+ROOT = Path(__file__).parents[1]
+OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md")
+_WORDS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+def _page(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """Cells of the first table below a heading."""
+    section = page.split(f"\n{heading}\n", 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table[0].splitlines()[2:]]
+
+
+def _plain(page: str) -> str:
+    """A page without its formulas, blocks and made tables: the text that people wrote."""
+    page = re.sub(r"<!-- made:.*?<!-- end -->", "", page, flags=re.DOTALL)
+    return re.sub(r"\$`.*?`\$", "", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_names_exist(name: str) -> None:
+    """Every `option=value`, `assume.NAME` and file that a page names."""
+    for word in _WORDS.findall(_plain(_page(name))):
+        assumed = re.fullmatch(r"assume\.(\w+)(?:=(\w+))?", word)
+        if assumed and assumed[1] != "NAME":
+            assert assumed[1] in ASSUMPTIONS, word
+            assert assumed[2] is None or assumed[2] in ASSUMPTIONS[assumed[1]].choices, word
+        option = re.fullmatch(r"(\w+)=(\w+)", word)
+        if option and option[2] not in ("n", "NAME"):
+            assert option[1] in Strategy.model_fields, word
+            load_strategy(word)
+        if re.fullmatch(r"[\w./]+\.(py|md)", word) and "/" in word:
+            assert word.startswith(("runtime/", "Merak/")) or (ROOT / word).is_file(), word
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_words_with_underscores_are_names(name: str) -> None:
+    """A strategy field, a schedule, an assumption or one of its choices, a column, a collective, a part of a system, or a symbol."""
+    known = {*Strategy.model_fields, *SCHEDULES, *ASSUMPTIONS, *(c for a in ASSUMPTIONS.values() for c in a.choices), *_COLUMNS}
+    known |= {c for f in Strategy.model_fields.values() for a in (f.annotation, *get_args(f.annotation)) for c in get_args(a) if isinstance(c, str)}
+    code = "".join(p.read_text() for p in (ROOT / "symsim").rglob("*.py")) + _page("docs/systems.md").split("## An example")[1].split("```")[1]
+    for word in _WORDS.findall(_plain(_page(name))):
+        # `eta_j_...`: a symbol of every tier
+        if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", word) and word not in known and "_j" not in word:
+            assert re.search(rf"\b{word}\b", code), word
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_links(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", _page(name)):
+        assert target.startswith("http") or (ROOT / name).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_formulas_are_latex(name: str) -> None:
+    page = _page(name)
+    formulas = re.findall(r"\$`(.*?)`\$", page) + re.findall(r"^```math\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL)
+    for formula in formulas:
+        assert formula.count("{") == formula.count("}") and formula.count("(") == formula.count(")"), formula
+        assert not re.search(r">\\[A-Za-z]", convert(formula)), formula
+    # GitHub's markdown takes backslashes out of $...$ and $$...$$
+    assert not re.search(r"\$\$|\$(?!`|\s)[^`$\n]*\\", _plain(page))
+
+
+def test_assumption_tables() -> None:
+    for page, heading in (("docs/time.md", "## Assumptions that enter"), ("docs/memory.md", "## Overheads outside the model")):
+        for names, defaults, *_ in _rows(_page(page), heading):
+            for name, default in zip(_WORDS.findall(names), _WORDS.findall(defaults), strict=True):
+                assert ASSUMPTIONS[name].default == default
+
+
+def test_every_schedule_is_in_every_table() -> None:
+    for heading in ("## Time", "## Memory"):
+        assert [row[0].strip("`") for row in _rows(_page("docs/schedules.md"), heading)] == list(SCHEDULES)
+    sources = [name for row in _rows(_page("docs/schedules.md"), "## Sources") for name in _WORDS.findall(row[0])]
+    assert sources == list(SCHEDULES)
+
+
+def _value(formula: str, values: dict[str, Any]) -> Any:
+    """The value of a LaTeX formula of one-letter symbols, with fractions, max, min, floor and [ ]^+."""
+    text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))", formula)
+    text = re.sub(r"\\(Bigl|Bigr|begin\{aligned\}|end\{aligned\})|\\\\|&", "", text)
+    for latex, python in ((r"\lfloor", "floor("), (r"\rfloor", ")"), ("]^+", ")"), ("[", "positive("), (r"\max", "max"), (r"\min", "min")):
+        text = text.replace(latex, python)
+    tokens = re.findall(r"[a-z]{2,}|[a-z]|\d+|[-+*/(),]", text)
+    assert "".join(tokens) == text.replace(" ", "").replace("\n", ""), formula
+    made = ""
+    for before, token in zip(["", *tokens], tokens):
+        starts, ends = token == "(" or token.isalnum(), before == ")" or (before.isalnum() and len(before) < 3)
+        made += "*" * (starts and ends) + (f"Fraction({token})" if token.isdigit() else token)
+    functions = {"max": max, "min": min, "floor": math.floor, "positive": lambda x: max(0, x), "Fraction": Fraction}
+    return eval(made, {"__builtins__": {}}, {**functions, **values})  # noqa: S307
+
+
+def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Sizes and durations with which the schedule runs: the letters of the page, and the symbols of the closed forms."""
+    found = []
+    for p in (2, 3, 4, 6):
+        for m in (1, 2, 3, 4, 5, 8, 12, 13, 16):
+            for v in (2, 3) if schedule.chunks == "any" else (int(schedule.chunks),):
+                size = sizes(p, m, v)
+                if refused(schedule, size):
+                    continue
+                for f, d, w, r in ((1, 1, 1, 0), (2, 3, 1, 0), (3, 2, 4, 1), (2, 5, 1, 2), (1, 2, 3, 2), (4, 1, 1, 3)):
+                    parts = [Fraction(n, v) for n in (f, d, w, r)]
+                    values = size | equal_stages(p, v, *parts)
+                    last = m - min(p, m) * (-(-m // min(p, m)) - 1)
+                    letters = {
+                        "p": p,
+                        "m": m,
+                        "v": v,
+                        "f": f,
+                        "d": d,
+                        "w": w,
+                        "r": r,
+                        "x": d + r,
+                        "y": f + d + r + w,
+                        "g": min(p, m),
+                        "l": last,
+                        "q": p - 1,
+                    }
+                    found.append((letters, values))
+    assert found
+    return found
+
+
+def _formulas(cell: str) -> list[str]:
+    return re.findall(r"\$`(.*?)`\$", cell)
+
+
+def _makespan_blocks() -> list[str]:
+    return re.findall(r"^```math\n(.*?)\n```$", _page("docs/schedules.md"), re.MULTILINE | re.DOTALL)
+
+
+def test_bubbles() -> None:
+    """Each formula of the page is the code's closed form at equal stages without messages, and so is each share."""
+    zbv, dualpipe, dualpipev = _makespan_blocks()
+    for name, _, bubble, share in _rows(_page("docs/schedules.md"), "## Time"):
+        schedule = SCHEDULES[name.strip("`")]
+        for letters, values in _cases(schedule):
+            if schedule.name == "zbv":
+                formula, wanted = zbv, schedule.bubble
+                if letters["m"] < 2 * letters["p"] - 1:
+                    continue
+            elif schedule.name.startswith("dualpipe"):
+                formula, wanted = {"dualpipe": dualpipe, "dualpipev": dualpipev}[schedule.name], schedule.makespan
+            else:
+                formula, wanted = _formulas(bubble)[0], schedule.bubble
+                if schedule.name == "interleaved_zb" and letters["m"] < letters["p"]:
+                    continue
+            assert _value(formula, letters) == wanted.evaluate(values), (name, letters)
+        v = {"any": 2, 1: 1, 2: 2}[schedule.chunks]
+        at = sizes(4, 16, v) | equal_stages(4, v, *(Fraction(1, v),) * 3)
+        assert share == f"{100 * float(schedule.bubble.evaluate(at) / schedule.makespan.evaluate(at)):.1f} %", name
+
+
+def test_messages() -> None:
+    section = _page("docs/schedules.md").split("Messages add", 1)[1]
+    for names, cell in _rows("\n" + section.replace(", where", "\nMessages\n", 1), "Messages")[:-1]:
+        for name in _WORDS.findall(names):
+            schedule = SCHEDULES[name]
+            for letters, values in _cases(schedule):
+                if schedule.chunks == "any" and letters["m"] < letters["p"]:
+                    continue
+                c = Fraction(1, 16)
+                added = schedule.bubble.evaluate(values | {"tc": c}) - schedule.bubble.evaluate(values)
+                assert added == _value(_formulas(cell)[0], letters | {"c": c}), (name, letters)
+
+
+def test_activations_in_flight() -> None:
+    for name, in_flight, weights, _ in _rows(_page("docs/schedules.md"), "## Memory"):
+        schedule = SCHEDULES[name.strip("`")]
+        assert schedule.weights == int(weights)
+        formulas = _formulas(in_flight)
+        for letters, values in _cases(schedule):
+            for i in range(letters["p"]):
+                at, of_rank = letters | {"i": i}, values | {"i": i}
+                assert _value(formulas[0], at) == schedule.in_flight.evaluate(of_rank), (name, at)
+                if schedule.name in ("zb_h1", "zb_h2"):
+                    assert _value(formulas[1], at) == schedule.before_input_gradients.evaluate(of_rank)
+                whole = {"one of them kept whole": 1, "one of them kept whole but on the last rank": int(i < letters["p"] - 1)}
+                assert schedule.whole.evaluate(of_rank) == whole.get(in_flight.split(", ")[-1], 0)
+
+
+MISFITS = (
+    ("sec", "gemm,forward,1,2,3,,1e-3", ""),
+    ("seconds", "gemm,forwards,1,2,3,,1e-3", ""),
+    ("seconds", "gemm,forward,1,2,0,,1e-3", ""),
+    ("seconds", "gemm,forward,1,2,3,,3 ms", ""),
+    ("seconds", "gemm,forward,1,2,3,,1e-3", "attention"),
+    ("seconds", "gemm,forward,1,2,3,fp8,1e-3", ""),
+)
+
+
+def test_sentences_of_calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    sentences = [row[0].strip("`") for row in _rows(_page("docs/systems.md"), "What does not fit ends in one sentence with file and line:")]
+    for sentence, (seconds, line, op) in zip(sentences, MISFITS, strict=True):
+        Path("points.csv").write_text(f"op,kind,m,n,k,precision,{seconds}\n{line}\n")
+        with pytest.raises(SystemExit) as left:
+            main(["calibrate", "a100-pcie-80", "--points", "points.csv", *(["--op", op] if op else [])])
+        assert (left.value.code, capsys.readouterr().err) == (2, f"symsim: {sentence}\n")
+
+
+@pytest.mark.parametrize("name", guide.PAGES)
+def test_shown_output(name: str) -> None:
+    """Commands run, and print what the page shows (`python docs/guide.py` makes it again)."""
+    page = _page(name)
+    assert guide.remade(page) == page, f"{name} is out of date: python docs/guide.py"
+
+
+def test_pictures() -> None:
+    for path, svg in guide.pictures().items():
+        assert path.read_text() == svg, f"{path.name} is out of date: python docs/guide.py"
+        assert path.name in _page("docs/schedules.md")
+
+
+def test_readme_commands_and_python(tmp_path: Path) -> None:
+    """What the README lets people type besides what it shows the output of."""
+    page = _page("README.md")
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    typed = re.findall(r"\bsymsim (?:derive|eval|list)[^&#\n]*", shell)
+    assert typed
+    for command in typed:
+        guide.run(command, str(tmp_path))
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
