@@ -21,7 +21,7 @@ from symsim.lowered import Lowered
 from symsim.messages import Message
 from symsim.passes.count import ascii_name, label
 from symsim.passes.differentiate import REDISTRIBUTIONS
-from symsim.passes.remember import Remembered
+from symsim.passes.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,16 @@ def _exposed(
     )
     hidden: Quantity = whole
     rests_on: tuple[str, ...] = ()
-    if axis in ("tp", "etp") and (phase == "b" or strategy.tp_comm_overlap):
+    # userbuffers and asynchronous backwards are of TransformerEngine's linear layers: not of the output layer, nor of experts
+    if axis == "tp" and name not in ("embedding", "head") and (phase == "b" or strategy.tp_comm_overlap):
         rests_on = ("tp_async_backward",)
         hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
         attention = [i for i in kernels.forward if remembered.placed.block.ops[i].kind == "attention"]
-        beside = total((kernels.forward[i] if phase == "f" else kernels.backward[i, "backward"] for i in attention), SECOND) * ((degree - 1) / degree)
+        again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
+        own = [kernels.forward[i] for i in attention] if phase == "f" else [kernels.backward[i, "backward"] for i in attention] + again
+        beside = total(own, SECOND) * ((degree - 1) / degree)
         hidden = _beyond(whole, beside)
     elif axis == "ep" and strategy.overlap_moe_expert_parallel_comm:
         beside = _sum("t_i", "t_w", name) if phase == "f" else _sum("t_f", "t_w", name) if strategy.delay_wgrad_compute else _sum("t_f", name)
@@ -212,9 +215,9 @@ def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Qua
             return ZERO
         return (kernels.forward[found[0]] if kind == "forward" else kernels.backward.get((found[0], kind), Quantity(ZERO, SECOND))).expr
 
-    if message.phase == "forward":
-        beside = product(readers if message.op == "all_gather" else writers, "forward")
-    elif message.what.endswith("again"):
+    if message.phase == "forward" or message.what.endswith(RECOMPUTED):
+        beside = product(readers if message.op == "all_gather" else writers, "forward") if strategy.tp_comm_overlap else ZERO
+    elif message.what.endswith(GATHERED_AGAIN):
         beside = product(readers, "dgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
     elif message.op in ("reduce_scatter", "all_reduce"):
         beside = product(readers or [index], "wgrad") if asynchronous or strategy.tp_comm_overlap else ZERO

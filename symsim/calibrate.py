@@ -165,6 +165,8 @@ def _collective(point: Point, system: System) -> Expr:
 
 
 def _fit(op: str, points: Sequence[Point], system: System, known: Mapping[str, float]) -> Fit:
+    if op == "collective" and not system.network:
+        raise InputError(f"the system {system.name} has no network, which points of collectives need")
     forms = [seconds(p, system) for p in points]
     for form in forms:
         for name in form.symbols() - known.keys():
@@ -174,6 +176,11 @@ def _fit(op: str, points: Sequence[Point], system: System, known: Mapping[str, f
     reduced = [form.substitute(rest) for form in forms]
     used = [n for n in names if any(n in form.symbols() for form in reduced)]
     times = [p.seconds for p in points]
+    shapes = len({p.shape for p in points})
+    if shapes < len(used):
+        raise InputError(
+            f"{shapes} shape{'s' if shapes > 1 else ''} of {op} cannot determine its {len(used)} coefficients ({', '.join(used)}); measure more"
+        )
     start = {n: known[n] for n in used}
     found = _search(reduced, times, used, start)
     idle = tuple(n for n in used if not _matters(reduced, found, n))

@@ -58,9 +58,11 @@ def groups(strategy: Strategy, mesh: Mesh) -> dict[str, tuple[Axis, ...]]:
     made |= {"dp_cp": (cp, dp), "tp_cp": (tp, cp), "tp_dp_cp": (tp, cp, dp), "etp_ep": (etp, ep)}
     inst = d("inst")
     for label, whole, outer in (("dp_cp", (cp, dp), dp), ("edp", (edp,), edp)):
-        inner = Axis(outer.degree / inst, outer.stride)
-        made[f"intra_{label}"] = (*whole[:-1], inner)
-        made[f"inter_{label}"] = (Axis(inst, inner.stride * inner.degree),)
+        # instances cut the outer axis first, and the axes inside it only where there are more instances than it has ranks
+        inner = Axis(maximum(1, outer.degree / inst), outer.stride)
+        within = [Axis(a.degree * minimum(1, outer.degree / inst), a.stride) for a in whole[:-1]]
+        made[f"intra_{label}"] = (*within, inner)
+        made[f"inter_{label}"] = (Axis(inst, product(a.degree for a in (*within, inner)) * whole[0].stride),)
     return made
 
 
@@ -75,9 +77,12 @@ def _along(axes: list[tuple[str, Expr]]) -> dict[str, Axis]:
 class Network:
     """Defines, once per group and collective, what a message's time is made of; `seconds` gives the time itself."""
 
-    def __init__(self, book: Derivation, system: System, strategy: Strategy, mesh: Mesh, *, once_per_unit: bool = False):
+    def __init__(
+        self, book: Derivation, system: System, strategy: Strategy, mesh: Mesh, *, once_per_unit: bool = False, node_limit: int | None = None
+    ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
-        experts are there (assumption moe_exchange)."""
+        experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk)."""
+        self.node_limit = node_limit
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
         self.groups = groups(strategy, mesh)
         self.tiers = range(1, len(system.network) + 1)
@@ -88,7 +93,7 @@ class Network:
         buffer = Quantity(size, BYTE)
         n = message.group
         if message.op == "p2p" or message.op == "broadcast":
-            return buffer * self._direct(message) + self._latency(message.axis)
+            return buffer * self._direct(message) + self._hop(message.axis)
         if message.op == "all_to_all":
             return buffer * self._exchanged(message) + self._depth(message.axis)
         ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
@@ -139,16 +144,20 @@ class Network:
         for j in self.tiers:
             share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n
             if self.once_per_unit and message.axis == "ep" and j > 1:
-                share = share * minimum(1, n / (self._members(message.axis, j - 1) * symbol("K")))
+                units = n / self._members(message.axis, j - 1)
+                reached = units if self.node_limit is None else minimum(units, self.node_limit)
+                share = share * minimum(1, reached / symbol("K"))
             parts.append(share * self._rate(message, j).expr)
         return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
 
     def _latency(self, axis: str) -> Quantity:
-        if axis in ("pp", "embd"):
-            hops = maximum(*(self._spans(axis, j) * symbol(f"alpha_{j}") for j in self.tiers), 0)
-        else:
-            hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
+        hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
         return self._once(f"alpha_{axis}", Quantity(hops, SECOND), f"latency of a ring over {axis}, hop by hop", rf"\alpha^{{{_text(axis)}}}")
+
+    def _hop(self, axis: str) -> Quantity:
+        hop = maximum(*(self._spans(axis, j) * symbol(f"alpha_{j}") for j in self.tiers), 0)
+        meaning = f"latency of one message to the next rank along {axis}"
+        return self._once(f"hop_{axis}", Quantity(hop, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}_1")
 
     def _call(self, axis: str) -> Expr:
         return maximum(*(self._spans(axis, j) * symbol(f"lambda_{j}") for j in self.tiers), 0)

@@ -28,16 +28,23 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from symsim.expr import Expr, Number, ceil, expr, maximum, minimum, symbol
-from symsim.known import Latency, Plain, Positive
+from symsim.known import Known, Latency, Plain, Positive
 
 TILE = 128
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    @field_validator("exposed", check_fields=False)
+    @classmethod
+    def _share(cls, known: Known) -> Known:
+        if known.value > 1:
+            raise ValueError(f"'{known.text}' is more than the whole; a share between 0 and 1 is needed")
+        return known
 
 
 class Gemm(_Part):

@@ -86,10 +86,12 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     "W_chip": ("accelerator", "power"),
     "c_chip": ("accelerator", "price"),
     "B_host": ("host", "bandwidth"),
+    "t_launch": ("host", "launch"),
+    "t_gather": ("host", "gather"),
     **{name: ("kernels", *path) for name, path in KERNEL_SYMBOLS.items()},
 }
-_TIER_SYMBOL = re.compile(rf"(R|B|alpha|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
-_TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "alpha": "latency", "eta": "efficiency"}
+_TIER_SYMBOL = re.compile(rf"(R|B|C|alpha|lambda|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
+_TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
 _SECTIONS = ("attention", "linear_attention", "mlp", "moe")
@@ -415,7 +417,8 @@ def split_settings(items: Iterable[str]) -> Settings:
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
-            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *SYMBOLS, *(f"assume.{a}" for a in ASSUMPTIONS)]
+            assumed = (f"assume.{a}" for a in ASSUMPTIONS)
+            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS, *assumed]
             raise InputError(f"--set {cut(name)}: no such setting; {nearest(name, known)}")
         if target in spelt:
             other = spelt[target]

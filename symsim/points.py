@@ -142,6 +142,8 @@ def _point(row: Mapping[str, str], where: str) -> Point:
             want = "0 or 1" if name == "causal" else "a whole number above zero"
             raise InputError(f"{where}: {name} of {op} should be {want}, and is '{cut(text)}'")
         sizes[name] = int(text)
+    if sizes.get("ranks") == 1:
+        raise InputError(f"{where}: ranks of {op} should be 2 or more; one rank exchanges nothing")
     return Point(op, kind, sizes, _seconds(row.get("seconds"), where), precision)
 
 

@@ -114,10 +114,11 @@ def _gpipe() -> Schedule:
 def place_gain(times: Sequence[Number], m: int) -> Number:
     """t_place of stages that take `times` (a micro-batch, forward and backward) in 1f1b: a stage i has no micro-batch of its
     own left to do while the last pp - 1 - i drain, so the pipeline waits for max_i((m - p + i) t_i + sum_{j>i} t_j) and not
-    for m - 1 micro-batches of the slowest stage. Zero where all are equal; of 200 random pipelines it is exact in 174
+    for m - 1 micro-batches of the slowest stage (with fewer micro-batches than stages, the last m of these count). Zero
+    where all are equal; of 200 random pipelines it is exact in 174
     and 4.3 % low at most (tests)."""
     after, longest = times[0] * 0, None
-    for i in reversed(range(len(times))):
+    for i in reversed(range(max(0, len(times) - m), len(times))):
         waited = (m - len(times) + i) * times[i] + after
         longest = waited if longest is None else max(longest, waited)
         after = after + times[i]

@@ -9,6 +9,7 @@ the sums over stages; gradients and parameters that no computation hides, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 from symsim import curves
 from symsim.block_time import BlockTime, block_times
@@ -39,7 +40,8 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     """All definitions of time: of blocks, of stage i, and of the step."""
     _check(system, lowered.profile.strategy)
     once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
-    network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once)
+    limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
+    network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit)
     blocks = block_times(book, network, lowered)
     _stage_times(book, network, lowered, blocks)
     _step(book, system, lowered)
@@ -79,6 +81,9 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
             exposed = {tag: (block.exposed_forward if phase == "f" else block.exposed_backward).get(axis) for tag, block in blocks.items()}
             parts = [seconds(name) * times[tag] for tag, name in exposed.items() if name is not None]
             define(f"e_{phase}_{axis}_stage", parts, f"stage i: exposed messages over {axis}, {word}", rf"\epsilon^{{{phase},{label(axis)},(i)}}")
+    define("tw_stage", [seconds(blocks[n].weights) * runs[n] for n in lowered.blocks], "stage i: backward, weight gradients", "t_w^{(i)}")
+    repeated = [seconds(block.again) * times[tag] for tag, block in blocks.items()]
+    define("tr_stage", repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     _sharded_parameters(book, network, lowered)
     fsdp = strategy.zero == 3 and "e_f_fsdp_stage" in book.definitions
     extra = {p: [seconds(f"e_{p}_{a}_stage") for a in axes] + ([seconds(f"e_{p}_fsdp_stage")] if fsdp else []) for p in ("f", "b")}
@@ -86,9 +91,6 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
         extra["b"].append(_scattered_every_microbatch(book, network, lowered))
     define("tf_stage", [seconds(blocks[n].forward) * runs[n] for n in lowered.blocks] + extra["f"], "stage i: forward of a micro-batch", "t_f^{(i)}")
     define("ti_stage", [seconds(blocks[n].inputs) * runs[n] for n in lowered.blocks] + extra["b"], "stage i: backward, input gradients", "t_i^{(i)}")
-    define("tw_stage", [seconds(blocks[n].weights) * runs[n] for n in lowered.blocks], "stage i: backward, weight gradients", "t_w^{(i)}")
-    repeated = [seconds(block.again) * times[tag] for tag, block in blocks.items()]
-    define("tr_stage", repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     whole = [seconds(f"{t}_stage") for t in ("tf", "ti", "tw", "tr")]
     define("t_stage", whole, "stage i: a micro-batch, forward and backward", "t^{(i)}")
     _boundary(book, network, lowered)
@@ -97,14 +99,19 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
 
 def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) -> None:
     """FSDP: a unit's parameters arrive while the unit before it computes, its gradients leave while the next one does;
-    what is exposed is the first unit's gather, and whatever the computation is too short for."""
+    what is exposed is the root's gather, which comes first, and its scatter, which comes last, and whatever the computation is
+    too short for."""
     if lowered.profile.strategy.zero != 3:
         return
     made: dict[str, Quantity] = {"f": Quantity(ZERO, SECOND), "b": Quantity(ZERO, SECOND)}
+    root: dict[str, Quantity] = dict(made)
     for message in _sharded_messages(book, lowered):
         if message.per == "microbatch":
             phase = "f" if message.phase == "forward" else "b"
-            made[phase] = made[phase] + network.seconds(message) * message.count
+            seconds = network.seconds(message) * message.count
+            made[phase] = made[phase] + seconds
+            if message.what == "root" and message.op == ("all_gather" if phase == "f" else "reduce_scatter"):
+                root[phase] = root[phase] + seconds
     for phase, word, beside in (("f", "forward", ("t_f",)), ("b", "backward", ("t_i", "t_w"))):
         whole = book.define(
             f"c_{phase}_fsdp_stage",
@@ -119,9 +126,10 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         for n in lowered.blocks:
             times = symbol(f"L_{n}_i") if n in model.layer_kinds else symbol(RUNS[n])
             compute = compute + sum((symbol(f"{p}_{n}") for p in beside), ZERO) * times
-        layers = sum((symbol(f"L_{n}_i") for n in model.kind_names()), ZERO)
+        if phase == "b":
+            compute = compute + symbol("tr_stage")
         prefetched = lowered.profile.assumptions["fsdp_prefetch"] == "true"
-        exposed = maximum(whole.expr - compute, whole.expr / (layers + 1)) if prefetched else whole.expr
+        exposed = maximum(whole.expr - compute, root[phase].expr) if prefetched else whole.expr
         book.define(
             f"e_{phase}_fsdp_stage",
             Quantity(exposed, SECOND),
@@ -141,10 +149,16 @@ def _sharded_messages(book: Derivation, lowered: Lowered) -> list[Message]:
 
 def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Lowered) -> Quantity:
     messages = [m for m in _gradient_messages(lowered) if m.per == "microbatch"]
+    whole = total((network.seconds(m) * m.count for m in messages), SECOND)
+    if lowered.profile.strategy.overlap_grad_reduce:
+        model = lowered.profile.model
+        runs = {n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol(RUNS[n]) for n in lowered.blocks}
+        backward = sum(((symbol(f"t_i_{n}") + symbol(f"t_w_{n}")) * times for n, times in runs.items()), symbol("tr_stage"))
+        whole = Quantity(maximum(0, whole.expr - backward), SECOND)
     return book.define(
         "e_b_zero2_stage",
-        total((network.seconds(m) * m.count for m in messages), SECOND),
-        "stage i: gradients scattered every micro-batch (ZeRO-2)",
+        whole,
+        "stage i: gradients scattered every micro-batch (ZeRO-2), what nothing hides",
         unit=SECOND,
         group="stages",
         latex=r"\epsilon^{b,\mathrm{zero2},(i)}",
@@ -179,11 +193,14 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         if message.per == "step":
             cost = network.seconds(message) * message.count
             gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
+    rooted = {"grad": Quantity(ZERO, SECOND), "param": Quantity(ZERO, SECOND)}
     for message in _sharded_messages(book, lowered):
         if message.per == "step":
             cost = network.seconds(message) * message.count
             gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
-    gradient = gradient + _small_gradients(network, lowered)
+            what = "param" if message.op == "all_gather" else "grad"
+            rooted[what] = rooted[what] + (cost if message.what == "root" else Quantity(ZERO, SECOND))
+    gradient = gradient + _small_gradients(network, lowered) + _copied_table(network, lowered)
 
     def define(name: str, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
         return book.define(name, quantity, meaning, unit=SECOND, group="stages", latex=latex, assumptions=assumptions)
@@ -200,6 +217,9 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         (params, strategy.overlap_param_gather, symbol("tf_stage"), "param"),
     ):
         left = Quantity(maximum(c.expr - beside, c.expr / symbol("n_bucket")), SECOND) if overlap and c.expr else c
+        if strategy.zero == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
+            # beside the last backward or the first forward, whose own gathers and scatters these replace
+            left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
         word = "gradients" if what == "grad" else "parameters"
         exposed.append(define(f"e_{what}_stage", left, f"stage i: exposed messages of {word}", rf"\epsilon^{{\mathrm{{{what}}},(i)}}"))
     _offload(book, lowered, define)
@@ -236,6 +256,17 @@ def _small_gradients(network: Network, lowered: Lowered) -> Quantity:
     return network.seconds(Message("step", "all_reduce", "tp", symbol("tp"), n, n, dtype, "small gradients", per="step"))
 
 
+def _copied_table(network: Network, lowered: Lowered) -> Quantity:
+    """The gradient of the embedding table where the first and the last stage hold a copy (tied head, or MTP), summed between them."""
+    model, strategy = lowered.profile.model, lowered.profile.strategy
+    if strategy.pp == 1 or not (model.tie_word_embeddings or model.mtp_num_layers):
+        return Quantity(ZERO, SECOND)
+    holds = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
+    n = symbol("V") * symbol("h") / lowered.mesh.degree("tp")
+    dtype = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+    return network.seconds(Message("step", "all_reduce", "embd", ONE * 2, n, n, dtype, "embedding table", per="step")) * holds
+
+
 def _optimizer(lowered: Lowered) -> Quantity:
     """HBM passes of one step (Megatron-Core distributed/param_and_grad_buffer.py, optimizer/clip_grads.py, apex
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
@@ -248,6 +279,7 @@ def _optimizer(lowered: Lowered) -> Quantity:
     states = state_bytes(strategy)
     copied = main_type(strategy) != strategy.precision
     apart = expert_groups(lowered)
+    here = 1 - Fraction(str(strategy.optimizer_offload_fraction)) if strategy.optimizer_cpu_offload else 1
     seconds = Quantity(ZERO, SECOND)
     for held, expert in ((symbol("P_stage_dense"), False), (symbol("P_stage_expert"), True)):
         group = shards(lowered, expert and apart)
@@ -255,7 +287,9 @@ def _optimizer(lowered: Lowered) -> Quantity:
         whole = owned if strategy.zero == 3 else held
         passes = [whole * g] + ([whole * 2 * g] if group.ranks != ONE else [])
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
-        passes += [owned * (g + 2 * states + (0 if copied else 2 * low))] + ([owned * (4 + low)] if copied else [])
+        updated = owned * here
+        if here:
+            passes += [updated * (g + 2 * states + (0 if copied else 2 * low))] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:
             continue
         seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes), ZERO), SECOND)

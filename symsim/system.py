@@ -106,6 +106,10 @@ class System(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> "System":
+        names = [tier.name for tier in self.network]
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                raise _misfit(("network", position, "name"), f"is '{name}', as another tier's; each needs a name of its own")
         inner = 1
         for position, tier in enumerate(self.network):
             if tier.ranks == "all":

@@ -143,6 +143,55 @@ def test_offloaded_activations_take_the_host_link() -> None:
     assert seconds(result)["exposed"]["host"] == float(at["e_offload_stage"])
 
 
+def test_a_ring_pays_one_hop_a_message() -> None:
+    """cp=8: seven messages to a neighbour, each one hop, whatever the size of the ring."""
+    result = timed(cp=8, seq_length=8192)
+    at = result.values
+    keys_and_values = 2 * 1024 * 8 * 128 * 2
+    expected = 7 * (keys_and_values / (at["B_1"] * at["eta_1_p2p"]) + at["alpha_1"])
+    assert float(result.numbers["c_f_dense_cp"]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_fewer_micro_batches_than_stages() -> None:
+    """One micro-batch passes every stage once, however unequal they are."""
+    result = timed(pp=4, num_microbatches=1)
+    stages = [result.stage_numbers(s) for s in result.stages]
+    expected = sum(float(n["t_stage"]) for n in stages) + 6 * float(result.numbers["tc"])
+    assert float(result.value("t_pipeline")) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_tied_table_is_summed_between_its_two_stages() -> None:
+    result = timed("llama3.2-1b", pp=4, num_microbatches=8)
+    reduced = [float(result.stage_numbers(s)["c_grad_stage"]) > 0 for s in result.stages]
+    assert reduced == [True, False, False, True]
+
+
+def test_one_micro_batch_synchronises_once_either_way() -> None:
+    settings: dict[str, Any] = {"dp": 64, "zero": 3, "fusion": "eager", "seq_length": 2048}
+    plain = seconds(timed("qwen3-8b", **settings))["step"]
+    assert seconds(timed("qwen3-8b", **settings, gradient_sync="last_microbatch"))["step"] == pytest.approx(plain, rel=1e-9)
+    assert seconds(timed("qwen3-8b", **settings, reshard_after_backward=False))["step"] == pytest.approx(plain, rel=1e-9)
+
+
+def test_recomputed_messages_hide_as_forward_ones_do() -> None:
+    """Full recomputation with overlapped tensor parallelism: backward's messages and forward's once more, each beside its own."""
+    plain, again = (timed(tp=8, sp=True, tp_comm_overlap=True, recompute=r) for r in ("none", "full"))
+    expected = float(plain.numbers["e_b_dense_tp"] + plain.numbers["e_f_dense_tp"])
+    assert float(again.numbers["e_b_dense_ckpt_tp"]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_userbuffers_are_not_of_experts_or_the_output_layer() -> None:
+    plain, overlapped = (timed("mixtral-8x7b", tp=4, sp=True, ep=2, dp=2, tp_comm_overlap=o) for o in (False, True))
+    assert seconds(plain)["exposed"]["etp"] == seconds(overlapped)["exposed"]["etp"] > 0
+    assert plain.numbers["e_f_head_tp"] == overlapped.numbers["e_f_head_tp"]
+
+
+def test_more_optimizer_instances_than_data_ranks() -> None:
+    """cp=4, dp=2, four instances: groups of two, and no group holds less than one rank of a node."""
+    result = timed(tp=8, sp=True, cp=4, dp=2, num_distributed_optimizer_instances=4)
+    assert result.numbers["mu_intra_dp_cp_1"] == 1
+
+
 def test_time_does_not_grow_with_layers_ranks_or_micro_batches() -> None:
     """The definitions of time are the same text for any L, p, m and world size, save that a pipeline adds its own."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from symsim.expr import ONE, ZERO, Expr, symbol
+from symsim.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.formula import Derivation
 from symsim.lowered import Lowered
 from symsim.messages import Message
@@ -142,7 +142,7 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
         if group.shard != ONE:
             made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, unit.what, unit.times, once))
             if kept:
-                held_by = group.shard if isinstance(kept, bool) else ONE * kept
+                held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
                 made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, unit.what, unit.times))
             made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync))
         if group.instances != ONE:

@@ -17,6 +17,8 @@ from symsim.messages import Message
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import Differentiated, elements
 
+# why a message of forward is sent once more in backward
+RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
 DISCARD = frozenset({"layernorm", "moe_act", "mla_up_proj"})
 GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
 STORED_OUTPUTS = {"sac_mm": ("einsum",), "sac_attn": ("attention",), "sac_mm_attn": ("einsum", "attention", "grouped")}
@@ -101,7 +103,7 @@ def remember(
 
     again = _recomputed(placed, inside, stored, early_stop)
     messages = list(differentiated.backward_messages)
-    messages += [(i, _in_backward(m)) for i, m in differentiated.forward_messages if i in again]
+    messages += [(i, _in_backward(m, RECOMPUTED)) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
     saved, shared = _by_storage(placed, kept.by, keep_gathered)
     if full and distribute:
@@ -147,11 +149,11 @@ def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list
     for index, message in differentiated.forward_messages:
         op = block.ops[index]
         if op.kind == "all_gather" and op.attrs["axis"] in GATHERED_AXES and op.outputs[0] in needed:
-            made.append((index, _in_backward(message)))
+            made.append((index, _in_backward(message, GATHERED_AGAIN)))
     return made
 
 
-def _in_backward(message: Message) -> Message:
+def _in_backward(message: Message, why: str) -> Message:
     return Message(
         "backward",
         message.op,
@@ -160,7 +162,7 @@ def _in_backward(message: Message) -> Message:
         message.send_elements,
         message.receive_elements,
         message.dtype,
-        f"{message.what}, again",
+        f"{message.what}, {why}",
         message.count,
         message.per,
     )
