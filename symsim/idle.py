@@ -68,14 +68,23 @@ def idle_options(result: Result) -> list[str]:
         default = Strategy.model_fields[name].default
         if name not in given or given[name] == default or (result.system is None and name in TIME_ONLY):
             continue
-        output = output or _output(result)
         try:
             other = derive(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)
         except InputError:
             continue  # the other options need this one
+        # other numbers of the same definitions settle it without writing everything out
+        if any(other.value(n) != result.value(n) for n in ("N", "F", "G", "R")) or _peaks(other) != _peaks(result):
+            continue
+        output = output or _output(result)
         if _output(other) == output:
             found.append(name)
     return found
+
+
+def _peaks(result: Result) -> tuple[float, ...]:
+    """A few numbers in which most options show: the step's time, and the first stage's memory."""
+    at = result.stage_numbers(result.stages[0])
+    return (float(at["M_stage_peak"]), float(at["A_stage"]), float(result.step_numbers["t_step"]) if result.system else 0.0)
 
 
 def untimed_options(result: Result) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from symsim.expr import Expr
 from symsim.ir import Block, IRError, Op, Tensor, verify
 from symsim.mesh import Layout, Mesh, parameter_layout, place
 
@@ -32,6 +33,8 @@ class Placed:
     layouts: Mapping[str, Layout]
     partial: Mapping[str, tuple[str, ...]]
     iteration: tuple[Layout, ...]
+    sizes: dict[str, Expr] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """Local elements of the tensors asked for so far (`differentiate.elements`)."""
 
 
 @dataclass

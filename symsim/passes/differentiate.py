@@ -53,7 +53,9 @@ class Differentiated:
 
 def elements(placed: Placed, name: str) -> Expr:
     """Local elements of a tensor in its own layout."""
-    return local_elements(placed.mesh, placed.block, placed.block.tensors[name], placed.layouts[name])
+    if name not in placed.sizes:
+        placed.sizes[name] = local_elements(placed.mesh, placed.block, placed.block.tensors[name], placed.layouts[name])
+    return placed.sizes[name]
 
 
 def differentiate(
