@@ -12,7 +12,7 @@ Symbols (all Expr; durations in seconds):
     tc                one message between neighbouring stages that nothing hides
     sum_tf, sum_ti, sum_tw, sum_tr
                       the same durations summed over all pipeline ranks
-    t_place           what the place of the slowest stage saves in 1f1b (place_gain), zero where stages are equal
+    t_place           what the place of the slowest stage saves in 1f1b, merak_1f1b and ds_default (place_gain), zero where stages are equal
 
 A micro-batch passes pp * vpp chunks; a chunk of the slowest rank takes tf / vpp. In dualpipe a rank holds one stage
 of each direction and a micro-batch passes one of the two, so there tf is one stage.
@@ -421,7 +421,7 @@ def _ds_default() -> Schedule:
         "ds_default",
         "1F1B by the step clock of DeepSpeed, every send and receive a blocking call of its own",
         f"DeepSpeed runtime/pipe/schedule.py TrainSchedule; {_MERAK}:75-183",
-        fill_f + fill_b + exchanges * tc,
+        fill_f + fill_b - symbol("t_place") + exchanges * tc,
         minimum(m, p - i),
         requires=(_PIPE,),
         exact_while=_SHORT_EXCHANGES,
@@ -433,7 +433,7 @@ def _merak_1f1b() -> Schedule:
         "merak_1f1b",
         "ds_default with the send and the receive of a step merged",
         f"{_MERAK}:185-254",
-        fill_f + fill_b + _EXCHANGES * tc,
+        fill_f + fill_b - symbol("t_place") + _EXCHANGES * tc,
         minimum(m, p - i),
         requires=(_PIPE,),
         exact_while=_SHORT_EXCHANGES,

@@ -122,8 +122,8 @@ def test_merak(case: Any) -> None:
 
 @pytest.mark.parametrize("case", merak_cases("schedule_golden_uneven"), ids=_merak_id)
 def test_merak_with_unequal_stages(case: Any) -> None:
-    """The replay is exact. The closed form is an estimate: within 6 %, and 11 % where the slowest is the last rank,
-    which the last two schedules relieve of its recompute."""
+    """The replay is exact. The closed form is an estimate: within 0.5 % for merak_1f1b and ds_default, 1.5 % for the others, and
+    11 % where the slowest is the last rank, which the last two schedules relieve of its recompute."""
     if case is None:
         pytest.skip("../shared/measured/merak.yaml is not on this machine")
     assert _merak_replay(case) == pytest.approx(case["makespan"], abs=1e-9)
@@ -133,8 +133,10 @@ def test_merak_with_unequal_stages(case: Any) -> None:
     values: dict[str, Any] = {"tf": slowest["f"], "ti": slowest["b"] / 2, "tw": slowest["b"] / 2, "tr": slowest["r"], "tc": case["p2p"]}
     values |= {"sum_tf": sums["f"], "sum_ti": sums["b"] / 2, "sum_tw": sums["b"] / 2, "sum_tr": sums["r"]} | sizes(case["p"], case["m"])
     schedule = SCHEDULES[MERAK.get(case["schedule"], case["schedule"])]
+    values["t_place"] = place_gain([s["f"] + s["b"] + s["r"] for s in stages], case["m"])
     estimate = float(schedule.makespan.evaluate(values))
-    bound = 0.11 if schedule.whole.is_constant and slowest is stages[-1] else 0.06
+    relieved = schedule.name in ("last_no_recompute_1f1b", "shifted_critical_path") and slowest is stages[-1]
+    bound = 0.11 if relieved else 0.005 if schedule.name in ("merak_1f1b", "ds_default") else 0.015
     assert abs(estimate / case["makespan"] - 1) < bound
 
 
