@@ -14,14 +14,12 @@ from symsim.evaluation import Evaluation
 from symsim.ir import Tensor
 from symsim.passes.count import counted_parameters
 from symsim.passes.differentiate import elements
-from symsim.passes.reduce import expert_groups
+from symsim.passes.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK, expert_groups
 from symsim.stages import Stage
 
 PARAMETER_ALIGNMENT = 64
 BUCKET_ALIGNMENT = 128
 HIGH_BUSBW_ALIGNMENT = 2**16
-BUCKET_SIZE = 40_000_000
-BUCKET_SIZE_PER_RANK = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,19 @@ from symsim.checks import pipeline_layout
 from symsim.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
 from symsim.strategy import Strategy
 
+_RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
+_HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
+
+
+def runs(block: str) -> str:
+    """The symbol of how often a stage runs a block for one micro-batch."""
+    return _RUNS.get(block, f"L_{block}_i")
+
+
+def holds(block: str) -> str:
+    """The symbol of how many copies of a block's parameters a stage holds (a tied table, or a repeated depth, differs from its runs)."""
+    return _HOLDS.get(block, f"L_{block}_i")
+
 
 @dataclass(frozen=True)
 class Chunk:

@@ -23,17 +23,23 @@ from symsim.memory import main_type, state_bytes
 from symsim.messages import Message
 from symsim.passes.count import label
 from symsim.passes.differentiate import elements
-from symsim.passes.reduce import expert_groups, fsdp_messages, fsdp_units, shards, step_messages, tensor_parallel_gradients
+from symsim.passes.reduce import (
+    BUCKET_SIZE,
+    BUCKET_SIZE_PER_RANK,
+    expert_groups,
+    fsdp_messages,
+    fsdp_units,
+    shards,
+    step_messages,
+    tensor_parallel_gradients,
+)
 from symsim.schedules import place_gain, schedule_of
+from symsim.stages import holds, runs
 from symsim.strategy import Strategy
 from symsim.system import System
 
-# Megatron-Core distributed_data_parallel_config.py: elements of a gradient bucket, at least so many per rank
-BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000
-
 STAGE_TIMES = {"forward": "tf", "input_gradients": "ti", "weight_gradients": "tw", "recompute": "tr", "tail": "t_tail"}
 HEADLINES = ("tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
-RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
 
 
 def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
@@ -64,8 +70,8 @@ def _check(system: System, strategy: Strategy) -> None:
 def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: Mapping[str, BlockTime]) -> None:
     """Definitions of stage i, one micro-batch: tf_stage, ti_stage, tw_stage, tr_stage, exposed messages by axis; once a
     step: e_dp_stage and t_opt_stage."""
-    model, strategy = lowered.profile.model, lowered.profile.strategy
-    runs = {n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol(RUNS[n]) for n in lowered.blocks}
+    strategy = lowered.profile.strategy
+    often = {n: symbol(runs(n)) for n in lowered.blocks}
     again = {n: symbol(f"L_{n}_ckpt_i") for n in lowered.checkpointed}
 
     def define(name: str, parts: list[Quantity], meaning: str, latex: str, *, assumptions: tuple[str, ...] = ()) -> Quantity:
@@ -75,13 +81,13 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
         return Quantity(symbol(name), SECOND)
 
     axes = list(dict.fromkeys(a for b in blocks.values() for a in (*b.exposed_forward, *b.exposed_backward)))
-    times = {n: runs[n] - again.get(n, ZERO) for n in lowered.blocks} | {f"{n}_ckpt": again[n] for n in again}
+    times = {n: often[n] - again.get(n, ZERO) for n in lowered.blocks} | {f"{n}_ckpt": again[n] for n in again}
     for phase, word in (("f", "forward"), ("b", "backward")):
         for axis in axes:
             exposed = {tag: (block.exposed_forward if phase == "f" else block.exposed_backward).get(axis) for tag, block in blocks.items()}
             parts = [seconds(name) * times[tag] for tag, name in exposed.items() if name is not None]
             define(f"e_{phase}_{axis}_stage", parts, f"stage i: exposed messages over {axis}, {word}", rf"\epsilon^{{{phase},{label(axis)},(i)}}")
-    define("tw_stage", [seconds(blocks[n].weights) * runs[n] for n in lowered.blocks], "stage i: backward, weight gradients", "t_w^{(i)}")
+    define("tw_stage", [seconds(blocks[n].weights) * often[n] for n in lowered.blocks], "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[tag] for tag, block in blocks.items()]
     define("tr_stage", repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     _sharded_parameters(book, network, lowered)
@@ -89,8 +95,8 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     extra = {p: [seconds(f"e_{p}_{a}_stage") for a in axes] + ([seconds(f"e_{p}_fsdp_stage")] if fsdp else []) for p in ("f", "b")}
     if strategy.zero == 2:
         extra["b"].append(_scattered_every_microbatch(book, network, lowered))
-    define("tf_stage", [seconds(blocks[n].forward) * runs[n] for n in lowered.blocks] + extra["f"], "stage i: forward of a micro-batch", "t_f^{(i)}")
-    define("ti_stage", [seconds(blocks[n].inputs) * runs[n] for n in lowered.blocks] + extra["b"], "stage i: backward, input gradients", "t_i^{(i)}")
+    define("tf_stage", [seconds(blocks[n].forward) * often[n] for n in lowered.blocks] + extra["f"], "stage i: forward of a micro-batch", "t_f^{(i)}")
+    define("ti_stage", [seconds(blocks[n].inputs) * often[n] for n in lowered.blocks] + extra["b"], "stage i: backward, input gradients", "t_i^{(i)}")
     whole = [seconds(f"{t}_stage") for t in ("tf", "ti", "tw", "tr")]
     define("t_stage", whole, "stage i: a micro-batch, forward and backward", "t^{(i)}")
     _boundary(book, network, lowered)
@@ -121,11 +127,9 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
             group="stages",
             latex=rf"c^{{{phase},\mathrm{{fsdp}},(i)}}",
         )
-        model = lowered.profile.model
         compute = ZERO
         for n in lowered.blocks:
-            times = symbol(f"L_{n}_i") if n in model.layer_kinds else symbol(RUNS[n])
-            compute = compute + sum((symbol(f"{p}_{n}") for p in beside), ZERO) * times
+            compute = compute + sum((symbol(f"{p}_{n}") for p in beside), ZERO) * symbol(runs(n))
         if phase == "b":
             compute = compute + symbol("tr_stage")
         prefetched = lowered.profile.assumptions["fsdp_prefetch"] == "true"
@@ -151,9 +155,7 @@ def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Low
     messages = [m for m in _gradient_messages(lowered) if m.per == "microbatch"]
     whole = total((network.seconds(m) * m.count for m in messages), SECOND)
     if lowered.profile.strategy.overlap_grad_reduce:
-        model = lowered.profile.model
-        runs = {n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol(RUNS[n]) for n in lowered.blocks}
-        backward = sum(((symbol(f"t_i_{n}") + symbol(f"t_w_{n}")) * times for n, times in runs.items()), symbol("tr_stage"))
+        backward = sum(((symbol(f"t_i_{n}") + symbol(f"t_w_{n}")) * symbol(runs(n)) for n in lowered.blocks), symbol("tr_stage"))
         whole = Quantity(maximum(0, whole.expr - backward), SECOND)
     return book.define(
         "e_b_zero2_stage",
@@ -208,7 +210,7 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     grads = define("c_grad_stage", gradient, "stage i: gradients reduced over data ranks", r"c^{\mathrm{grad},(i)}")
     params = define("c_param_stage", parameter, "stage i: parameters gathered over data ranks", r"c^{\mathrm{param},(i)}")
     group = shards(lowered, False)
-    buckets = ceil((symbol("P_stage_dense") + symbol("P_stage_expert")) / maximum(BUCKET, BUCKET_PER_RANK * group.ranks))
+    buckets = ceil((symbol("P_stage_dense") + symbol("P_stage_expert")) / maximum(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * group.ranks))
     if strategy.overlap_grad_reduce or strategy.overlap_param_gather:
         book.define("n_bucket", Quantity(buckets), "gradient buckets of stage i", group="stages", latex=r"n_{\mathrm{bucket}}")
     exposed = []
@@ -248,8 +250,7 @@ def _small_gradients(network: Network, lowered: Lowered) -> Quantity:
     """Gradients of norms and other weights that saw a share of the tokens, summed over tensor ranks in one call."""
     if not lowered.mesh.active("tp"):
         return Quantity(ZERO, SECOND)
-    holds = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
-    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds.get(b, f"L_{b}_i")) for b in lowered.blocks), ZERO)
+    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds(b)) for b in lowered.blocks), ZERO)
     if not n:
         return Quantity(ZERO, SECOND)
     dtype = "fp32" if lowered.profile.strategy.grad_reduce_in_fp32 else lowered.profile.strategy.precision

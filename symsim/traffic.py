@@ -17,11 +17,7 @@ from symsim.passes.reduce import (
     step_messages,
     tensor_parallel_gradients,
 )
-from symsim.stages import Stage
-
-# Which symbol of a stage says how often it runs, or holds, a block that is no layer.
-RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
-HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
+from symsim.stages import Stage, holds, runs
 
 
 def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
@@ -29,7 +25,7 @@ def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
     lowered, at = result.lowered, result.stage_values(stage)
     made: list[Message] = []
     for name, block in lowered.blocks.items():
-        times = int(at[RUNS.get(name, f"L_{name}_i")])
+        times = int(at[runs(name)])
         again = int(at.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
         for variant, n in ((block, times - again), (lowered.checkpointed.get(name), again)):
             if variant is not None and n:
@@ -55,7 +51,7 @@ def _gradient_messages(result: Evaluation, at: Mapping[str, Number]) -> list[Mes
         dense, expert = dense + expert, ZERO
     made = step_messages(lowered, dense, expert)
     if lowered.mesh.active("tp"):
-        n = sum((tensor_parallel_gradients(lowered, b) * int(at[HOLDS.get(b, f"L_{b}_i")]) for b in lowered.blocks), ZERO)
+        n = sum((tensor_parallel_gradients(lowered, b) * int(at[holds(b)]) for b in lowered.blocks), ZERO)
         if n:
             what = "gradients of parameters that saw a share of the tokens"
             made.append(Message("step", "all_reduce", "tp", symbol("tp"), n, n, _gradient_type(result), what, per="step"))

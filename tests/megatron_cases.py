@@ -13,8 +13,8 @@ from symsim.passes.count import flops as executed
 from symsim.passes.differentiate import elements
 from symsim.passes.reduce import tensor_parallel_gradients
 from symsim.result import Result, derive
+from symsim.stages import holds
 from symsim.strategy import Strategy
-from symsim.traffic import HOLDS
 
 
 def architecture(case: dict[str, Any]) -> Architecture:
@@ -156,9 +156,7 @@ def parameters(case: dict[str, Any]) -> tuple[Any, Any]:
     ours = []
     for stage, held in zip(result.stages, result.to_json()["params"]["per_rank"], strict=True):
         at = result.stage_values(stage)
-        over_tp = sum(
-            tensor_parallel_gradients(result.lowered, b).evaluate(result.values) * at[HOLDS.get(b, f"L_{b}_i")] for b in result.lowered.blocks
-        )
+        over_tp = sum(tensor_parallel_gradients(result.lowered, b).evaluate(result.values) * at[holds(b)] for b in result.lowered.blocks)
         ours.append((held["total"], held["expert"], over_tp if result.strategy.sp else 0))
     sequence_parallel = result.strategy.sp
     theirs = [(r["numel"], r["expert_numel"], r["sequence_parallel_numel"] if sequence_parallel else 0) for r in case["result"]["ranks"]]

@@ -19,7 +19,7 @@ from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import REDISTRIBUTIONS, elements
 from symsim.passes.remember import Remembered
 from symsim.sizes import capacity, keys_per_query
-from symsim.stages import stage_layer_formula
+from symsim.stages import runs, stage_layer_formula
 
 MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
 
@@ -330,11 +330,7 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
 
 def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     """Totals of one rank of stage i. Indicators: first_i, loss_i (holds the head), mtp_i (depths held)."""
-    model = lowered.profile.model
-    here = {
-        n: symbol(f"L_{n}_i") if n in model.layer_kinds else symbol({"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}[n])
-        for n in lowered.blocks
-    }
+    here = {n: symbol(runs(n)) for n in lowered.blocks}
     full = lowered.profile.strategy.recompute == "full"
 
     def stage(name: str, unit, prefix: str, meaning: str, latex: str) -> None:  # type: ignore[no-untyped-def]

@@ -22,6 +22,10 @@ from symsim.messages import Message
 from symsim.passes.count import MODULES, counted_parameters
 from symsim.passes.differentiate import elements
 
+# Megatron-Core distributed/distributed_data_parallel.py: elements of a gradient bucket, and at least so many per rank
+BUCKET_SIZE = 40_000_000
+BUCKET_SIZE_PER_RANK = 1_000_000
+
 
 @dataclass(frozen=True)
 class Shards:

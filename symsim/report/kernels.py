@@ -23,7 +23,7 @@ from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered
 from symsim.report.amounts import rate
 from symsim.result import Result
-from symsim.step_time import RUNS
+from symsim.stages import runs
 from symsim.system import Peak
 from symsim.vocabulary import SYMBOLS
 
@@ -113,15 +113,15 @@ def stage_kernels(result: Result, stage: int) -> list[Kernel]:
 
 def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[int, dict[str, int]]:
     """How often a stage runs a block for one micro-batch, and how often each operation runs again."""
-    runs = int(numbers[f"L_{name}_i"] if name in lowered.profile.model.layer_kinds else numbers[RUNS[name]])
+    often = int(numbers[runs(name)])
     whole = int(numbers.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
     again: dict[str, int] = {}
-    variants: Iterable[tuple[Remembered | None, int]] = ((lowered.blocks[name], runs - whole), (lowered.checkpointed.get(name), whole))
+    variants: Iterable[tuple[Remembered | None, int]] = ((lowered.blocks[name], often - whole), (lowered.checkpointed.get(name), whole))
     for variant, count in variants:
         for index in variant.recomputed if variant is not None else ():
             operation = lowered.blocks[name].placed.block.ops[index].name
             again[operation] = again.get(operation, 0) + count
-    return runs, again
+    return often, again
 
 
 def _worked(result: Result) -> dict[str, Number]:

@@ -14,7 +14,8 @@ from symsim.report.amounts import human, seconds, whole
 from symsim.report.kernels import Kernel, stage_kernels
 from symsim.report.totals import ranges
 from symsim.result import Result
-from symsim.step_time import RUNS, STAGE_TIMES, exposed_axes
+from symsim.stages import runs
+from symsim.step_time import STAGE_TIMES, exposed_axes
 from symsim.system import System, quantities
 
 # what a stage's peak memory is the sum of, and how it is said
@@ -106,10 +107,10 @@ class Step:
         book, lowered = self.result.derivation.definitions, self.result.lowered
         made: dict[str, float] = {}
         for name in lowered.blocks:
-            runs = numbers[f"L_{name}_i"] if name in self.result.model.layer_kinds else numbers[RUNS[name]]
+            often = numbers[runs(name)]
             again = numbers[f"L_{name}_ckpt_i"] if name in lowered.checkpointed else 0
-            kernels = runs * sum(numbers[f"{t}_{name}"] for t in ("t_f", "t_i", "t_w"))
-            for tag, times in ((name, runs - again), (f"{name}_ckpt", again)):
+            kernels = often * sum(numbers[f"{t}_{name}"] for t in ("t_f", "t_i", "t_w"))
+            for tag, times in ((name, often - again), (f"{name}_ckpt", again)):
                 once = [f"t_r_{tag}", *(f"e_{phase}_{tag}_{axis}" for phase in "fb" for axis in self.axes)]
                 kernels += times * sum(numbers[n] for n in once if n in book)
             made[name] = float(kernels)
