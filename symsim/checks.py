@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from symsim.architecture import Architecture
 from symsim.errors import InputError
@@ -17,21 +18,8 @@ from symsim.strategy import Strategy
 
 def check(architecture: Architecture, strategy: Strategy) -> None:
     """InputError with the reason when `architecture` cannot be trained under `strategy`."""
-    if architecture.mtp_num_layers > architecture.num_layers:
-        raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
-    _tensor_parallel(architecture, strategy)
-    _experts(architecture, strategy)
-    _context_parallel(architecture, strategy)
-    _sequence(strategy)
-    _pipeline(architecture, strategy)
-    _batch(strategy)
-    _schedule(strategy)
-    _data_parallel(architecture, strategy)
-    _overlap(architecture, strategy)
-    _optimizer(strategy)
-    _offload(architecture, strategy)
-    _recompute(architecture, strategy)
-    _precision(strategy)
+    for rule in RULES:
+        rule(architecture, strategy)
 
 
 def pipeline_layout(text: str) -> tuple[str, ...]:
@@ -82,6 +70,11 @@ def _divisors(value: int) -> str:
 def _divides(degree_name: str, degree: int, size_name: str, size: int) -> None:
     if size % degree:
         raise InputError(f"{degree_name}={degree} does not divide {size_name}={size}; valid: {_divisors(size)}")
+
+
+def _depths(architecture: Architecture, strategy: Strategy) -> None:
+    if architecture.mtp_num_layers > architecture.num_layers:
+        raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
 
 
 def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
@@ -192,7 +185,7 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
 
 
-def _sequence(strategy: Strategy) -> None:
+def _sequence(_: Architecture, strategy: Strategy) -> None:
     if strategy.sp and strategy.seq_length % (strategy.tp * strategy.cp):
         product = strategy.tp * strategy.cp
         nearest_length = -(-strategy.seq_length // product) * product
@@ -268,9 +261,10 @@ def _layout(architecture: Architecture, strategy: Strategy, text: str) -> None:
         raise InputError(f"{where} places a multi-token prediction depth (m) before the last layer (t)")
 
 
-def _batch(strategy: Strategy) -> None:
-    given, per_round = strategy.global_batch_size, strategy.micro_batch_size * strategy.dp
+def _batch(_: Architecture, strategy: Strategy) -> None:
+    given = strategy.global_batch_size
     if given is not None:
+        per_round = strategy.micro_batch_size * strategy.dp
         if given % per_round:
             raise InputError(
                 f"global_batch_size={given} is not a multiple of micro_batch_size*dp={strategy.micro_batch_size}*{strategy.dp}={per_round}"
@@ -286,7 +280,7 @@ def _batch(strategy: Strategy) -> None:
         raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a step ({strategy.microbatches}) to be a multiple of pp={strategy.pp}")
 
 
-def _schedule(strategy: Strategy) -> None:
+def _schedule(_: Architecture, strategy: Strategy) -> None:
     group = strategy.microbatch_group_size_per_vp_stage
     if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
         raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
@@ -352,7 +346,7 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
 
 
-def _optimizer(strategy: Strategy) -> None:
+def _optimizer(_: Architecture, strategy: Strategy) -> None:
     """Megatron-Core optimizer/optimizer_config.py."""
     aware = strategy.use_precision_aware_optimizer
     if aware and strategy.zero == 0:
@@ -420,10 +414,29 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
             )
 
 
-def _precision(strategy: Strategy) -> None:
+def _precision(_: Architecture, strategy: Strategy) -> None:
     if strategy.fp8 == "none":
         return
     if strategy.precision == "fp32":
         raise InputError(f"fp8={strategy.fp8} needs precision=bf16 or fp16: fp8 GEMMs are not mixed with fp32 weights")
     if strategy.fusion == "eager":
         raise InputError(f"fp8={strategy.fp8} needs fusion=te: the eager modules have no fp8 GEMMs")
+
+
+# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/space.py)
+RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
+    _depths,
+    _tensor_parallel,
+    _experts,
+    _context_parallel,
+    _sequence,
+    _pipeline,
+    _batch,
+    _schedule,
+    _data_parallel,
+    _overlap,
+    _optimizer,
+    _offload,
+    _recompute,
+    _precision,
+)

@@ -97,6 +97,39 @@ def evaluate(
         _print(result.table().rstrip("\n") + "\n")
 
 
+@app.command()
+def sweep(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    axes: Annotated[
+        list[str] | None,
+        typer.Option("--axis", metavar="NAME=VALUES", help="1,2,4 | 1:8 | 8:64:8 | 1:64:*2 | @FILE#COLUMN, or an expression: dp=world/(tp*pp)."),
+    ] = None,
+    where: Annotated[list[str] | None, typer.Option("--where", metavar="EXPR", help="Only points for which it is true; repeatable.")] = None,
+    fits: Annotated[bool, typer.Option("--fits", help="Only points that fit the accelerator's memory.")] = False,
+    top: Annotated[int | None, typer.Option("--top", metavar="K", help="The K best points.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="QUANTITY", help="What is best: a quantity or an expression (least first).")] = None,
+    pareto: Annotated[str | None, typer.Option("--pareto", metavar="A,B", help="The points that no other beats in both.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="What is reported of every point.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.parquet .csv).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep to FILE that was stopped.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the points as one JSON array.")] = False,
+    search: Annotated[str, typer.Option("--search", metavar="auto|scan|bounds", help="How the best are found; the answer is the same.")] = "auto",
+    backend: Annotated[str, typer.Option("--backend", metavar="auto|numpy|c", help="What runs the kernels; the answer is the same.")] = "auto",
+    engine: Annotated[str, typer.Option("--engine", metavar="local|dask", help="Who runs the blocks.")] = "local",
+    scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler; else a local cluster.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; as many as cores unless given.")] = None,
+) -> None:
+    """Evaluate a model over a grid of strategies, sizes and systems."""
+    from symsim.grid.command import sweep as run
+    from symsim.grid.command import sweep_options
+
+    options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers)
+    _print(run(model, strategy, system, settings or (), axes or (), options, as_json=as_json))
+
+
 @app.command("list")
 def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "}", help="What to list.")]) -> None:
     """List what symsim knows."""

@@ -72,7 +72,7 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
 
 
 def _plain(value: Number) -> Number:
-    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+    return value.numerator if type(value) is Fraction and value.denominator == 1 else value
 
 
 class Expr:
@@ -85,15 +85,24 @@ class Expr:
         self.terms = {m: _plain(c) for m, c in terms.items() if c}
         self._hash: int | None = None
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # names hash differently in every process
+        return None, {"terms": self.terms, "_hash": None}
+
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (int, Fraction)):
+        if self is other:
+            return True
+        # Fraction's class is an abstract one, of which isinstance asks slowly
+        if not isinstance(other, Expr):
+            if not isinstance(other, (int, Fraction)):
+                return False
             other = expr(other)
-        return isinstance(other, Expr) and self.terms == other.terms
+        return self.terms == other.terms
 
     def __bool__(self) -> bool:
         return bool(self.terms)

@@ -223,6 +223,11 @@ def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = 
 
     InputError names file, line and key of whatever does not fit (symsim/system.py has the schema).
     """
+    return load_systems(reference, [changes or {}])[0]
+
+
+def load_systems(reference: str, changes: Iterable[Mapping[tuple[str, ...], str]]) -> list[System]:
+    """One system under each of several changes; its file is read once."""
     names = list_systems()
     if reference in names:
         path = str(models_directory() / "systems" / f"{reference}.yaml")
@@ -237,9 +242,11 @@ def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = 
         raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
     document = read_yaml(path)
     system = validate(System, document.data, path, document)
-    if not changes:
-        return system
-    data = deepcopy(document.data)
+    return [_changed(document.data, each) if each else system for each in changes]
+
+
+def _changed(original: Mapping[str, Any], changes: Mapping[tuple[str, ...], str]) -> System:
+    data = deepcopy(dict(original))
     data["sources"]["--set"] = "the command line"
     for where, text in changes.items():
         _change(data, where, text)

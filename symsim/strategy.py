@@ -150,8 +150,7 @@ class Strategy(BaseModel):
         degree["etp"] = data.get("etp") or degree["tp"]
         if not all(isinstance(v, int) and v > 0 for v in degree.values()):
             return data
-        expert, dense = degree["etp"] * degree["ep"], degree["tp"] * degree["cp"]
-        return {**data, "dp": expert // math.gcd(expert, dense)}
+        return {**data, "dp": default_dp(**degree)}
 
     @property
     def expert_tp(self) -> int:
@@ -175,3 +174,9 @@ class Strategy(BaseModel):
     def expert_dp(self) -> int:
         """Expert data-parallel degree: the ranks of a stage that hold the same experts."""
         return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)
+
+
+def default_dp(tp: int, cp: int, ep: int, etp: int) -> int:
+    """The fewest replicas over which etp * ep expert ranks fit."""
+    expert, dense = etp * ep, tp * cp
+    return expert // math.gcd(expert, dense)

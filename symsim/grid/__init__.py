@@ -1,0 +1,1 @@
+"""Sweeps: many strategies of one model on one system at once."""

@@ -1,0 +1,96 @@
+"""A directory for what can be made again: derivations and compiled kernels, by the hash of all that they follow from.
+
+$SYMSIM_CACHE, or symsim/ in $XDG_CACHE_HOME or ~/.cache; SYMSIM_CACHE=off keeps nothing. An entry is written beside its place
+and renamed, carries a checksum, and is made again where that does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+_MOST_BYTES = 1 << 30
+
+
+def directory() -> Path | None:
+    """Where entries are kept; None where nothing is to be, or can be, kept."""
+    given = os.environ.get("SYMSIM_CACHE")
+    if given is not None and given.lower() in ("", "off", "0"):
+        return None
+    root = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "symsim"
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return root
+
+
+@cache
+def source_hash() -> str:
+    """A hash of the source that derives: another version derives anew."""
+    package = Path(__file__).resolve().parent.parent
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        if path.parent.name in ("grid", "report"):
+            continue
+        found.update(str(path.relative_to(package)).encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def key_of(*parts: str) -> str:
+    return hashlib.sha256("\0".join((source_hash(), *parts)).encode()).hexdigest()[:32]
+
+
+def load(kind: str, key: str) -> bytes | None:
+    """The entry; None where there is none, or a damaged one."""
+    root = directory()
+    if root is None:
+        return None
+    try:
+        raw = (root / kind / key).read_bytes()
+    except OSError:
+        return None
+    return raw[32:] if hashlib.sha256(raw[32:]).digest() == raw[:32] else None
+
+
+def has(kind: str, key: str) -> bool:
+    root = directory()
+    return root is not None and (root / kind / key).exists()
+
+
+def save(kind: str, key: str, data: bytes) -> None:
+    """Keep an entry; a full or read-only disk keeps nothing, and is no error."""
+    root = directory()
+    if root is None:
+        return
+    try:
+        place = root / kind
+        place.mkdir(exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(data).digest() + data)
+            os.replace(temporary, place / key)
+        except OSError:
+            os.unlink(temporary)
+            return
+        if sum(data[:1]) % 16 == 0:
+            _prune(place)
+    except OSError:
+        return
+
+
+def _prune(place: Path) -> None:
+    """Remove the oldest entries beyond a size that nobody minds."""
+    entries = sorted((p.stat() for p in place.iterdir()), key=lambda s: s.st_mtime)
+    total = sum(s.st_size for s in entries)
+    if total <= _MOST_BYTES:
+        return
+    oldest = {s.st_ino for s in entries[: len(entries) // 2]}
+    for path in place.iterdir():
+        if path.stat().st_ino in oldest:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,207 @@
+"""`symsim sweep`: from the texts of the command line to what it prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import symsim
+from symsim.errors import InputError, nearest
+from symsim.grid.answer import Answer, Engine, Progress, answer
+from symsim.grid.axes import parse_axes
+from symsim.grid.engines import cores
+from symsim.grid.question import ask
+from symsim.grid.space import Base, Space, read_base
+from symsim.grid.store import check_output
+from symsim.grid.sweep import Sweep
+from symsim.report.sweep import sweep_json, sweep_table
+
+# more rows than this are no file that anybody reads
+_MOST_ROWS = 2_000_000_000
+_MOST_POINTS = 2**62
+# a table on a terminal has an end
+_MOST_PRINTED = 1000
+# say who does what only where there is something to wait for
+_WORTH_WATCHING_S = 0.5
+
+
+@dataclass(frozen=True)
+class Options:
+    where: tuple[str, ...]
+    fits: bool
+    top: int | None
+    by: str | None
+    pareto: str | None
+    columns: str | None
+    output: Path | None
+    resume: bool
+    search: str
+    backend: str
+    engine: Engine
+
+
+def sweep_options(
+    where: Sequence[str] | None,
+    fits: bool,
+    top: int | None,
+    by: str | None,
+    pareto: str | None,
+    columns: str | None,
+    output: Path | None,
+    resume: bool,
+    search: str,
+    backend: str,
+    engine: str,
+    scheduler: str | None,
+    workers: int | None,
+) -> Options:
+    """The options, checked against each other before anything is read."""
+    for name, given, valid in (
+        ("--search", search, ("auto", "scan", "bounds")),
+        ("--backend", backend, ("auto", "numpy", "c")),
+        ("--engine", engine, ("local", "dask")),
+    ):
+        if given not in valid:
+            raise InputError(f"{name} {given}: {nearest(given, valid)}")
+    if scheduler is not None and engine != "dask":
+        raise InputError(f"--scheduler {scheduler} belongs to --engine dask")
+    if workers is not None and not 1 <= workers <= 4096:
+        raise InputError(f"--workers {workers}: a number of processes from 1 up is needed")
+    if resume and output is None:
+        raise InputError("--resume goes on with a sweep to a file; name it with -o")
+    if output is not None:
+        check_output(output)
+    if search == "bounds" and top is None and by is None and (output is not None or pareto is not None):
+        raise InputError("--search bounds finds the best points; give --top and --by")
+    made = Engine(engine, scheduler, workers if workers is not None else cores())
+    return Options(tuple(where or ()), fits, top, by, pareto, columns, output, resume, search, backend, made)
+
+
+def sweep(
+    model: str, strategy: str | None, system: str | None, settings: Sequence[str], axes: Sequence[str], options: Options, *, as_json: bool = False
+) -> str:
+    """Run a sweep; what is printed on standard output."""
+    began = time.perf_counter()
+    base = read_base(model, strategy, system, settings)
+    made = make_sweep(base, axes, options)
+    with _watched() as progress:
+        made.prepare(progress, options.engine.workers)
+        found = answer(
+            made,
+            options.engine,
+            output=options.output,
+            resume=options.resume,
+            metadata=_metadata(model, base, axes, options),
+            progress=progress,
+        )
+    _summary(made, found, options, time.perf_counter() - began)
+    if options.output is not None:
+        return ""
+    assert found.rows is not None
+    if as_json:
+        return json.dumps(sweep_json(found.columns, found.rows), indent=1) + "\n"
+    if not found.count:
+        return ""
+    rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
+    return sweep_table(found.columns, rows)
+
+
+def make_sweep(base: Base, axes: Sequence[str], options: Options) -> Sweep:
+    """A sweep of these axes, not yet prepared; InputError for what cannot be asked."""
+    free, derived = parse_axes(axes)
+    if not free:
+        raise InputError("a sweep needs an axis: give --axis, such as --axis tp=1,2,4,8")
+    space = Space(base, free, derived)
+    timed = base.system is not None or any(c.place.part == "machine" for c in space.columns.values())
+    question = ask(
+        where=options.where,
+        top=options.top,
+        by=options.by,
+        pareto=options.pareto,
+        columns=options.columns,
+        fits=options.fits,
+        timed=timed,
+        everything=options.output is not None,
+    )
+    if space.points > _MOST_POINTS:
+        raise InputError(f"the axes make {space.points:.2e} points; at most {_MOST_POINTS:.0e} are numbered")
+    if not question.objectives and space.points > _MOST_ROWS:
+        raise InputError(
+            f"the axes make {space.points:,} points, too many rows for a file (at most {_MOST_ROWS:,}): give --top or --pareto, or fewer values"
+        )
+    return Sweep(space, question, options.search, options.backend)
+
+
+def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
+    """What a Parquet file says of how it came to be."""
+    return {
+        "version": symsim.__version__,
+        "model": base.architecture.name,
+        "strategy": json.dumps(base.strategy.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
+        "system": base.system or "",
+        "assumptions": json.dumps(dict(base.assumptions), sort_keys=True),
+        "axes": json.dumps(list(axes)),
+        "where": json.dumps(list(options.where) + (["memory.peak <= memory.capacity"] if options.fits else [])),
+        "best": options.by or options.pareto or "",
+    }
+
+
+def _summary(made: Sweep, found: Answer, options: Options, seconds: float) -> None:
+    points, running = made.space.points, made.running
+    derivations = len(made.variants)
+    print(
+        f"symsim: {points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s",
+        file=sys.stderr,
+    )
+    if found.count == 0:
+        conditions = " and ".join([*options.where, *(["memory.peak <= memory.capacity"] if options.fits else [])])
+        print(f"symsim: no configuration that can run meets {conditions or 'the question'}", file=sys.stderr)
+    elif options.output is None and found.count > _MOST_PRINTED:
+        print(f"symsim: the first {_MOST_PRINTED} of {found.count} points are shown; -o FILE.csv has all", file=sys.stderr)
+    if options.output is not None:
+        print(f"symsim: wrote {options.output}", file=sys.stderr)
+
+
+@contextmanager
+def _watched() -> Iterator[Progress]:
+    """Progress with rate and time left on standard error, where that is a terminal and there is something to wait for."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            if speed is None:
+                return Text("")
+            return Text(f"{speed / 1e6:.0f} M/s" if speed >= 1e6 else f"{speed:.0f}/s")
+
+    began = time.perf_counter()
+    with Bars(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f} %"),
+        Rate(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bars:
+        tasks: dict[str, object] = {}
+
+        def progress(what: str, done: float, total: float) -> None:
+            if time.perf_counter() - began < _WORTH_WATCHING_S:
+                return
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield progress

@@ -1,0 +1,77 @@
+"""What a sweep reports, by name: the names of `symsim eval --json`, what stands behind each, its unit and which end is best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from symsim.errors import InputError, nearest
+from symsim.grid.store import Column
+
+Kind = Literal["integer", "number", "boolean", "text"]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """symbol: the definition behind it. over: of the whole step, the largest over stages, or of the stage with the largest peak."""
+
+    symbol: str
+    unit: str
+    kind: Kind
+    meaning: str
+    over: Literal["step", "stages", "fullest"] = "step"
+    largest_first: bool = False
+    timed: bool = False
+
+
+QUANTITIES: dict[str, Reported] = {
+    "time.step": Reported("t_step", "s", "number", "one step", timed=True),
+    "time.compute": Reported("t_compute", "s", "number", "kernels of the slowest stage", timed=True),
+    "time.bubble": Reported("t_bubble", "s", "number", "time the slowest stage waits for others", timed=True),
+    "time.exposed": Reported("exposed", "s", "number", "messages that nothing hides", timed=True),
+    "time.optimizer": Reported("t_optimizer", "s", "number", "the optimizer", timed=True),
+    "tokens_per_second": Reported("tokens_per_second", "1/s", "number", "tokens of all ranks a second", largest_first=True, timed=True),
+    "mfu": Reported("mfu", "1", "number", "model FLOPs utilisation", largest_first=True, timed=True),
+    "hfu": Reported("hfu", "1", "number", "hardware FLOPs utilisation", largest_first=True, timed=True),
+    "cost_per_trillion_tokens": Reported("cost_per_trillion_tokens", "USD", "number", "US dollars for 10^12 tokens", timed=True),
+    "energy_per_trillion_tokens": Reported("energy_per_trillion_tokens", "MWh", "number", "energy of the accelerators for 10^12 tokens", timed=True),
+    "memory.peak": Reported("M_stage_peak", "byte", "integer", "peak memory of the fullest rank", "stages"),
+    "memory.weights": Reported("M_stage_weights", "byte", "integer", "parameters of the fullest rank", "fullest"),
+    "memory.gradients": Reported("M_stage_gradients", "byte", "integer", "gradients of the fullest rank", "fullest"),
+    "memory.optimizer": Reported("M_stage_optimizer", "byte", "integer", "optimizer states of the fullest rank", "fullest"),
+    "memory.activations": Reported("M_stage_activations", "byte", "integer", "saved activations of the fullest rank", "fullest"),
+    "memory.transient": Reported("M_stage_transient", "byte", "integer", "of the peak, what is neither kept nor saved", "fullest"),
+    "memory.capacity": Reported("memory", "byte", "integer", "memory of one accelerator", timed=True),
+    "params.total": Reported("N", "1", "integer", "parameters"),
+    "params.active": Reported("N_active", "1", "integer", "parameters that one token uses"),
+    "params.per_rank": Reported("P_stage", "1", "integer", "parameters of the rank that holds the most", "stages"),
+    "flops.forward": Reported("F", "FLOP", "number", "forward of one micro-batch, the whole model"),
+    "flops.backward": Reported("G", "FLOP", "number", "backward of one micro-batch, the whole model"),
+    "flops.recompute": Reported("R", "FLOP", "number", "computed again in backward, one micro-batch"),
+    "activations.saved_per_microbatch": Reported("A_stage", "byte", "integer", "saved by the rank that saves the most", "stages"),
+    "world": Reported("world", "1", "integer", "ranks"),
+}
+TIMED_COLUMNS = ("world", "time.step", "tokens_per_second", "mfu", "time.compute", "time.bubble", "time.exposed", "time.optimizer", "memory.peak")
+COLUMNS = ("world", "memory.peak", "memory.weights", "memory.gradients", "memory.optimizer", "memory.activations", "params.per_rank", "flops.forward")
+EXPOSED = "time.exposed."
+
+
+def default_columns(timed: bool) -> tuple[str, ...]:
+    return TIMED_COLUMNS if timed else COLUMNS
+
+
+def column(name: str) -> Column:
+    """The column of a reported quantity, or of a definition's symbol."""
+    if name in QUANTITIES:
+        known = QUANTITIES[name]
+        return Column(name, known.unit, known.meaning, known.kind)
+    if name.startswith(EXPOSED):
+        return Column(name, "s", f"messages over {name.removeprefix(EXPOSED)} that nothing hides", "number")
+    return Column(name, "", "", "number")
+
+
+def refuse_unknown(name: str, known: Sequence[str], where: str) -> InputError:
+    if name in QUANTITIES and QUANTITIES[name].timed:
+        return InputError(f"{where}: {name} needs a system: give one with -y")
+    return InputError(f"{where}: there is no quantity '{name}': {nearest(name, [*QUANTITIES, *known])}")

@@ -1,0 +1,197 @@
+"""What is asked of a sweep: which points are wanted, which are best, and what is reported of them; lowered to values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from symsim.errors import InputError
+from symsim.grid.conditions import Node, names, parse_condition, parse_quantity
+from symsim.grid.program import Value
+from symsim.grid.quantities import QUANTITIES, default_columns, refuse_unknown
+from symsim.grid.variant import Reported
+
+
+@dataclass(frozen=True)
+class Question:
+    """where: conditions of every point. top: how many of the best `by` a quantity; or pareto: the points that no other beats in all
+    of these; with neither, all points. columns: reported quantities."""
+
+    where: tuple[Node, ...] = ()
+    where_text: tuple[str, ...] = ()
+    top: int | None = None
+    by: tuple[str, ...] = ()
+    objectives: tuple[Node, ...] = ()
+    largest: tuple[bool, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def pareto(self) -> bool:
+        return self.top is None and len(self.objectives) > 1
+
+
+def ask(
+    *,
+    where: Iterable[str] = (),
+    top: int | None = None,
+    by: str | None = None,
+    pareto: str | None = None,
+    columns: str | None = None,
+    fits: bool = False,
+    timed: bool,
+    everything: bool = False,
+) -> Question:
+    """A question from the texts of the command line; InputError for what does not read or does not go together."""
+    conditions = [*where, *(["memory.peak <= memory.capacity"] if fits else [])]
+    if fits and not timed:
+        raise InputError("--fits compares with the memory of an accelerator; name its system with -y")
+    if pareto is not None and (top is not None or by is not None):
+        raise InputError("--pareto lists every point that no other beats; it does not go together with --top or --by")
+    if top is not None and not 1 <= top <= 10_000_000:
+        raise InputError(f"--top {top}: a number of points from 1 up is needed")
+    wanted: list[str] = []
+    if pareto is not None:
+        wanted = _split(pareto)
+        if len(wanted) != 2:
+            raise InputError(f"--pareto {pareto}: two quantities separated by a comma are needed, such as time.step,memory.peak")
+    elif top is not None or by is not None or not everything:
+        wanted = [by if by is not None else "tokens_per_second" if timed else "memory.peak"]
+        top = 10 if top is None else top
+    objectives, largest = [], []
+    for text in wanted:
+        option = "--pareto" if pareto is not None else "--by"
+        node = parse_quantity(text, option)
+        objectives.append(node)
+        largest.append(node.kind == "name" and str(node.value) in QUANTITIES and QUANTITIES[str(node.value)].largest_first)
+    shown = tuple(_split(columns)) if columns is not None else default_columns(timed)
+    for name in [str(n.value) for n in objectives if n.kind == "name"]:
+        if name not in shown:
+            shown = (*shown, name)
+    return Question(
+        tuple(parse_condition(text, "--where") for text in conditions),
+        tuple(conditions),
+        None if pareto is not None else top,
+        tuple(wanted),
+        tuple(objectives),
+        tuple(largest),
+        shown,
+    )
+
+
+def _split(text: str) -> list[str]:
+    """Items between commas that are not inside parentheses."""
+    items, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            items.append(text[start:at].strip())
+            start = at + 1
+    return [*items, text[start:].strip()]
+
+
+def objective(question: Question, reported: Reported, at: int = 0) -> Value:
+    """An objective such that less is better."""
+    value = lower(question.objectives[at], reported, "--pareto" if question.pareto else "--by")
+    return reported.program.product(-1, [(value, 1)]) if question.largest[at] else value
+
+
+def wanted(question: Question, reported: Reported) -> Value:
+    """True where a point can run and meets every condition."""
+    found = reported.runs()
+    for node in question.where:
+        found = reported.program.apply("and", found, lower(node, reported, "--where"))
+    return found
+
+
+def check_names(question: Question, reported: Reported) -> None:
+    """InputError for a name that is no quantity here."""
+    for option, nodes in (("--where", question.where), ("--pareto" if question.pareto else "--by", question.objectives)):
+        for node in nodes:
+            for name in names(node):
+                _known(name, reported, option)
+    for name in question.columns:
+        _known(name, reported, "--columns")
+
+
+def _known(name: str, reported: Reported, where: str) -> None:
+    if not reported.knows(name):
+        raise refuse_unknown(name, [*reported.result.derivation.definitions, *reported.variant.fields], where)
+
+
+_BINARY = ("mod", "lt", "le", "eq", "ne", "and", "or")
+
+
+def lower(node: Node, reported: Reported, where: str) -> Value:
+    """A tree of the condition grammar as a value of the program."""
+    program = reported.program
+    if node.kind in ("number", "bool"):
+        assert node.value is not None and not isinstance(node.value, str)
+        return program.number(node.value)
+    if node.kind == "name":
+        return _named(str(node.value), reported, where)
+    if node.kind in ("eq", "ne") and any(a.kind == "text" for a in node.arguments):
+        same = _option(node.arguments[0], reported, where) == _option(node.arguments[1], reported, where)
+        return program.number(same == (node.kind == "eq"))
+    a = [lower(x, reported, where) for x in node.arguments]
+    if node.kind == "add":
+        return program.total([(a[0], 1), (a[1], 1)])
+    if node.kind == "sub":
+        return program.total([(a[0], 1), (a[1], -1)])
+    if node.kind == "neg":
+        return program.product(-1, [(a[0], 1)])
+    if node.kind == "mul":
+        return program.product(1, [(a[0], 1), (a[1], 1)])
+    if node.kind == "div":
+        return program.product(1, [(a[0], 1), (a[1], -1)], exact=True)
+    if node.kind == "floordiv":
+        return program.apply("floor", program.product(1, [(a[0], 1), (a[1], -1)], exact=True))
+    if node.kind == "pow":
+        assert isinstance(node.value, int)
+        return program.product(1, [(a[0], 1 if node.value > 0 else -1)] * abs(node.value))
+    if node.kind in ("gt", "ge"):
+        return program.apply("lt" if node.kind == "gt" else "le", a[1], a[0])
+    if node.kind in ("min", "max"):
+        return program.extreme(node.kind, a)
+    if node.kind in _BINARY:
+        return program.apply(node.kind, a[0], a[1])
+    assert node.kind in ("not", "ceil", "floor", "log2", "abs"), node.kind
+    return program.apply(node.kind, a[0])
+
+
+def _named(name: str, reported: Reported, where: str) -> Value:
+    try:
+        return reported.quantity(name)
+    except KeyError:
+        pass
+    text = reported.option(name)
+    if text in ("true", "false"):
+        return reported.program.number(text == "true")
+    if text is None or text == "None":
+        # a definition that this variant does not have, such as a message over an axis of one rank, costs nothing
+        return reported.program.number(0)
+    raise InputError(f"{where}: {name} is text; compare it as {name} == '{text}'")
+
+
+def _option(node: Node, reported: Reported, where: str) -> str:
+    if node.kind == "text":
+        return str(node.value)
+    if node.kind == "name":
+        found = reported.option(str(node.value))
+        if found is not None:
+            return found
+        raise InputError(f"{where}: {node.value} is a number and is compared with text")
+    raise InputError(f"{where}: text is compared with names only")
+
+
+def values_of(question: Question, reported: Reported) -> list[Value]:
+    """Objectives and then whether a point is wanted."""
+    return [*(objective(question, reported, k) for k in range(len(question.objectives))), wanted(question, reported)]
+
+
+def shown(question: Question, reported: Reported, name: str) -> Value | str:
+    """A column: a value, or text that is the same all over the variant."""
+    try:
+        return reported.quantity(name)
+    except KeyError:
+        text = reported.option(name)
+        return text if text is not None else reported.program.number(0)

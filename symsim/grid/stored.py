@@ -1,0 +1,131 @@
+"""Derivations kept on disk by content: a variant of a sweep is derived once, whatever its sizes.
+
+The key is all that the terms of a derivation follow from: the model, the assumptions, a strategy without its sizes and
+with its degrees only as above 1 or not, and which parts a system has. What is kept are the definitions, read back by an
+unpickler that makes expressions and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from symsim.architecture import Architecture
+from symsim.assumptions import resolve
+from symsim.evaluation import Evaluation
+from symsim.expr import Number
+from symsim.formula import Definition, Derivation
+from symsim.grid import cache
+from symsim.lowered import Lowered
+from symsim.passes.count import Counted
+from symsim.result import derive
+from symsim.strategy import Strategy
+from symsim.system import System
+
+SIZES = ("micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "packed_document_length", "microbatch_group_size_per_vp_stage")
+DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Of a lowering, what an evaluation asks for: which blocks are under full recomputation."""
+
+    checkpointed: Mapping[str, None]
+
+
+def shape(strategy: Strategy, query_groups: int) -> dict[str, Any]:
+    """What of a strategy decides the terms of a derivation."""
+    found = strategy.model_dump(mode="json")
+    for name in SIZES:
+        found[name] = found[name] is not None
+    for name in DEGREES:
+        found[name] = (found[name] or 1) > 1
+    found |= {
+        "expert_tp": strategy.expert_tp > 1,
+        "same_tp": strategy.expert_tp == strategy.tp,
+        "expert_dp": strategy.expert_dp > 1,
+        "few_groups": query_groups < strategy.tp,
+        "microbatches": None,
+    }
+    return found
+
+
+def _parts(system: System | None) -> Any:
+    """Which numbers a system gives; what they are does not matter to the terms."""
+    if system is None:
+        return None
+
+    def present(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: present(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [present(v) for v in value]
+        return value is not None
+
+    data = system.model_dump(exclude={"sources", "title"}, mode="python")
+    names = [(t.name, t.ranks == "all", t.ring is not None) for t in system.network]
+    return [system.name, names, present(data)]
+
+
+def key_of(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], system: System | None) -> str:
+    """The name under which a derivation is kept."""
+    return cache.key_of(
+        model.model_dump_json(),
+        json.dumps(shape(strategy, model.query_groups), sort_keys=True),
+        json.dumps(resolve(assumptions), sort_keys=True),
+        json.dumps(_parts(system), sort_keys=True, default=str),
+    )
+
+
+def evaluation(
+    model: Architecture,
+    strategy: Strategy,
+    assumptions: Mapping[str, str],
+    overrides: Mapping[str, Number],
+    system: System | None,
+) -> Evaluation:
+    """`symsim.derive`, from the disk where it has been derived before (without the lowering, which numbers do not need)."""
+    if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
+        model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
+    key = key_of(model, strategy, assumptions, system)
+    kept = cache.load("derivations", key)
+    found = _unpacked(kept) if kept is not None else None
+    if found is None:
+        result = derive(model, strategy, assumptions, overrides, system)
+        found = (list(result.derivation.definitions.values()), list(result.lowered.checkpointed))
+        cache.save("derivations", key, zlib.compress(pickle.dumps(found, 5), 1))
+    definitions, checkpointed = found
+    counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
+    lowered = cast(Lowered, Kept(dict.fromkeys(checkpointed)))
+    return Evaluation(model, strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
+
+
+_ALLOWED = {
+    ("symsim.expr", "Expr"),
+    ("symsim.expr", "Symbol"),
+    ("symsim.expr", "Call"),
+    ("symsim.formula", "Definition"),
+    ("symsim.formula", "Unit"),
+    ("fractions", "Fraction"),
+    ("copyreg", "__newobj__"),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a derivation")
+        return super().find_class(module, name)
+
+
+def _unpacked(raw: bytes) -> tuple[list[Definition], list[str]] | None:
+    try:
+        found: tuple[list[Definition], list[str]] = _Unpickler(io.BytesIO(zlib.decompress(raw))).load()
+    except (pickle.UnpicklingError, zlib.error, EOFError, AttributeError, ValueError, TypeError, KeyError):
+        return None
+    return found

@@ -1,0 +1,236 @@
+"""A sweep's numbers are those of `symsim eval`: at random points of grids over every kind of option."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symsim.errors import InputError
+from symsim.grid.axes import parse_axes
+from symsim.grid.numpy_kernel import NumpyKernel
+from symsim.grid.plan import make_plan
+from symsim.grid.program import Program, Value, restricted
+from symsim.grid.space import Space, read_base
+from symsim.grid.variant import Reported, Variant, at_point, strategy_at, variants
+from symsim.result import derive
+
+COUNTS = {
+    "params.total": ("params", "total"),
+    "params.active": ("params", "active"),
+    "flops.forward": ("flops", "forward"),
+    "flops.backward": ("flops", "backward"),
+    "flops.recompute": ("flops", "recompute"),
+    "memory.peak": ("memory", "peak"),
+}
+TIMES = {
+    "time.step": ("time", "step"),
+    "time.compute": ("time", "compute"),
+    "time.bubble": ("time", "bubble"),
+    "time.optimizer": ("time", "optimizer"),
+    "mfu": ("mfu",),
+    "hfu": ("hfu",),
+    "tokens_per_second": ("tokens_per_second",),
+}
+PARTS = ("weights", "gradients", "optimizer", "activations", "transient")
+SIZES = ["micro_batch_size=1,2,3", "num_microbatches=1,4,8,24"]
+DENSE = ["tp=1,2,8", "sp==tp>1", "pp=1,2,5", "dp=1,2,6", *SIZES]
+MOE = ["tp=1,2", "sp==tp>1", "ep=1,2,8", "dp=1,8,16", *SIZES]
+
+CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
+    "dense": ("llama3-8b", "h100-sxm", DENSE, ["seq_length=4096"]),
+    "dense without a system": ("llama3-8b", None, DENSE, []),
+    "interleaved": ("llama3-8b", "h100-sxm", ["pp=2,4", "vpp=2,4", "dp=1,4", "tp=1,4", *SIZES], []),
+    "overlap": ("llama3-8b", "b200-sxm", [*DENSE, "overlap_grad_reduce=true", "overlap_param_gather=true"], []),
+    "context parallel": ("llama3-8b", "a100-sxm-80", ["tp=1,2", "sp==tp>1", "cp=1,2,4", "cp_comm_type=p2p,all_gather,a2a", *SIZES], []),
+    "tied tables": ("gemma-2-2b", "h100-sxm", ["tp=1,2", "pp=1,2,4", "dp=1,4", *SIZES], []),
+    "sharded": ("llama3-8b", "h100-sxm", ["zero=0,1,2,3", "dp=1,2,8", "fusion=te,eager", *SIZES], []),
+    "HSDP": ("llama3-8b", "h100-sxm", ["zero=1,3", "dp=8,16", "num_distributed_optimizer_instances=1,2,4", *SIZES], []),
+    "recompute": ("llama3-8b", "h100-sxm", ["recompute=none,full", "pp=1,2,3", "vpp=1,2", "recompute_method=uniform,block", *SIZES], []),
+    "selective": ("llama3-8b", "h100-sxm", ["recompute=selective", "recompute_modules=core_attn,core_attn+mlp,layernorm", "tp=1,2", *SIZES], []),
+    "schedules": (
+        "llama3-8b",
+        "h100-sxm",
+        ["schedule=gpipe,1f1b,zb_h1,zb_h2,ds_default,merak_1f1b,pre_recompute_1f1b,last_no_recompute_1f1b,shifted_critical_path", "pp=2,3,4", *SIZES],
+        [],
+    ),
+    "schedules with chunks": ("llama3-8b", "h100-sxm", ["schedule=looped_bfs,interleaved_zb,zbv,dualpipev", "pp=2,4", "vpp=2", *SIZES], []),
+    "mirrored": ("deepseek-v3", "h800-sxm", ["schedule=dualpipe", "pp=4,8", "ep=8", "dp=8,16", "num_microbatches=16,32"], []),
+    "experts": ("mixtral-8x7b", "h100-sxm", MOE, []),
+    "experts split by tensor": ("mixtral-8x7b", "h100-sxm", ["tp=2,4", "sp=true", "etp=1,2,4", "ep=1,2,8", "dp=1,4,8", *SIZES], []),
+    "uneven experts": ("deepseek-v3", "h100-sxm", ["lam=1,1.2,2", "ep=8,64", "dp=8,64", "pp=1,4,16", *SIZES], []),
+    "capacity": (
+        "mixtral-8x7b",
+        "h100-sxm",
+        ["moe_expert_capacity_factor=1,1.25", "ep=1,4", "dp=1,4,8", "seq_length=1000,4096", *SIZES],
+        ["moe_pad_expert_input_to_capacity=true"],
+    ),
+    "latent attention": ("deepseek-v3", "h100-sxm", ["tp=1,4", "sp==tp>1", "cp=1,2", "pp=1,2,7", "vpp=1,2", "ep=1,8", "dp=1,4,16", *SIZES], []),
+    "fp8": ("deepseek-v3", "h800-sxm", ["fp8=none,blockwise", "ep=8,32", "dp=32", "pp=4,8", *SIZES], []),
+    "linear attention": ("qwen3-next-80b-a3b", "h100-sxm", MOE, []),
+    "windows": ("gemma-3-12b", "h100-sxm", ["seq_length=512,4096,32768", "tp=1,2", "dp=1,2", *SIZES], []),
+    "conventions": ("llama3-8b", "h100-sxm", ["assume.causal=full,half,exact", "assume.memory=allocated,reserved", "tp=1,2", *SIZES], []),
+    "systems": ("llama3-8b", None, ["system=h100-sxm,b200-sxm,a100-sxm-80", "tp=1,8", "dp=1,8", *SIZES], []),
+    "bandwidths": ("llama3-8b", "h100-sxm", ["B_2=25 GB/s,50 GB/s,100 GB/s", "alpha_1=1 us,2 us", "tp=2,8", "dp=2,16", *SIZES], []),
+    "widths": ("llama3-8b", "h100-sxm", ["hidden_size=4096,8192", "mlp.ffn_hidden_size=14336,16384", "tp=1,2,4", *SIZES], []),
+    "ranks": ("llama3-8b", "h100-sxm", ["world=64,96,128", "tp=1,2,8", "sp==tp>1", "pp=1,3", "global_batch_size=384", "micro_batch_size=1,2"], []),
+    "host": (
+        "llama3-8b",
+        "h100-sxm",
+        ["optimizer_offload_fraction=0.5,1", "dp=2,8", *SIZES],
+        ["use_precision_aware_optimizer=true", "optimizer_cpu_offload=true"],
+    ),
+    "few groups": ("qwen2.5-7b", "h100-sxm", ["tp=1,2,4", "sp==tp>1", "dp=1,2", "pp=1,2", *SIZES], []),
+}
+
+
+def space_of(case: str) -> Space:
+    model, system, axes, settings = CASES[case]
+    free, derived = parse_axes(axes)
+    return Space(read_base(model, None, system, settings), free, derived)
+
+
+def at(data: Any, point: Sequence[int]) -> float:
+    if not isinstance(data, np.ndarray):
+        return float(data)
+    return float(data[tuple(min(k, n - 1) for k, n in zip(point, data.shape))])
+
+
+def evaluated(variant: Variant, point: Sequence[int]) -> dict[str, Any]:
+    """`symsim eval --json` at a point of the grid."""
+    family = variant.family
+    symbols, changes = at_point(family.space, point)
+    system = family.space.system(family.fixed["machine"], changes)
+    return derive(family.fixed["architecture"], strategy_at(variant.fields, point), family.fixed["assumptions"], symbols, system).to_json()
+
+
+def look(data: Mapping[str, Any], path: Sequence[str]) -> Any:
+    found: Any = data
+    for key in path:
+        found = found[key]
+    return found
+
+
+def points_of(variant: Variant, count: int, rng: random.Random) -> list[tuple[int, ...]]:
+    runs = np.argwhere(np.broadcast_to(variant.running(), variant.sizes))
+    chosen = rng.sample(range(len(runs)), min(count, len(runs)))
+    return [tuple(int(c[k]) for c, k in zip(variant.chosen, runs[n])) for n in chosen]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_those_of_eval(case):
+    """Two points of every variant: counts are equal, times within 1e-12 of the step."""
+    rng = random.Random(case)
+    space = space_of(case)
+    program = Program(space.sizes, small=1 << 62)
+    seen = 0
+    for family in space.families():
+        for undone in variants(family):
+            variant = undone.derive()
+            reported = Reported(variant, program)
+            for point in points_of(variant, 2, rng):
+                check_point(reported, point, evaluated(variant, point))
+                seen += 1
+    assert seen >= 2
+
+
+def check_point(reported: Reported, point: Sequence[int], expected: Mapping[str, Any]) -> None:
+    def value(name: str) -> float:
+        return at(reported.quantity(name).data, point)
+
+    for name, path in COUNTS.items():
+        exact = look(expected, path)
+        found = value(name)
+        if name == "memory.peak":
+            # a fraction of a byte is rounded up at the end
+            assert -1e-3 < exact - found < 1, (name, found, exact)
+        elif exact < 2**53:
+            assert found == exact, (name, found, exact)
+        else:
+            assert found == pytest.approx(exact, rel=1e-12), name
+    fullest = max(expected["memory"]["stages"], key=lambda s: s["peak"])
+    for part in PARTS:
+        assert -1e-3 < fullest[part] - value(f"memory.{part}") < 1, part
+    saved = max(expected["activations"]["saved_per_microbatch"])
+    assert 0 <= saved - value("activations.saved_per_microbatch") < 1
+    assert value("params.per_rank") == max(r["total"] for r in expected["params"]["per_rank"])
+    if "time" not in expected:
+        with pytest.raises(KeyError):
+            reported.quantity("time.step")
+        return
+    step = expected["time"]["step"]
+    for name, path in TIMES.items():
+        scale = step if name.startswith("time.") else look(expected, path)
+        assert abs(value(name) - look(expected, path)) <= 1e-12 * scale, name
+    assert abs(value("time.exposed") - sum(expected["time"]["exposed"].values())) <= 1e-12 * step
+    for axis, exposed in expected["time"]["exposed"].items():
+        assert abs(value(f"time.exposed.{axis}") - exposed) <= 1e-12 * step, axis
+
+
+class Kept:
+    """A sink that keeps everything it is handed."""
+
+    def __init__(self, length: int) -> None:
+        self.length, self.rows = length, []
+
+    def wanted(self, value: Any) -> bool:
+        return True
+
+    def __call__(self, vector: int, *outputs: Any) -> None:
+        self.rows.append([np.array(np.broadcast_to(o, (self.length,))) for o in outputs])
+
+
+@pytest.mark.parametrize("case", ["dense", "sharded", "latent attention", "uneven experts", "schedules with chunks"])
+@pytest.mark.parametrize("small, longest", [(0, 16), (8, 64), (64, 4096)])
+def test_a_kernel_gives_what_its_program_says(case, small, longest):
+    """However much is computed beforehand, and however the grid is cut into vectors: the same bits at every point."""
+    space = space_of(case)
+    names = ["time.step", "memory.peak", "tokens_per_second"]
+    checked = 0
+    for family in space.families():
+        for undone in list(variants(family))[::3]:
+            variant = undone.derive()
+            whole = Reported(variant, Program(space.sizes, small=1 << 62))
+            parts = Reported(variant, Program(space.sizes, small=small))
+            _, expected = restricted([whole.quantity(n) for n in names], variant.chosen, small=1 << 62)
+            program, values = restricted([parts.quantity(n) for n in names], variant.chosen, small=small)
+            plan = make_plan(program, values, longest=longest, call=100)
+            kept = Kept(plan.length)
+            NumpyKernel(plan).scan(0, plan.blocks, kept)
+            for k, name in enumerate(names):
+                found = np.concatenate([r[k] for r in kept.rows])
+                np.testing.assert_allclose(found, in_order(expected[k], plan.order, variant.sizes), rtol=2e-14, err_msg=name)
+            checked += 1
+    assert checked
+
+
+def in_order(value: Value, order: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
+    data = np.broadcast_to(np.asarray(value.data, dtype=float), sizes)
+    return np.transpose(data, [*order, *(a for a in range(len(sizes)) if a not in order)]).reshape(-1)
+
+
+def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():
+    """The masks of a grid are the rules of `check`, point by point."""
+    space = space_of("latent attention")
+    (family,) = space.families()
+    covered = np.zeros(space.sizes, dtype=int)
+    for undone in variants(family):
+        variant = undone.derive()
+        inside = np.zeros(space.sizes, dtype=bool)
+        inside[np.ix_(*variant.chosen)] = np.broadcast_to(variant.running(), variant.sizes)
+        covered += inside
+    assert covered.max() == 1
+    rng = random.Random(0)
+    for _ in range(300):
+        point = tuple(rng.randrange(n) for n in space.sizes)
+        fields = {n: v for n, v in family.fields.items()}
+        fields["sp"] = bool(at(np.asarray(fields["sp"]), point))
+        try:
+            derive(family.fixed["architecture"], strategy_at(fields, point))
+            allowed = True
+        except InputError:
+            allowed = False
+        assert bool(covered[point]) == allowed, point
