@@ -3,6 +3,7 @@
 import symsim
 result = symsim.derive(symsim.load_model("llama3-70b"), symsim.load_strategy("tp=8,pp=4,sp=true"), system=symsim.load_system("h100-sxm"))
 result.value("t_step"), result.formula("F").sympy(), result.to_json()
+symsim.sweep("llama3-70b", {"tp": [2, 4, 8], "pp": [1, 2, 4], "dp": "128/(tp*pp)", "sp": "tp>1"}, system="h100-sxm", fits=True).to_xarray()
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["derive", "load_model", "load_strategy", "load_system", "write_report"]
+__all__ = ["derive", "load_model", "load_strategy", "load_system", "sweep", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +32,10 @@ def __getattr__(name: str) -> Any:
         from symsim.loading import load_system
 
         return load_system
+    if name == "sweep":
+        from symsim.grid.api import sweep
+
+        return sweep
     if name == "write_report":
         from symsim.report import write_report
 

@@ -23,13 +23,19 @@ from symsim.grid.program import Program, Value, guarded_ceil, guarded_floor, num
 
 Array = np.ndarray
 Interval = tuple[Any, Any]
+# cells by their positions, or an open mesh of them: a part of one axis, and all of the others
+Cells = Array | tuple[int, slice]
 
-_SAMPLE = 400
+# cells drawn to compare sets of axes: few of every set, more of the best ones
+_SAMPLES = (64, 512)
+_KEPT_SETS = 6
 _POINTS_A_CELL = (16, 8192)
-_MOST_CELLS = 4_000_000
+_MOST_CELLS = 8_000_000
+# cells whose bounds are computed at once
+_MESH_CELLS = 1 << 17
 _BATCH_POINTS = 1 << 18
-# beyond this share of the points a scan, whose operations are cheaper, is faster
-_WORTH_IT = 0.05
+# beyond this share of the points a scan, whose operations are several times cheaper, is faster
+_WORTH_IT = 0.15
 
 
 @dataclass
@@ -67,13 +73,8 @@ def _search(
     limit: float,
     progress: Callable[[float], None] | None,
 ) -> Found:
-    outer = tuple(a for a in axes if a not in inner)
-    low, possible = _bounds(program, nodes, objective, wanted, inner, None)
-    shape = tuple(program.sizes[a] if a in outer else 1 for a in range(len(program.sizes)))
-    low = np.broadcast_to(low, shape).reshape(-1)
-    candidates = np.flatnonzero(np.broadcast_to(possible, shape).reshape(-1) & (low <= limit))
-    candidates = candidates[np.argsort(low[candidates], kind="stable")]
-    bounds = low[candidates]
+    shape = tuple(1 if a in inner else n for a, n in enumerate(program.sizes))
+    bounds, candidates = _candidates(program, nodes, objective, wanted, inner, shape, limit)
     values, numbers, evaluated, at = np.empty(0), np.empty(0, dtype=np.int64), 0, 0
     points = program.points(sum(1 << a for a in inner))
     batch = max(1, min(16, _BATCH_POINTS // points))
@@ -113,25 +114,46 @@ def _cheapest(
         # of all points the K-th best lies about here; a sample sees no further than its own best
         share = count / total
         goal = min(limit, float(sample[min(len(sample) - 1, int(share * len(spread)))]))
-    best: tuple[float, tuple[int, ...]] | None = None
+    sets = []
     for size in range(1, len(axes)):
         for inner in combinations(axes, size):
             points = program.points(sum(1 << a for a in inner))
-            cells = total // points
-            if not _POINTS_A_CELL[0] <= points <= _POINTS_A_CELL[1] or cells > _MOST_CELLS:
-                continue
-            outer = [a for a in axes if a not in inner]
-            drawn = np.stack(
-                [rng.integers(0, n, _SAMPLE) if a in outer else np.zeros(_SAMPLE, dtype=np.int64) for a, n in enumerate(program.sizes)], 1
-            )
-            low, possible = _bounds(program, nodes, objective, wanted, inner, drawn)
-            share = float((np.broadcast_to(possible, _SAMPLE) & (np.broadcast_to(low, _SAMPLE) <= goal)).mean())
-            cost = cells * 2.0 + (share + 0.3 / _SAMPLE) * total * 3.0
-            if best is None or cost < best[0]:
-                best = (cost, inner)
-    if best is None or best[0] > _WORTH_IT * total * 20:
+            if _POINTS_A_CELL[0] <= points <= _POINTS_A_CELL[1] and total // points <= _MOST_CELLS:
+                sets.append(inner)
+    for drawn in _SAMPLES:
+        costs = {}
+        for inner in sets:
+            cells = np.stack([rng.integers(0, 1 if a in inner else n, drawn) for a, n in enumerate(program.sizes)], axis=1)
+            low, possible = _bounds(program, nodes, objective, wanted, inner, cells)
+            share = float((np.broadcast_to(possible, drawn) & (np.broadcast_to(low, drawn) <= goal)).mean())
+            points = program.points(sum(1 << a for a in inner))
+            # a cell costs its bounds, twice as many operations as a point; those that bounds do not rule out, their points
+            costs[inner] = (share + 0.3 / drawn) * total + 2.0 * (total // points)
+        sets = sorted(costs, key=lambda inner: costs[inner])[:_KEPT_SETS]
+    if not sets or costs[sets[0]] > _WORTH_IT * total:
         return None
-    return best[1]
+    return sets[0]
+
+
+def _candidates(
+    program: Program, nodes: Sequence[Value], objective: Value, wanted: Value, inner: Sequence[int], shape: Sequence[int], limit: float
+) -> tuple[Array, Array]:
+    """Lower bounds, rising, of the cells that can hold a wanted point not above `limit`, and the numbers of those cells."""
+    longest = max(range(len(shape)), key=lambda a: shape[a])
+    step = max(1, _MESH_CELLS * shape[longest] // int(np.prod(shape, dtype=np.int64)))
+    bounds, numbers = [], []
+    for first in range(0, shape[longest], step):
+        part = slice(first, min(first + step, shape[longest]))
+        low, possible = _bounds(program, nodes, objective, wanted, inner, (longest, part))
+        here = tuple(part.stop - part.start if a == longest else n for a, n in enumerate(shape))
+        low = np.broadcast_to(low, here)
+        kept = np.nonzero(np.broadcast_to(possible, here) & (low <= limit))
+        bounds.append(low[kept])
+        positions = tuple(k + part.start if a == longest else k for a, k in enumerate(kept))
+        numbers.append(np.ravel_multi_index(positions, tuple(shape)))
+    found, cells = np.concatenate(bounds), np.concatenate(numbers)
+    order = np.argsort(found, kind="stable")
+    return found[order], cells[order]
 
 
 # evaluation of cells ---------------------------------------------------------------------------------------------------
@@ -171,8 +193,8 @@ def _evaluated(
     return values, keep, np.ravel_multi_index(tuple(positions.T), tuple(program.sizes))
 
 
-def _bounds(program: Program, nodes: Sequence[Value], objective: Value, wanted: Value, inner: Sequence[int], cells: Array | None) -> tuple[Any, Any]:
-    """Per cell (all cells, as an open mesh, or those given): a lower bound of the objective, and whether a point can be wanted."""
+def _bounds(program: Program, nodes: Sequence[Value], objective: Value, wanted: Value, inner: Sequence[int], cells: Cells) -> tuple[Any, Any]:
+    """Per cell: a lower bound of the objective, and whether a point can be wanted."""
     known: dict[int, Interval] = {}
 
     def operand(value: Value) -> Interval:
@@ -188,14 +210,17 @@ def _bounds(program: Program, nodes: Sequence[Value], objective: Value, wanted: 
     return low, operand(wanted)[1]
 
 
-def _reduced(value: Value, inner: Sequence[int], cells: Array | None) -> Interval:
+def _reduced(value: Value, inner: Sequence[int], cells: Cells) -> Interval:
     if not isinstance(value.data, np.ndarray):
         x = value.data if isinstance(value.data, bool) else float(value.data)
         return x, x
     over = tuple(a for a in inner if value.data.shape[a] > 1)
-    low = value.data.min(axis=over, keepdims=True) if over else value.data
-    high = value.data.max(axis=over, keepdims=True) if over else value.data
-    if cells is None:
+    data = value.data
+    if isinstance(cells, tuple) and data.shape[cells[0]] > 1:
+        data = data[(slice(None),) * cells[0] + (cells[1],)]
+    low = data.min(axis=over, keepdims=True) if over else data
+    high = data.max(axis=over, keepdims=True) if over else data
+    if isinstance(cells, tuple):
         return low, high
     return _gathered(low, cells, ()), (_gathered(high, cells, ()) if over else _gathered(low, cells, ()))
 

@@ -111,7 +111,7 @@ def sweep(
     return sweep_table(found.columns, rows)
 
 
-def make_sweep(base: Base, axes: Sequence[str], options: Options) -> Sweep:
+def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything: bool = False) -> Sweep:
     """A sweep of these axes, not yet prepared; InputError for what cannot be asked."""
     free, derived = parse_axes(axes)
     if not free:
@@ -126,7 +126,7 @@ def make_sweep(base: Base, axes: Sequence[str], options: Options) -> Sweep:
         columns=options.columns,
         fits=options.fits,
         timed=timed,
-        everything=options.output is not None,
+        everything=everything or options.output is not None,
     )
     if space.points > _MOST_POINTS:
         raise InputError(f"the axes make {space.points:.2e} points; at most {_MOST_POINTS:.0e} are numbered")

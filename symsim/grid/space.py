@@ -121,6 +121,10 @@ class Space:
             total *= n
         return total
 
+    def columns_of(self, axis: int) -> list[tuple[Any, ...]]:
+        """The values along an axis, as the user wrote them, of each name that varies with it."""
+        return [c.shown for c in self.columns.values() if c.axis == axis]
+
     # names -------------------------------------------------------------------------------------------------------------
 
     def _add(self, name: str, axis: int, values: Sequence[Any]) -> None:
