@@ -48,15 +48,22 @@ class Found:
 
 
 def best_points(
-    program: Program, objective: Value, wanted: Value, count: int, limit: float = np.inf, progress: Callable[[float], None] | None = None
+    program: Program,
+    objective: Value,
+    wanted: Value,
+    count: int,
+    limit: float = np.inf,
+    *,
+    patient: bool = False,
+    progress: Callable[[float], None] | None = None,
 ) -> Found | None:
     """The `count` points with the least objective among those wanted, none above `limit` (points at it are looked at).
 
-    None where the bounds leave too much to look at.
+    None where the bounds leave so much to look at that a scan is faster, unless patient.
     """
     axes = [a for a, n in enumerate(program.sizes) if n > 1]
     nodes = operations([objective, wanted])
-    chosen = _cheapest(program, axes, nodes, objective, wanted, count, limit)
+    chosen = _cheapest(program, axes, nodes, objective, wanted, count, limit, patient)
     if chosen is None:
         return None
     return _search(program, axes, chosen, nodes, objective, wanted, count, limit, progress)
@@ -100,7 +107,7 @@ def _least(values: Array, numbers: Array, count: int) -> tuple[Array, Array]:
 
 
 def _cheapest(
-    program: Program, axes: Sequence[int], nodes: Sequence[Value], objective: Value, wanted: Value, count: int, limit: float
+    program: Program, axes: Sequence[int], nodes: Sequence[Value], objective: Value, wanted: Value, count: int, limit: float, patient: bool
 ) -> tuple[int, ...] | None:
     """The set of summarised axes with the least work expected, from a sample of points and of cells."""
     rng = np.random.default_rng(0)
@@ -130,9 +137,9 @@ def _cheapest(
             # a cell costs its bounds, twice as many operations as a point; those that bounds do not rule out, their points
             costs[inner] = (share + 0.3 / drawn) * total + 2.0 * (total // points)
         sets = sorted(costs, key=lambda inner: costs[inner])[:_KEPT_SETS]
-    if not sets or costs[sets[0]] > _WORTH_IT * total:
-        return None
-    return sets[0]
+    if not sets:
+        return tuple(axes[-1:]) if patient and total <= _MOST_CELLS else None
+    return sets[0] if patient or costs[sets[0]] <= _WORTH_IT * total else None
 
 
 def _candidates(

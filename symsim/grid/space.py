@@ -132,9 +132,10 @@ class Space:
         key = _canonical(name, place)
         if key in self.columns:
             raise InputError(f"--axis {name} and --axis {self.columns[key].name} vary the same setting; give one of them")
-        for position, value in enumerate(converted):
-            if place.part != "symbol" and value in converted[:position] and len(self.axes[axis].names) == 1 and len(converted) < 1000:
-                raise InputError(f"--axis {name} gives {values[position]} twice")
+        # 1e3 and 1000, or two spellings of an option
+        if len(self.axes[axis].names) == 1 and len(set(map(repr, converted))) < len(converted):
+            twice = next(v for k, v in enumerate(values) if repr(converted[k]) in set(map(repr, converted[:k])))
+            raise InputError(f"--axis {name} gives {_text(twice)} twice")
         self.columns[key] = Column(name, axis, place, converted, tuple(values))
 
     def _converted(self, name: str, values: Sequence[Any]) -> tuple[Place, tuple[Any, ...]]:

@@ -89,7 +89,10 @@ class Sweep:
     @property
     def key(self) -> str:
         """A hash of all that determines the rows."""
-        return key_of(self.recipe().hex(), str([str(t) for t in self.parts]))
+        base = self.space.base
+        given = (sorted(base.strategy.model_fields_set), sorted(base.assumptions.items()), sorted(base.symbols.items()), base.system)
+        asked = (self.space.axes, self.space.given, self.question, sorted(base.system_changes.items()), self.parts)
+        return key_of(base.architecture.model_dump_json(), base.strategy.model_dump_json(), repr(given), repr(asked))
 
     def recipe(self) -> bytes:
         """What another process needs to make the same sweep ready."""
@@ -150,7 +153,7 @@ class Sweep:
             return self._nothing(sink)
         if self._by_bounds(task.variant):
             assert isinstance(sink, Best)
-            found = best_points(work.program, work.values[0], work.values[1], sink.count, worst)
+            found = best_points(work.program, *work.values, sink.count, worst, patient=self.search == "bounds")
             if found is not None:
                 sink.add(found.values, _numbers(work.variant.chosen, found.positions, self.space.sizes))
                 return {"value": sink.values, "number": sink.places}

@@ -1,0 +1,290 @@
+"""`symsim sweep` as its users run it: the best and the front are those of all rows, stops lose nothing, bad input is one sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import symsim
+from symsim.errors import InputError
+from symsim.grid.answer import Engine, answer
+from symsim.grid.axes import parse_axes
+from symsim.grid.bounds import best_points
+from symsim.grid.conditions import evaluate, parse_any
+from symsim.grid.program import Program
+from symsim.grid.question import ask
+from symsim.grid.space import Space, read_base
+from symsim.grid.sweep import Sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+AXES = ["tp=1,2,4,8", "sp==tp>1", "pp=1,2,4", "dp=1,2,4,8", "micro_batch_size=1:4", "num_microbatches=4:64:4"]
+
+
+def run(*arguments: str, cwd: Path | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=cwd, env=environment(), timeout=300, **more)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "symsim", "sweep", *arguments]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def made(axes: list[str] = AXES, model: str = "llama3-8b", search: str = "auto", backend: str = "numpy", **question: Any) -> Sweep:
+    free, derived = parse_axes(axes)
+    sweep = Sweep(Space(read_base(model, None, "h100-sxm", []), free, derived), ask(timed=True, **question), search, backend)
+    sweep.prepare()
+    return sweep
+
+
+@pytest.fixture(scope="module")
+def everything() -> symsim.grid.api.SweepRows:  # type: ignore[name-defined]
+    shown = "time.step,memory.peak,tokens_per_second,mfu,world,time.exposed.tp,params.per_rank"
+    return symsim.sweep("llama3-8b", AXES, system="h100-sxm", columns=shown)
+
+
+CONDITIONS = [
+    "memory.peak <= 80e9",
+    "tp*pp <= 8 and dp % 2 == 0",
+    "not (time.step > 10 or mfu < 0.3)",
+    "time.exposed.tp == 0",
+    "1 < micro_batch_size*num_microbatches <= 64",
+    "memory.peak // 2**30 < 40 and ceil(world/8) != 2",
+]
+OBJECTIVES = ["time.step", "tokens_per_second", "-mfu", "memory.peak/80e9 + time.step", "params.per_rank", "max(time.step, 20)"]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("search", ["scan", "bounds"])
+def test_the_best_are_those_of_all_rows(everything, condition, search):
+    """Every objective under every condition, ties by place in the grid, by a scan and by bounds."""
+    rows = everything.rows
+    keep = np.asarray(evaluate(parse_any(condition), rows), dtype=bool)
+    for by in OBJECTIVES:
+        sign = -1 if by == "tokens_per_second" else 1
+        value = sign * np.asarray(evaluate(parse_any(by), rows), dtype=float)
+        expected = np.sort(value[keep])[:7]
+        sweep = made(search=search, where=[condition], top=7, by=by)
+        found = answer(sweep, Engine())
+        assert found.rows is not None
+        best = sign * np.asarray(evaluate(parse_any(by), {**found.rows}), dtype=float)
+        np.testing.assert_allclose(best, expected, rtol=1e-12, err_msg=by)
+        assert found.count == len(expected)
+
+
+def test_ties_are_told_apart_by_their_place():
+    """An objective that does not depend on an axis: the first positions win, whichever way the grid is walked."""
+    found = [answer(made(search=s, top=11, by="params.per_rank"), Engine()).rows for s in ("scan", "bounds")]
+    assert found[0] is not None and found[1] is not None
+    names = ["tp", "pp", "dp", "micro_batch_size", "num_microbatches"]
+    places = [list(zip(*(rows[n].tolist() for n in names))) for rows in found]
+    assert places[0] == places[1] == sorted(places[0])
+    assert len(set(found[0]["params.per_rank"].tolist())) == 1
+
+
+@pytest.mark.parametrize("pair", [("time.step", "memory.peak"), ("tokens_per_second", "memory.peak"), ("mfu", "world"), ("params.per_rank", "world")])
+def test_the_front_is_that_of_all_rows(everything, pair):
+    signs = [-1 if name in ("tokens_per_second", "mfu") else 1 for name in pair]
+    values = [s * everything.rows[n].astype(float) for s, n in zip(signs, pair)]
+    points = sorted(set(zip(*(v.tolist() for v in values))))
+    front, best = [], float("inf")
+    for one, two in points:
+        if two < best:
+            front.append((one, two))
+            best = two
+    found = answer(made(pareto=",".join(pair)), Engine())
+    assert found.rows is not None
+    points = np.array([s * found.rows[n].astype(float) for s, n in zip(signs, pair)]).T
+    np.testing.assert_allclose(points, np.array(front), rtol=1e-12)
+
+
+def test_bounds_on_a_function_that_is_none_of_ours():
+    """Intervals of every operation: best-first search on random programs gives what looking at every point gives."""
+    rng = np.random.default_rng(5)
+    for trial in range(40):
+        program = Program((5, 6, 7, 8), small=1)
+        leaves = [program.array(rng.uniform(-2, 3, [n if k == a else 1 for k in range(4)])) for a, n in enumerate(program.sizes)]
+        values = list(leaves)
+        for _ in range(12):
+            a, b = (values[k] for k in rng.integers(0, len(values), 2))
+            op = str(rng.choice(["add", "sub", "mul", "max", "min", "abs", "ceil", "floor", "where", "mod"]))
+            if op in ("abs", "ceil", "floor"):
+                values.append(program.apply(op, a))
+            elif op == "where":
+                values.append(program.where(program.apply("lt", a, b), a, leaves[trial % 4]))
+            elif op == "mod":
+                values.append(program.apply("mod", a, program.number(1.5)))
+            else:
+                values.append(program.apply(op, a, b))
+        wanted = program.apply("or", program.apply("le", values[-2], values[-3]), program.apply("not", program.apply("eq", values[-1], values[-4])))
+        objective = program.total([(values[-1], 1), (values[-5], 1)])
+        found = best_points(program, objective, wanted, 9, patient=True)
+        assert found is not None
+        whole = Program(program.sizes, small=1 << 20)
+        exact, keep = (replayed(whole, v) for v in (objective, wanted))
+        data = np.broadcast_to(np.asarray(exact.data, dtype=float), program.sizes)[np.broadcast_to(np.asarray(keep.data, dtype=bool), program.sizes)]
+        np.testing.assert_array_equal(found.values, np.sort(data)[:9], err_msg=str(trial))
+
+
+def replayed(program: Program, value: Any) -> Any:
+    if isinstance(value.data, np.ndarray):
+        return program.array(value.data)
+    if value.known:
+        return program.number(value.data)
+    return program.apply(value.op, *(replayed(program, a) for a in value.args))
+
+
+def test_rows_of_a_file_are_those_of_python(tmp_path, everything):
+    done = run("llama3-8b", "-y", "h100-sxm", *(f"--axis={a}" for a in AXES), "-o", "all.csv", "--columns", "time.step,memory.peak", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "all.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(everything)
+    assert [float(r["time.step"]) for r in rows] == everything.rows["time.step"].tolist()
+    assert [int(r["memory.peak"]) for r in rows] == everything.rows["memory.peak"].tolist()
+    assert {r["sp"] for r in rows} == {"true", "false"}
+
+
+def test_a_parquet_file_says_what_it_holds(tmp_path):
+    import pyarrow.parquet as parquet
+
+    done = run("llama3-8b", "-y", "h100-sxm", "--axis=tp=1,2", "--axis=dp=1,2", "--fits", "-o", "x.parquet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    schema = parquet.read_schema(tmp_path / "x.parquet")
+    assert schema.field("memory.peak").metadata == {b"unit": b"byte", b"meaning": b"peak memory of the fullest rank"}
+    assert schema.metadata[b"symsim.model"] == b"llama3-8b"
+    assert json.loads(schema.metadata[b"symsim.axes"]) == ["tp=1,2", "dp=1,2"]
+
+
+LONG = [*AXES[:-1], "num_microbatches=1:200", "seq_length=1024:16384:1024"]
+
+
+@pytest.mark.parametrize(("suffix", "asked"), [("csv", ["--columns", "time.step"]), ("parquet", ["--top", "50", "--by", "mfu", "--search", "scan"])])
+def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
+    axes = [f"--axis={a}" for a in (LONG if suffix == "parquet" else [*AXES[:-1], "num_microbatches=1:400"])]
+    arguments = ["llama3-8b", "-y", "h100-sxm", *axes, *asked]
+    began = time.perf_counter()
+    assert run(*arguments, "-o", f"whole.{suffix}", cwd=tmp_path).returncode == 0
+    lasts = time.perf_counter() - began
+    output, rng = tmp_path / f"cut.{suffix}", random.Random(suffix)
+    for _ in range(10):
+        process = subprocess.Popen(command(*arguments, "-o", output.name, "--resume"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0.2, 1.0) * lasts)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if output.exists():
+            break
+    if not output.exists():
+        done = run(*arguments, "-o", output.name, "--resume", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert output.read_bytes() == (tmp_path / f"whole.{suffix}").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [output.name, f"whole.{suffix}"]
+
+
+def test_a_stop_by_the_keyboard_keeps_what_is_done(tmp_path):
+    axes = [f"--axis={a}" for a in [*AXES[:-1], "num_microbatches=1:2000"]]
+    arguments = ["llama3-8b", "-y", "h100-sxm", *axes, "-o", "x.csv"]
+    process = subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True)
+    parts = tmp_path / "x.csv.parts"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(list(parts.glob("*.part")) if parts.exists() else []) < 2:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in said, said
+    assert list(parts.glob("*.part")) and not (tmp_path / "x.csv").exists()
+
+
+def test_dask_gives_the_same_though_a_worker_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="the dask engine needs the package distributed")
+    axes = [*AXES[:-1], "num_microbatches=1:300"]
+    alone = answer(made(axes, top=20, by="time.step/(num_microbatches*micro_batch_size*dp)"), Engine())
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+        sweep = made(axes, top=20, by="time.step/(num_microbatches*micro_batch_size*dp)")
+        killed: list[int] = []
+
+        def progress(what: str, done: float, total: float) -> None:
+            if done and not killed:
+                worker = next(iter(cluster.workers.values()))
+                killed.append(worker.pid)
+                os.kill(worker.pid, signal.SIGKILL)
+
+        found = answer(sweep, Engine("dask", cluster.scheduler_address), progress=progress)
+    assert killed and len(sweep.parts) > 4
+    assert alone.rows is not None and found.rows is not None
+    for name, values in alone.rows.items():
+        np.testing.assert_array_equal(values, found.rows[name], err_msg=name)
+
+
+ON_H100 = ["llama3-8b", "-y", "h100-sxm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (ON_H100, "needs an axis"),
+        ([*ON_H100, "--axis", "tpp=1,2"], "did you mean 'tp'?"),
+        ([*ON_H100, "--axis", "tp="], "tp"),
+        ([*ON_H100, "--axis", "tp=8:1"], "8:1"),
+        ([*ON_H100, "--axis", "tp=a,b"], "tp"),
+        ([*ON_H100, "--axis", "tp=1,-2"], "tp"),
+        ([*ON_H100, "--axis", "tp=1,2", "--axis", "tensor_model_parallel_size=4"], "vary the same setting"),
+        ([*ON_H100, "--axis", "tp=3,5"], "none of the 2 configurations can run; of the first: tp=3 does not divide"),
+        ([*ON_H100, "--axis", "tp=1,2", "--where", "__import__('os').system('touch x')"], "--where"),
+        ([*ON_H100, "--axis", "tp=1,2", "--where", "memory.peek < 5"], "did you mean 'memory.peak'?"),
+        ([*ON_H100, "--axis", "tp=1,2", "--where", "tp + 1"], "--where"),
+        ([*ON_H100, "--axis", "tp=1,2", "--by", "mfu2"], "did you mean 'mfu'?"),
+        ([*ON_H100, "--axis", "tp=1,2", "--columns", "mfu,speed"], "there is no quantity 'speed'"),
+        ([*ON_H100, "--axis", "tp=1,2", "--pareto", "mfu"], "two quantities"),
+        ([*ON_H100, "--axis", "tp=1,2", "--top", "0"], "--top 0"),
+        ([*ON_H100, "--axis", "tp=1,2", "--top", "3", "--pareto", "mfu,world"], "does not go together"),
+        ([*ON_H100, "--axis", "tp=1,2", "--resume"], "name it with -o"),
+        ([*ON_H100, "--axis", "tp=1,2", "-o", "x.txt"], ".parquet or .csv"),
+        ([*ON_H100, "--axis", "tp=1,2", "-o", "no/such/x.csv"], "there is no directory"),
+        ([*ON_H100, "--axis", "tp=1,2", "--search", "guess"], "--search guess"),
+        ([*ON_H100, "--axis", "tp=1,2", "--engine", "spark"], "--engine spark"),
+        ([*ON_H100, "--axis", "tp=1,2", "--scheduler", "tcp://x:1"], "belongs to --engine dask"),
+        ([*ON_H100, "--axis", "tp=1,2", "--workers", "0"], "--workers 0"),
+        ([*ON_H100, "--axis", "system=h100-sxm,h1000"], "no system or file is named 'h1000'"),
+        ([*ON_H100, "--axis", "tp=1,2", "--axis", "dp=world/(tp*qq)"], "there is no axis or setting 'world'"),
+        ([*ON_H100, "--axis", "tp=1,2", "--axis", "dp==dp*2"], "it stands on itself"),
+        (["llama3-8b", "--axis", "tp=1,2", "--by", "mfu"], "mfu needs a system: give one with -y"),
+        (["llama3-8b", "--axis", "tp=1,2", "--fits"], "name its system with -y"),
+        (["llama3-8b", "--axis", "B_2=1e9,2e9"], "none is named: give one with -y"),
+        ([*ON_H100, *(f"--axis={n}=1:100000" for n in ("b", "m", "s")), "-o", "x.parquet"], "too many rows for a file"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, arguments, expected):
+    done = run(*arguments, cwd=tmp_path)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("symsim: "), done.stderr
+    assert expected in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_in_python_is_refused_like_one_in_a_shell():
+    with pytest.raises(InputError, match="did you mean 'tp'"):
+        symsim.sweep("llama3-8b", {"tpp": [1, 2]})
+
+
+def test_xarray_has_every_point_at_its_place():
+    pytest.importorskip("xarray", reason="to_xarray needs the package xarray")
+    found = symsim.sweep("llama3-8b", {"tp": [1, 2, 3], "dp": [1, 2], "sp": "tp>1"}, system="h100-sxm")
+    data = found.to_xarray()
+    assert data["time.step"].shape == (3, 2) and data["time.step"].attrs["units"] == "s"
+    assert bool(data["time.step"].sel(tp=3).isnull().all()) and not bool(data["time.step"].sel(tp=2).isnull().any())
+    at = (found.rows["tp"] == 2) & (found.rows["dp"] == 2)
+    assert float(data["memory.peak"].sel(tp=2, dp=2)) == found.rows["memory.peak"][at][0]
