@@ -68,7 +68,7 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
         ["moe_expert_capacity_factor=1,1.25", "ep=1,4", "dp=1,4,8", "seq_length=1000,4096", *SIZES],
         ["moe_pad_expert_input_to_capacity=true"],
     ),
-    "latent attention": ("deepseek-v3", "h100-sxm", ["tp=1,4", "sp==tp>1", "cp=1,2", "pp=1,2,7", "vpp=1,2", "ep=1,8", "dp=1,4,16", *SIZES], []),
+    "latent attention": ("deepseek-v3", "h100-sxm", ["tp=1,4", "sp==tp>1", "pp=1,2,7", "vpp=1,2", "ep=1,8", "dp=1,4,16", *SIZES], []),
     "fp8": ("deepseek-v3", "h800-sxm", ["fp8=none,blockwise", "ep=8,32", "dp=32", "pp=4,8", *SIZES], []),
     "linear attention": ("qwen3-next-80b-a3b", "h100-sxm", MOE, []),
     "windows": ("gemma-3-12b", "h100-sxm", ["seq_length=512,4096,32768", "tp=1,2", "dp=1,2", *SIZES], []),
@@ -122,19 +122,18 @@ def points_of(variant: Variant, count: int, rng: random.Random) -> list[tuple[in
 
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_those_of_eval(case):
-    """Two points of every variant: counts are equal, times within 1e-12 of the step."""
+    """Random points of every variant: counts are equal, times within 1e-12 of the step."""
     rng = random.Random(case)
     space = space_of(case)
     program = Program(space.sizes, small=1 << 62)
-    seen = 0
-    for family in space.families():
-        for undone in variants(family):
-            variant = undone.derive()
-            reported = Reported(variant, program)
-            for point in points_of(variant, 2, rng):
-                check_point(reported, point, evaluated(variant, point))
-                seen += 1
-    assert seen >= 2
+    found = [undone.derive() for family in space.families() for undone in variants(family)]
+    assert found
+    for variant in found:
+        reported = Reported(variant, program)
+        points = points_of(variant, 2 if len(found) < 12 else 1, rng)
+        assert points
+        for point in points:
+            check_point(reported, point, evaluated(variant, point))
 
 
 def check_point(reported: Reported, point: Sequence[int], expected: Mapping[str, Any]) -> None:
@@ -224,7 +223,7 @@ def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():
         covered += inside
     assert covered.max() == 1
     rng = random.Random(0)
-    for _ in range(300):
+    for _ in range(100):
         point = tuple(rng.randrange(n) for n in space.sizes)
         fields = {n: v for n, v in family.fields.items()}
         fields["sp"] = bool(at(np.asarray(fields["sp"]), point))

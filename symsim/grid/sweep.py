@@ -153,7 +153,8 @@ class Sweep:
             return self._nothing(sink)
         if self._by_bounds(task.variant):
             assert isinstance(sink, Best)
-            found = best_points(work.program, *work.values, sink.count, worst, patient=self.search == "bounds")
+            objective, wanted = work.values
+            found = best_points(work.program, objective, wanted, sink.count, worst, patient=self.search == "bounds")
             if found is not None:
                 sink.add(found.values, _numbers(work.variant.chosen, found.positions, self.space.sizes))
                 return {"value": sink.values, "number": sink.places}
