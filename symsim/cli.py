@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BAD_INPUT = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
-_LISTED = ("models", "systems", "strategies", "symbols", "assumptions", "sources")
+_LISTED = ("models", "systems", "strategies", "symbols", "assumptions", "quantities", "sources")
 _IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
@@ -130,6 +130,31 @@ def sweep(
     _print(run(model, strategy, system, settings or (), axes or (), options, as_json=as_json))
 
 
+@app.command("compile")
+def make(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    free: Annotated[
+        str | None, typer.Option("--free", metavar="NAMES", help="The module's arguments, separated by commas; all other symbols become numbers.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.py) instead of standard output.")] = None,
+) -> None:
+    """Compile a model's cost under a strategy to a Python module over arrays, which needs NumPy alone."""
+    from symsim.grid.module import compile_module, free_names
+    from symsim.grid.space import read_base
+    from symsim.reading import write_text
+
+    if output is not None and output.suffix != ".py":
+        raise InputError(f"{output}: a Python module ends in .py")
+    source = compile_module(read_base(model, strategy, system, settings or ()), free_names(free))
+    if output is None:
+        _print(source)
+    else:
+        write_text(output, source)
+
+
 @app.command("list")
 def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "}", help="What to list.")]) -> None:
     """List what symsim knows."""
@@ -148,6 +173,11 @@ def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "
                 f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{_wrapped(assumption.meaning)}"
                 f"{_wrapped(f'source: {assumption.source}')}"
             )
+        return
+    if what == "quantities":
+        from symsim.grid.quantities import QUANTITIES
+
+        _print(_columns([(name, known.unit, known.meaning) for name, known in QUANTITIES.items()]))
         return
     from symsim import loading
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 # fewer derivations than this are made before other processes have started
 _WORTH_FORKING = 6
-# less work than this is done before other processes have started
-_FORK_POINTS = 30_000_000
-_FORK_VARIANTS = 6
+# less work than this is done before other processes have lowered what this one has already
+_FORK_POINTS = 100_000_000
 
 Part = dict[str, Array]
 Progress = Callable[[str, float, float], None]
@@ -85,8 +84,7 @@ def _run(part: int, worst: float) -> Part:
 def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], workers: int) -> Iterator[tuple[int, Part]]:
     """Run parts in this process, or in forked ones where that pays. bound: what a part need not look above, as it stands."""
     points = sum(sweep.part_points(p) for p in wanted)
-    several = len({sweep.parts[p].variant for p in wanted}) >= _FORK_VARIANTS
-    if workers == 1 or len(wanted) < 2 or not (several or points >= _FORK_POINTS):
+    if workers == 1 or len(wanted) < 2 or points < _FORK_POINTS:
         last = None
         for part in wanted:
             variant = sweep.parts[part].variant

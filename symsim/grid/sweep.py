@@ -278,6 +278,8 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         if was:
+            # what was made stays to the end: enabling would walk it all at once
+            gc.freeze()
             gc.enable()
 
 
