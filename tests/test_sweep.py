@@ -21,6 +21,7 @@ from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.axes import parse_axes
 from symsim.grid.bounds import best_points
+from symsim.grid.c_kernel import compiler
 from symsim.grid.conditions import evaluate, parse_any
 from symsim.grid.program import Program
 from symsim.grid.question import ask
@@ -109,6 +110,26 @@ def test_the_front_is_that_of_all_rows(everything, pair):
     assert found.rows is not None
     points = np.array([s * found.rows[n].astype(float) for s, n in zip(signs, pair)]).T
     np.testing.assert_allclose(points, np.array(front), rtol=1e-12)
+
+
+@pytest.mark.skipif(compiler() is None, reason="there is no C compiler on this machine")
+@pytest.mark.parametrize("question", [{"top": 9, "by": "time.step"}, {"pareto": "mfu,memory.peak"}])
+def test_a_compiled_kernel_gives_the_same(question):
+    axes = ["tp=2,4,8", "sp=true", "pp=2,4", "dp=2,4,8", "micro_batch_size=1:4", "num_microbatches=4:64:4"]
+    where = ["memory.peak <= 60e9 and world % 8 == 0"]
+    one, two = (answer(made(axes, backend=b, search="scan", where=where, **question), Engine(workers=2)) for b in ("numpy", "c"))
+    assert one.rows is not None and two.rows is not None and one.count == two.count > 1
+    for name, values in one.rows.items():
+        np.testing.assert_array_equal(values, two.rows[name], err_msg=name)
+
+
+def test_no_compiler_is_a_sentence_or_no_matter(tmp_path):
+    axes = ["--axis=tp=2,4", "--axis=sp=true", "--axis=num_microbatches=1:20000"]
+    env = {**environment(), "CC": "false", "SYMSIM_CACHE": "off"}
+    done = subprocess.run(command("llama3-8b", "-y", "h100-sxm", *axes, "--backend", "c"), capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "--backend numpy needs no compiler" in done.stderr
+    done = subprocess.run(command("llama3-8b", "-y", "h100-sxm", *axes), capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0 and "tokens/s" in done.stdout
 
 
 def test_bounds_on_a_function_that_is_none_of_ours():

@@ -84,7 +84,8 @@ def _run(part: int, worst: float) -> Part:
 def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], workers: int) -> Iterator[tuple[int, Part]]:
     """Run parts in this process, or in forked ones where that pays. bound: what a part need not look above, as it stands."""
     points = sum(sweep.part_points(p) for p in wanted)
-    if workers == 1 or len(wanted) < 2 or points < _FORK_POINTS:
+    sweep.threads = workers if sweep.threaded else 1
+    if sweep.threads > 1 or workers == 1 or len(wanted) < 2 or points < _FORK_POINTS:
         last = None
         for part in wanted:
             variant = sweep.parts[part].variant

@@ -64,6 +64,7 @@ class Sweep:
     question: Question
     search: str = "auto"
     backend: str = "auto"
+    threads: int = 1
     variants: list[Variant] = field(default_factory=list)
     parts: list[Task] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
@@ -133,6 +134,11 @@ class Sweep:
             return False
         return self.search == "bounds" or self.variants[index].points >= BOUNDS_FROM
 
+    @property
+    def threaded(self) -> bool:
+        """Whether compiled kernels look for the best, which run beside each other in one process."""
+        return self.question.top is not None and any(self.work(t.variant).compiled for t in self.parts if t.last is not None)
+
     def part_points(self, part: int) -> int:
         """Points that a part stands for."""
         task = self.parts[part]
@@ -158,7 +164,7 @@ class Sweep:
             if found is not None:
                 sink.add(found.values, _numbers(work.variant.chosen, found.positions, self.space.sizes))
                 return {"value": sink.values, "number": sink.places}
-        work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink)
+        work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink, self.threads)
         if isinstance(sink, Rows):
             numbers, columns = sink.rows()
             names = [n for n in self.question.columns if n not in work.texts]

@@ -7,17 +7,24 @@ it, so that they do not depend on how the grid is walked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
 
+from symsim.errors import InputError
+from symsim.grid import c_kernel
 from symsim.grid.numpy_kernel import LONGEST, NumpyKernel
-from symsim.grid.plan import NUMPY_CALL, Plan, make_plan
+from symsim.grid.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
 from symsim.grid.program import Program, restricted
 from symsim.grid.question import Question, shown, values_of
 from symsim.grid.variant import Array, Reported, Variant
 
 _ROOM = 1 << 14
+# fewer points are walked by NumPy before a kernel is compiled
+COMPILED_FROM = 400_000_000
+# pieces of a walk for each thread, so that all end at about the same time
+_PIECES = 8
 
 
 class Numbering:
@@ -194,7 +201,10 @@ class Work:
         self.program, self.values = restricted(values, variant.chosen)
         self._plan: Plan | None = None
         self._kernel: Any = None
-        self.most_points, self.backend = most_points, backend
+        self.most_points = most_points
+        # compiling takes a second or two, which only a large grid gives back
+        self.compiled = backend == "c" or (backend == "auto" and variant.points >= COMPILED_FROM and c_kernel.compiler() is not None)
+        self._needed = backend == "c"
 
     @property
     def empty(self) -> bool:
@@ -205,20 +215,45 @@ class Work:
     @property
     def plan(self) -> Plan:
         if self._plan is None:
-            self._plan = make_plan(self.program, self.values, longest=LONGEST, call=NUMPY_CALL, most_points=self.most_points)
+            longest, call = (c_kernel.LONGEST, C_LOOP) if self.compiled else (LONGEST, NUMPY_CALL)
+            self._plan = make_plan(self.program, self.values, longest=longest, call=call, most_points=self.most_points)
         return self._plan
 
     @property
     def kernel(self) -> Any:
         if self._kernel is None:
             guard = 0 if self.question.top is not None else None
-            self._kernel = NumpyKernel(self.plan, guard)
+            if self.compiled:
+                try:
+                    self._kernel = c_kernel.CKernel(self.plan, guard, wanted=len(self.question.objectives))
+                except c_kernel.CompilerError as error:
+                    if self._needed:
+                        raise InputError(f"--backend c: {error}; --backend numpy needs no compiler") from None
+            self._kernel = self._kernel or NumpyKernel(self.plan, guard)
         return self._kernel
 
     def numbering(self) -> Numbering:
         return Numbering(self.plan, self.variant.chosen, self.variant.family.space.sizes)
 
-    def walk(self, first: int, last: int, sink: Any) -> None:
-        """Walk blocks first .. last - 1 of the plan."""
+    def walk(self, first: int, last: int, sink: Any, threads: int = 1) -> None:
+        """Walk blocks first .. last - 1 of the plan; a compiled kernel with so many threads."""
+        if isinstance(sink, Best) and isinstance(self.kernel, c_kernel.CKernel):
+            self._walk_compiled(first, last, sink, threads)
+            return
         sink.begin(self.numbering(), self.plan.length)
         self.kernel.scan(first, last, sink)
+
+    def _walk_compiled(self, first: int, last: int, sink: Best, threads: int) -> None:
+        """Pieces of the blocks, each with the bound that stands when it begins."""
+        numbering = self.numbering()
+        cuts = [first + (last - first) * k // (threads * _PIECES) for k in range(threads * _PIECES + 1)]
+        pieces = [(a, b) for a, b in zip(cuts, cuts[1:]) if a < b]
+
+        def run(piece: tuple[int, int]) -> tuple[Array, Array]:
+            found: tuple[Array, Array] = self.kernel.scan_best(*piece, sink.count, sink.worst, numbering)
+            return found
+
+        sink.begin(numbering, self.plan.length)
+        with ThreadPoolExecutor(threads) as pool:
+            for future in as_completed([pool.submit(run, piece) for piece in pieces]):
+                sink.add(*future.result())
