@@ -1,8 +1,9 @@
 """What the pages of the user's guide show of symsim's own output: `python docs/guide.py` makes it again.
 
 Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME, lie; [...]
-at its end cuts it), and what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions with their numbers, the error of
-the schedules' closed forms, the size of derivations; and the pictures in docs/img/. tests/test_docs.py finds a page that is out of date.
+at its end cuts it; how long a sweep took stays as it is), and what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions
+with their numbers, the error of the schedules' closed forms, the size of derivations, the quantities of a sweep; and the pictures in
+docs/img/. tests/test_docs.py finds a page that is out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
 
 import derive as benchmark  # noqa: E402
+import sweep_pictures  # noqa: E402
 
+from symsim.grid.quantities import EXPOSED, QUANTITIES  # noqa: E402
 from symsim.loading import load_model, load_strategy, load_system  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
 from symsim.report.schedule_orders import Operation, order, replay  # noqa: E402
@@ -30,13 +33,15 @@ from symsim.result import derive  # noqa: E402
 from symsim.schedules import SCHEDULES, Schedule, place_gain  # noqa: E402
 from symsim.typeset import lines, names_of  # noqa: E402
 
-PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md")
+PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}
 PIPELINES, SPREAD = 200, 0.2
 MOST_EM = 44.0  # width of a formula in a table
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 _FILE = re.compile(r"^```csv (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TOOK = re.compile(r"^(symsim: .* derivations?, )([\d.]+ s)$", re.MULTILINE)
 _MADE = re.compile(r"^(<!-- made: (\w+)(.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,18 +50,25 @@ def remade(page: str) -> str:
     with tempfile.TemporaryDirectory() as directory:
         for name, text in _FILE.findall(page):
             (Path(directory) / name).write_text(text)
-        page = _CONSOLE.sub(lambda block: f"```console\n{_console(block[1], directory)}```", page)
+        page = _CONSOLE.sub(lambda block: f"```console\n{_timed(_console(block[1], directory), block[1])}```", page)
     return _MADE.sub(lambda block: f"{block[1]}\n{_PARTS[block[2]](*shlex.split(block[3]))}<!-- end -->", page)
 
 
 def _console(block: str, directory: str) -> str:
-    """Commands with their output; of one that ends in [...], as many paragraphs as it had."""
+    """Commands (a line that ends in a backslash goes on) with their output; of one that ends in [...], as many paragraphs as it had."""
+    commands = _COMMAND.findall(block)
     if block.endswith("\n[...]\n"):
-        command, _, shown = block.partition("\n")
-        paragraphs = run(command[2:], directory).split("\n\n")
-        return "\n\n".join([f"{command}\n{paragraphs[0]}", *paragraphs[1 : shown.count("\n\n")], "[...]\n"])
-    commands = [line for line in block.splitlines() if line.startswith("$ ")]
-    return "\n".join(f"{line}\n{run(line[2:], directory)}" for line in commands)
+        (command,) = commands
+        shown = block.removeprefix(f"$ {command}\n")
+        paragraphs = run(command, directory).split("\n\n")
+        return "\n\n".join([f"$ {command}\n{paragraphs[0]}", *paragraphs[1 : shown.count("\n\n")], "[...]\n"])
+    return "\n".join(f"$ {command}\n{run(command, directory)}" for command in commands)
+
+
+def _timed(made: str, before: str) -> str:
+    """Output with the times that a sweep took as they were on the page, where the rest of the line is the same."""
+    took = dict(_TOOK.findall(before))
+    return _TOOK.sub(lambda line: line[1] + took.get(line[1], line[2]), made)
 
 
 def run(command: str, directory: str) -> str:
@@ -139,12 +151,50 @@ def _operations() -> str:
     return "\n".join(rows) + "\n"
 
 
-_PARTS: dict[str, Callable[..., str]] = {"definitions": _definitions, "unequal": _unequal, "operations": _operations}
+def _quantities() -> str:
+    """What a sweep reports, by name."""
+    rows = ["| quantity | unit | is | needs a system |", "|---|---|---|---|"]
+    for name, known in QUANTITIES.items():
+        rows.append(f"| `{name}` | {'' if known.unit == '1' else known.unit} | {known.meaning} | {'yes' if known.timed else ''} |")
+    rows.append(f"| `{EXPOSED}AXIS` | s | of them, those over one axis, as in `{EXPOSED}tp` | yes |")
+    return "\n".join(row.replace("|  |", "| |") for row in rows) + "\n"
+
+
+def _variants(*strategies: str) -> str:
+    """Derivations of some strategies: how large they are, and which are the same term by term."""
+    rows = ["| strategy | definitions | operations | formulas |", "|---|---|---|---|"]
+    first: dict[Any, str] = {}
+    for strategy in strategies:
+        result = derive(load_model(sweep_pictures.MODEL).architecture, load_strategy(strategy), system=load_system(sweep_pictures.SYSTEM))
+        terms = tuple((name, d.expr) for name, d in result.derivation.definitions.items())
+        same = first.setdefault(terms, strategy)
+        of = benchmark.size(result.derivation)
+        rows.append(f"| `{strategy}` | {of.definitions} | {of.operations:,} | {'its own' if same == strategy else f'those of `{same}`'} |")
+    return "\n".join(rows) + "\n"
+
+
+def _kernel() -> str:
+    """Numbers of the picture of a kernel."""
+    of = sweep_pictures.kernel_facts(sweep_pictures.example())
+    rows = ["| | |", "|---|---|"]
+    rows += [f"| {what} | {of[name]} |" for name, what in sweep_pictures.FACTS.items()]
+    return "\n".join(rows) + "\n"
+
+
+_PARTS: dict[str, Callable[..., str]] = {
+    "definitions": _definitions,
+    "unequal": _unequal,
+    "operations": _operations,
+    "quantities": _quantities,
+    "variants": _variants,
+    "kernel": _kernel,
+}
 
 
 def pictures() -> dict[Path, str]:
-    """The timelines that docs/schedules.md shows."""
-    return {ROOT / "docs" / "img" / name: timeline_svg(*of) for name, of in PICTURES.items()}
+    """The timelines that docs/schedules.md shows, and the pictures of docs/sweep.md."""
+    made = {name: timeline_svg(*of) for name, of in PICTURES.items()} | sweep_pictures.pictures()
+    return {ROOT / "docs" / "img" / name: picture for name, picture in made.items()}
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def strategy_page() -> str:
         "# Strategy",
         "",
         "Inline (`-s tp=8,pp=4,recompute=selective,recompute_modules=core_attn+mlp`) or a YAML file with the same keys.",
-        "Made by `python docs/remake.py` from `symsim/strategy.py`.",
+        "Every option may be an axis of a [sweep](sweep.md). Made by `python docs/remake.py` from `symsim/strategy.py`.",
         "",
         "| option | values | default | meaning | also accepted |",
         "|---|---|---|---|---|",

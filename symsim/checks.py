@@ -261,7 +261,7 @@ def _layout(architecture: Architecture, strategy: Strategy, text: str) -> None:
         raise InputError(f"{where} places a multi-token prediction depth (m) before the last layer (t)")
 
 
-def _batch(_: Architecture, strategy: Strategy) -> None:
+def whole_batches(_: Architecture, strategy: Strategy) -> None:
     given = strategy.global_batch_size
     if given is not None:
         per_round = strategy.micro_batch_size * strategy.dp
@@ -274,6 +274,9 @@ def _batch(_: Architecture, strategy: Strategy) -> None:
                 f"num_microbatches={strategy.num_microbatches} and global_batch_size={given} disagree: micro_batch_size*dp={per_round} "
                 f"makes {given // per_round} micro-batches; give one of the two"
             )
+
+
+def _rounds(_: Architecture, strategy: Strategy) -> None:
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
     own_group = strategy.microbatch_group_size_per_vp_stage is not None
     if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and strategy.microbatches % strategy.pp:
@@ -431,7 +434,8 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _context_parallel,
     _sequence,
     _pipeline,
-    _batch,
+    whole_batches,
+    _rounds,
     _schedule,
     _data_parallel,
     _overlap,

@@ -126,8 +126,10 @@ def sweep(
     from symsim.grid.command import sweep as run
     from symsim.grid.command import sweep_options
 
-    options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers)
-    _print(run(model, strategy, system, settings or (), axes or (), options, as_json=as_json))
+    options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, as_json=as_json)
+    found = run(model, strategy, system, settings or (), axes or (), options, as_json=as_json)
+    if output is None:
+        _print(found)
 
 
 @app.command("compile")
@@ -153,6 +155,21 @@ def make(
         _print(source)
     else:
         write_text(output, source)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="limits workload derive compile scalar grid search process peers; all but peers unless given."),
+    ] = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Also time SimuMax, Calculon and llm-analysis, where they can be imported.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Time symsim on this machine, in relation to what the machine can do."""
+    from symsim.bench import run
+
+    run(names or (), peers, as_json, _print)
 
 
 @app.command("list")

@@ -223,11 +223,11 @@ def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = 
 
     InputError names file, line and key of whatever does not fit (symsim/system.py has the schema).
     """
-    return load_systems(reference, [changes or {}])[0]
+    return changed_system(system_document(reference), changes or {})
 
 
-def load_systems(reference: str, changes: Iterable[Mapping[tuple[str, ...], str]]) -> list[System]:
-    """One system under each of several changes; its file is read once."""
+def system_document(reference: str) -> Document:
+    """The file of a system, by name or path; InputError for a name that there is not, and for what does not fit."""
     names = list_systems()
     if reference in names:
         path = str(models_directory() / "systems" / f"{reference}.yaml")
@@ -241,12 +241,15 @@ def load_systems(reference: str, changes: Iterable[Mapping[tuple[str, ...], str]
         hint = nearest(reference, names) if names else "no systems are installed"
         raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
     document = read_yaml(path)
-    system = validate(System, document.data, path, document)
-    return [_changed(document.data, each) if each else system for each in changes]
+    validate(System, document.data, path, document)
+    return document
 
 
-def _changed(original: Mapping[str, Any], changes: Mapping[tuple[str, ...], str]) -> System:
-    data = deepcopy(dict(original))
+def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -> System:
+    """A system with other numbers at some places; InputError names the place."""
+    if not changes:
+        return validate(System, document.data, document.where, document)
+    data = deepcopy(dict(document.data))
     data["sources"]["--set"] = "the command line"
     for where, text in changes.items():
         _change(data, where, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 Degree = Annotated[int, Field(gt=0)]
 
@@ -140,17 +140,19 @@ class Strategy(BaseModel):
     )
     mtp_num_layers: int | None = Field(None, ge=0, description="multi-token prediction depths to train; default: the model's")
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _default_dp(cls, data: Any) -> Any:
-        """Without dp: the fewest replicas over which etp * ep expert ranks fit (1 for a dense model)."""
+    def _default_dp(cls, data: Any, handler: ModelWrapValidatorHandler["Strategy"]) -> "Strategy":
+        """Without dp: the fewest replicas over which etp * ep expert ranks fit (1 for a dense model). It does not count as given."""
         if not isinstance(data, dict) or data.get("dp") is not None:
-            return data
+            return handler(data)
         degree = {k: data.get(k) or 1 for k in ("tp", "cp", "ep")}
         degree["etp"] = data.get("etp") or degree["tp"]
         if not all(isinstance(v, int) and v > 0 for v in degree.values()):
-            return data
-        return {**data, "dp": default_dp(**degree)}
+            return handler(data)
+        made = handler({**data, "dp": default_dp(**degree)})
+        made.model_fields_set.discard("dp")
+        return made
 
     @property
     def expert_tp(self) -> int:

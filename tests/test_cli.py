@@ -83,7 +83,7 @@ def small() -> Architecture:
 def test_help_lists_the_commands_that_work():
     done = symsim("--help")
     assert done.returncode == 0
-    for command in ("derive", "eval", "sweep", "compile", "list", "import"):
+    for command in ("derive", "eval", "sweep", "compile", "bench", "list", "import"):
         assert f"\n  {command} " in done.stdout
     for command in ("audit",):
         assert f"\n  {command} " not in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import subprocess
 import sys
 from fractions import Fraction
@@ -16,17 +17,21 @@ from schedule_cases import equal_stages, refused, sizes
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 import guide
+import sweep_pictures
 from latex2mathml.converter import convert
 
 from symsim.assumptions import ASSUMPTIONS
 from symsim.cli import main
+from symsim.grid.axes import parse_axes
+from symsim.grid.conditions import parse_condition, parse_quantity
+from symsim.grid.space import DEGREES, SIZES, Space, read_base
 from symsim.loading import load_strategy
 from symsim.points import _COLUMNS
 from symsim.schedules import SCHEDULES, Schedule
 from symsim.strategy import Strategy
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md")
+OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
 _WORDS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -66,9 +71,10 @@ def test_names_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_words_with_underscores_are_names(name: str) -> None:
-    """A strategy field, a schedule, an assumption or one of its choices, a column, a collective, a part of a system, or a symbol."""
+    """A strategy field, a schedule, an assumption or one of its choices, a column, a collective, a part of a system, a symbol, or a definition."""
     known = {*Strategy.model_fields, *SCHEDULES, *ASSUMPTIONS, *(c for a in ASSUMPTIONS.values() for c in a.choices), *_COLUMNS}
     known |= {c for f in Strategy.model_fields.values() for a in (f.annotation, *get_args(f.annotation)) for c in get_args(a) if isinstance(c, str)}
+    known |= {*sweep_pictures.example().reported.result.derivation.definitions}
     code = "".join(p.read_text() for p in (ROOT / "symsim").rglob("*.py")) + _page("docs/systems.md").split("## An example")[1].split("```")[1]
     for word in _WORDS.findall(_plain(_page(name))):
         # `eta_j_...`: a symbol of every tier
@@ -243,7 +249,7 @@ def test_shown_output(name: str) -> None:
 def test_pictures() -> None:
     for path, svg in guide.pictures().items():
         assert path.read_text() == svg, f"{path.name} is out of date: python docs/guide.py"
-        assert path.name in _page("docs/schedules.md")
+        assert any(f"(img/{path.name})" in _page(name) for name in OPTIONS if name.startswith("docs/"))
 
 
 def test_readme_commands_and_python(tmp_path: Path) -> None:
@@ -254,6 +260,36 @@ def test_readme_commands_and_python(tmp_path: Path) -> None:
     assert typed
     for command in typed:
         guide.run(command, str(tmp_path))
+    _run_python(page, tmp_path)
+
+
+def _run_python(page: str, directory: Path) -> None:
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", block], cwd=directory, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_python_of_a_sweep(tmp_path: Path) -> None:
+    pytest.importorskip("xarray", reason="the page shows to_xarray")
+    _run_python(_page("docs/sweep.md"), tmp_path)
+
+
+def test_axes_and_conditions_of_the_page() -> None:
+    """Every axis that the page of sweeps names is one of a model with experts, and every expression reads."""
+    page = _page("docs/sweep.md")
+    axes = [shlex.split(text)[0] for text in re.findall(r"`--axis ([^`]+)`", page)]
+    assert len(axes) > 15
+    for text in axes:
+        if "@" not in text and not text.startswith("NAME="):
+            beside = [axis for axis in ("world=64", "tp=1,2", "pp=1,2") if not text.startswith(axis[:3])]
+            free, derived = parse_axes([text, *beside])
+            Space(read_base("mixtral-8x7b", None, "h100-sxm", []), free, derived)
+    expressions = [shlex.split(line) for line in re.findall(r"^    (--(?:where|by) .*)$", page, re.MULTILINE)]
+    for option, text in expressions:
+        (parse_condition if option == "--where" else parse_quantity)(text)
+    assert len(expressions) == 4
+
+
+def test_the_page_says_which_names_are_sizes_and_degrees() -> None:
+    rows = {row[0]: _WORDS.findall(row[1]) for row in _rows(_page("docs/sweep.md"), "### What may vary, and what a derivation is")}
+    assert set(rows["sizes"]) == set(SIZES) and set(rows["degrees"]) == set(DEGREES)

@@ -162,7 +162,7 @@ def test_an_unfinished_sweep_is_not_overwritten(tmp_path: Path):
     with begin(output) as store:
         store.write(1, rows_of(1))
     assert refusal(begin, output) == f"{parts}: holds this sweep, unfinished (1 of 3 blocks): give --resume to go on, or remove it to begin again"
-    other = f"{parts}: holds an unfinished sweep with other options: "
+    other = f"{parts}: holds an unfinished sweep with other options, or of another version of symsim: "
     assert refusal(begin, output, key="other") == other + "remove it, or name another output file"
     assert refusal(begin, output, key="other", resume=True).startswith(other + "--resume goes on only with the options it was begun with")
     assert "of another version of symsim" in refusal(begin, output, blocks=4, resume=True)

@@ -52,6 +52,7 @@ def answer(
         return _found(sweep, columns, _run(sweep, engine, None, progress))
     with open_store(output, sweep.key, kept, len(sweep.parts), resume) as store:
         merged = _run(sweep, engine, store, progress)
+        progress("writing", 0, 1)
         if merged is None:
             store.finish(metadata=metadata, columns=columns)
             return Answer(columns, None, -1)

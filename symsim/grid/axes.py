@@ -44,6 +44,8 @@ _JOINED = re.compile(r"[A-Za-z0-9_.]+(?:[-+][A-Za-z0-9_.]+)*")
 _LETTER = re.compile(r"[A-Za-z_]")
 # a number of a system comes with its unit: 50 GB/s
 _MEASURED = re.compile(_SIGNED.pattern + r" ?[A-Za-z]+(?:/[A-Za-z]+)?")
+# a system is a name or a file
+_PATH = re.compile(r"[^,|()=<>*]*\.ya?ml")
 # stages of a pipeline's layout stand between bars, which no expression has
 _LAYOUT = re.compile(r"(?=[^|]*\|)[A-Za-z0-9_.+*()|-]+")
 
@@ -141,7 +143,7 @@ def _is_range(item: str) -> bool:
 
 
 def _is_text(item: str) -> bool:
-    return bool(_LAYOUT.fullmatch(item) or (_JOINED.fullmatch(item) and _LETTER.search(item)))
+    return bool(_PATH.fullmatch(item) or _LAYOUT.fullmatch(item) or (_JOINED.fullmatch(item) and _LETTER.search(item)))
 
 
 def _is_item(text: str) -> bool:

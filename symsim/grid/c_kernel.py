@@ -94,7 +94,7 @@ class CKernel:
         count = min(count, (last - first) * self.plan.block_points)
         if count <= 0:
             return np.empty(0), np.empty(0, dtype=np.int64)
-        room = count + min(max(count, 1024), 1 << 20)
+        room = count + min(max(count, 32), 1 << 20)
         values, numbers = np.empty(room), np.empty(room, dtype=np.int64)
         scratch, places = _aligned(printed.scratch), printed.places(numbering)
         kept = function(

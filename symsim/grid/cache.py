@@ -29,12 +29,12 @@ def directory() -> Path | None:
 
 
 @cache
-def source_hash() -> str:
-    """A hash of the source that derives: another version derives anew."""
+def source_hash(whole: bool = False) -> str:
+    """A hash of the source that derives, or of the whole: another version derives, or sweeps, anew."""
     package = Path(__file__).resolve().parent.parent
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        if path.parent.name in ("grid", "report"):
+        if path.parent.name in ("grid", "report") and not whole:
             continue
         found.update(str(path.relative_to(package)).encode())
         found.update(path.read_bytes())

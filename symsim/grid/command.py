@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,8 @@ def sweep_options(
     engine: str,
     scheduler: str | None,
     workers: int | None,
+    *,
+    as_json: bool = False,
 ) -> Options:
     """The options, checked against each other before anything is read."""
     for name, given, valid in (
@@ -75,6 +77,8 @@ def sweep_options(
     if resume and output is None:
         raise InputError("--resume goes on with a sweep to a file; name it with -o")
     if output is not None:
+        if as_json:
+            raise InputError("--json prints the points, and -o writes them to a file; give one of the two")
         check_output(output)
     if search == "bounds" and top is None and by is None and (output is not None or pareto is not None):
         raise InputError("--search bounds finds the best points; give --top and --by")
@@ -91,14 +95,19 @@ def sweep(
     made = make_sweep(base, axes, options)
     with _watched() as progress:
         made.prepare(progress, options.engine.workers)
-        found = answer(
-            made,
-            options.engine,
-            output=options.output,
-            resume=options.resume,
-            metadata=_metadata(model, base, axes, options),
-            progress=progress,
-        )
+        try:
+            found = answer(
+                made,
+                options.engine,
+                output=options.output,
+                resume=options.resume,
+                metadata=_metadata(model, base, axes, options),
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            if options.output is not None:
+                _say(f"stopped; the blocks that are finished are kept in {options.output}.parts, and --resume goes on from them")
+            raise
     _summary(made, found, options, time.perf_counter() - began)
     if options.output is not None:
         return ""
@@ -154,23 +163,26 @@ def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> 
 def _summary(made: Sweep, found: Answer, options: Options, seconds: float) -> None:
     points, running = made.space.points, made.running
     derivations = len(made.variants)
-    print(
-        f"symsim: {points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s",
-        file=sys.stderr,
-    )
+    _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
     if found.count == 0:
         conditions = " and ".join([*options.where, *(["memory.peak <= memory.capacity"] if options.fits else [])])
-        print(f"symsim: no configuration that can run meets {conditions or 'the question'}", file=sys.stderr)
+        _say(f"no configuration that can run meets {conditions or 'the question'}")
     elif options.output is None and found.count > _MOST_PRINTED:
-        print(f"symsim: the first {_MOST_PRINTED} of {found.count} points are shown; -o FILE.csv has all", file=sys.stderr)
+        _say(f"the first {_MOST_PRINTED} of {found.count} points are shown; -o FILE.csv has all")
     if options.output is not None:
-        print(f"symsim: wrote {options.output}", file=sys.stderr)
+        _say(f"wrote {options.output}")
+
+
+def _say(sentence: str) -> None:
+    """A note on standard error; the answer does not depend on whether anybody can read it."""
+    with suppress(OSError, ValueError):
+        print(f"symsim: {sentence}", file=sys.stderr)
 
 
 @contextmanager
 def _watched() -> Iterator[Progress]:
     """Progress with rate and time left on standard error, where that is a terminal and there is something to wait for."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
     from rich.console import Console

@@ -3,7 +3,7 @@
     scan(first, last, sink)     walks blocks first .. last-1 and hands every vector of outputs to the sink:
                                 sink(number of the vector, in the plan's order, and the outputs)
 
-The source is made of the plan's own numbers and names alone, and is what `symsim compile` shows of a sweep's kernel.
+The source is made of the plan's own numbers and names alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NumpyKernel:
         """guard: index of the output that is computed first and handed to `sink.wanted`; the rest follow only if that says so."""
         self.plan, self.guard = plan, guard
         self.source, constants = _print(plan, guard)
-        space: dict[str, Any] = {"np": np, "tree_depth": tree_depth, "GUARD": GUARD, **constants}
+        space: dict[str, Any] = {"np": np, "inf": np.inf, "nan": np.nan, "tree_depth": tree_depth, "GUARD": GUARD, **constants}
         exec(compile(self.source, "<kernel>", "exec"), space)  # the source is printed above, from operations alone
         self._scan = space["scan"]
 

@@ -91,17 +91,22 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "where": np.where,
 }
 
+
+def _by_zero(x: Any) -> float:
+    return math.nan if not x or x != x else math.copysign(math.inf, x)
+
+
 _EXACT: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
+    "div": lambda a, b: _by_zero(a) if not b else a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
     "max": max,
     "min": min,
-    "mod": lambda a, b: a % b,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "log2": lambda x: (math.ceil(x) - 1).bit_length(),
+    "mod": lambda a, b: a % b if b else math.nan,
+    "ceil": lambda x: math.ceil(x) if math.isfinite(x) else x,
+    "floor": lambda x: math.floor(x) if math.isfinite(x) else x,
+    "log2": lambda x: (math.ceil(x) - 1).bit_length() if math.isfinite(x) else x,
     "abs": abs,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,

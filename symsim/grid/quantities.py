@@ -71,7 +71,12 @@ def column(name: str) -> Column:
     return Column(name, "", "", "number")
 
 
-def refuse_unknown(name: str, known: Sequence[str], where: str) -> InputError:
+def refuse_unknown(name: str, known: Sequence[str], where: str, *, timed: bool = False) -> InputError:
+    """Why a name is no quantity: the nearest of those that people mean, then of all."""
     if name in QUANTITIES and QUANTITIES[name].timed:
-        return InputError(f"{where}: {name} needs a system: give one with -y")
-    return InputError(f"{where}: there is no quantity '{name}': {nearest(name, [*QUANTITIES, *known])}")
+        return InputError(f"{where}: the system gives no {name}" if timed else f"{where}: {name} needs a system: give one with -y")
+    for choices in ([*QUANTITIES], [*QUANTITIES, *known]):
+        hint = nearest(name, choices)
+        if hint.startswith("did you mean"):
+            return InputError(f"{where}: there is no quantity '{name}': {hint}")
+    return InputError(f"{where}: there is no quantity '{name}'; 'symsim list quantities' has them")

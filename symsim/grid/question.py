@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
 
-from symsim.errors import InputError
-from symsim.grid.conditions import Node, names, parse_condition, parse_quantity
+from symsim.assumptions import ASSUMPTIONS
+from symsim.errors import InputError, nearest
+from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
 from symsim.grid.program import Value
-from symsim.grid.quantities import QUANTITIES, default_columns, refuse_unknown
+from symsim.grid.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
+from symsim.grid.space import DEGREES, MACHINE, SIZES, field_of
 from symsim.grid.variant import Reported
+from symsim.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def ask(
     if pareto is not None and (top is not None or by is not None):
         raise InputError("--pareto lists every point that no other beats; it does not go together with --top or --by")
     if top is not None and not 1 <= top <= 10_000_000:
-        raise InputError(f"--top {top}: a number of points from 1 up is needed")
+        raise InputError(f"--top {top}: a number of points from 1 to 10,000,000 is needed")
     wanted: list[str] = []
     if pareto is not None:
         wanted = _split(pareto)
@@ -64,9 +68,9 @@ def ask(
         objectives.append(node)
         largest.append(node.kind == "name" and str(node.value) in QUANTITIES and QUANTITIES[str(node.value)].largest_first)
     shown = tuple(_split(columns)) if columns is not None else default_columns(timed)
-    for name in [str(n.value) for n in objectives if n.kind == "name"]:
-        if name not in shown:
-            shown = (*shown, name)
+    shown = tuple(dict.fromkeys([*shown, *(str(n.value) for n in objectives if n.kind == "name")]))
+    if "" in shown:
+        raise InputError(f"--columns {columns}: a name is missing between commas")
     return Question(
         tuple(parse_condition(text, "--where") for text in conditions),
         tuple(conditions),
@@ -103,19 +107,56 @@ def wanted(question: Question, reported: Reported) -> Value:
     return found
 
 
-def check_names(question: Question, reported: Reported) -> None:
-    """InputError for a name that is no quantity here."""
-    for option, nodes in (("--where", question.where), ("--pareto" if question.pareto else "--by", question.objectives)):
-        for node in nodes:
-            for name in names(node):
-                _known(name, reported, option)
+def check_names(question: Question, reported: Sequence[Reported]) -> None:
+    """InputError for a name that is no quantity in any of these variants, and for one that is used as what it is not."""
+    pairs = [(n, "--pareto" if question.pareto else "--by") for n in question.objectives]
+    for node, option in [*((n, "--where") for n in question.where), *pairs]:
+        samples: dict[str, Any] = {}
+        for name in names(node):
+            sort = _sort(name, reported, option)
+            samples[name] = {"number": 1.0, "truth": True, "text": ""}[sort]
+        try:
+            found = evaluate(node, samples)
+        except InputError as error:
+            raise InputError(f"{option}: {error}") from None
+        if option != "--where" and isinstance(found, (bool, str)):
+            raise InputError(f"{option} {show(node)}: a number is needed, and this is {'text' if isinstance(found, str) else 'true or false'}")
+        _check_texts(node, option)
     for name in question.columns:
-        _known(name, reported, "--columns")
+        _sort(name, reported, "--columns", given=False)
 
 
-def _known(name: str, reported: Reported, where: str) -> None:
-    if not reported.knows(name):
-        raise refuse_unknown(name, [*reported.result.derivation.definitions, *reported.variant.fields], where)
+def _sort(name: str, reported: Sequence[Reported], where: str, *, given: bool = True) -> str:
+    """What a name holds in the variants that have it. A message over an axis of one rank is not there, and costs nothing."""
+    sorts = [s for s in (r.sort(name) for r in reported) if s is not None]
+    if not sorts and name.removeprefix(EXPOSED) in DEGREES and name.startswith(EXPOSED) and reported[0].result.system is not None:
+        return "number"
+    if not sorts:
+        known = dict.fromkeys(n for r in reported for n in (*r.variant.fields, *r.variant.family.space.columns, *r.result.derivation.definitions))
+        raise refuse_unknown(name, list(known), where, timed=reported[0].result.system is not None)
+    if given and all(s == "nothing" for s in sorts):
+        raise InputError(f"{where}: {name} is not given, so it has no value")
+    return next((s for s in sorts if s != "nothing"), "text")
+
+
+def _check_texts(node: Node, where: str) -> None:
+    """A text that an option is compared with should be one that it can be."""
+    if node.kind in ("eq", "ne") and {a.kind for a in node.arguments} == {"name", "text"}:
+        name, text = sorted(node.arguments, key=lambda a: a.kind)
+        choices = _choices(str(name.value))
+        if choices and text.value not in choices:
+            raise InputError(f"{where}: {name.value} is never '{text.value}': {nearest(str(text.value), choices)}")
+    for argument in node.arguments:
+        _check_texts(argument, where)
+
+
+def _choices(name: str) -> list[str]:
+    if name.startswith("assume."):
+        known = ASSUMPTIONS.get(name.removeprefix("assume."))
+        return list(known.choices) if known is not None else []
+    field = Strategy.model_fields.get(field_of(name))
+    parts = [] if field is None else [field.annotation, *get_args(field.annotation)]
+    return [str(c) for part in parts if get_origin(part) is Literal for c in get_args(part)]
 
 
 _BINARY = ("mod", "lt", "le", "eq", "ne", "and", "or")
@@ -159,17 +200,10 @@ def lower(node: Node, reported: Reported, where: str) -> Value:
 
 
 def _named(name: str, reported: Reported, where: str) -> Value:
-    try:
-        return reported.quantity(name)
-    except KeyError:
-        pass
-    text = reported.option(name)
-    if text in ("true", "false"):
-        return reported.program.number(text == "true")
-    if text is None or text == "None":
+    if reported.sort(name) in (None, "nothing"):
         # a definition that this variant does not have, such as a message over an axis of one rank, costs nothing
         return reported.program.number(0)
-    raise InputError(f"{where}: {name} is text; compare it as {name} == '{text}'")
+    return reported.quantity(name)
 
 
 def _option(node: Node, reported: Reported, where: str) -> str:
@@ -188,10 +222,14 @@ def values_of(question: Question, reported: Reported) -> list[Value]:
     return [*(objective(question, reported, k) for k in range(len(question.objectives))), wanted(question, reported)]
 
 
-def shown(question: Question, reported: Reported, name: str) -> Value | str:
-    """A column: a value, or text that is the same all over the variant."""
-    try:
-        return reported.quantity(name)
-    except KeyError:
-        text = reported.option(name)
-        return text if text is not None else reported.program.number(0)
+def is_text(name: str) -> bool:
+    """Whether a column is an option, which is shown as text and is the same all over a variant."""
+    own = field_of(name)
+    return name == MACHINE or name.startswith("assume.") or (own in Strategy.model_fields and own not in (*SIZES, *DEGREES))
+
+
+def shown(reported: Reported, name: str) -> Value | str:
+    """A column: a value, or the text of an option."""
+    if is_text(name):
+        return reported.option(name) or ""
+    return reported.quantity(name) if reported.sort(name) not in (None, "nothing") else reported.program.number(0)

@@ -13,6 +13,7 @@ variants with a mask.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,20 +22,24 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from symsim.architecture import Architecture
-from symsim.checks import RULES
+from symsim.checks import RULES, whole_batches
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis
 from symsim.grid.conditions import evaluate, names
 from symsim.loading import (
+    ALIASES,
     STRATEGY_SYMBOLS,
+    changed_system,
     load_model,
     load_strategy,
-    load_systems,
     override_architecture,
     split_settings,
+    system_document,
 )
+from symsim.reading import Document
 from symsim.schedules import schedule_sizes
 from symsim.strategy import Strategy, default_dp
 from symsim.system import System
@@ -46,6 +51,12 @@ DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimize
 # Names of an axis that are no setting of their own
 RANKS = ("world", "world_size")
 MACHINE = "system"
+
+_LARGEST_SIZE = 2**40
+# more sets of values than this are not asked of a rule one by one
+_MOST_ASKED = 3_000_000
+# fewer are not worth a try with whole arrays
+_WORTH_ARRAYS = 20_000
 
 Array = np.ndarray
 
@@ -60,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Base:
-    """What every point of the space has in common, before its own values: as `symsim eval` reads it."""
+    """What every point of the space has in common, before its own values: as `symsim eval` reads it. settled: what --set gave."""
 
     architecture: Architecture
     strategy: Strategy
@@ -68,6 +79,7 @@ class Base:
     symbols: Mapping[str, Any]
     system: str | None
     system_changes: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()
 
 
 def read_base(model: str, strategy: str | None, system: str | None, settings: Sequence[str]) -> Base:
@@ -78,7 +90,9 @@ def read_base(model: str, strategy: str | None, system: str | None, settings: Se
     if asked.system and system is None:
         raise InputError(f"--set {'.'.join(next(iter(asked.system)))} changes a system's number, and none is named: give one with -y")
     architecture = override_architecture(loaded.architecture, asked.architecture)
-    return Base(architecture, placed, asked.assumptions, asked.symbols, system, asked.system)
+    named = load_strategy(None, asked.strategy).model_fields_set if asked.strategy else set()
+    settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
+    return Base(architecture, placed, asked.assumptions, asked.symbols, system, asked.system, settled)
 
 
 @dataclass(frozen=True)
@@ -95,16 +109,23 @@ class Column:
 class Space:
     """A grid of points over a base. `sizes`: points along each axis."""
 
-    def __init__(self, base: Base, axes: Sequence[Axis], derived: Sequence[DerivedAxis] = ()):
+    def __init__(self, base: Base, axes: Sequence[Axis], derived: Sequence[DerivedAxis] = (), documents: Mapping[str, Document] | None = None):
+        """documents: files of systems, by reference, that have been read already (on another machine they may not be there)."""
         self.base = base
+        self.documents = dict(documents or {})
+        if base.system is not None:
+            self._document(base.system)
         self.axes = tuple(axes)
         self.given = tuple(derived)
         self.sizes = tuple(a.size for a in axes)
         self.columns: dict[str, Column] = {}
         self.derived: dict[str, DerivedAxis] = {}
-        for axis, given in enumerate(self.axes):
-            for name, values in zip(given.names, given.columns):
-                self._add(name, axis, values)
+        named = [(axis, n, v) for axis, given in enumerate(self.axes) for n, v in zip(given.names, given.columns)]
+        # systems first: numbers of a system are checked against those that an axis names
+        for axis, name, values in sorted(named, key=lambda one: one[1] != MACHINE):
+            self._add(name, axis, values)
+        # in the order given
+        self.columns = dict(sorted(self.columns.items(), key=lambda item: item[1].axis))
         for one in derived:
             self._derive(one)
         if RANKS[0] in self.columns and "dp" not in self.columns and "dp" not in self.derived:
@@ -112,6 +133,8 @@ class Space:
 
             follows = parse_axis("dp==world/(tp*cp*pp)")
             assert isinstance(follows, DerivedAxis)
+            if "dp" in base.strategy.model_fields_set:
+                raise InputError(f"--axis world gives dp=world/(tp*cp*pp), and dp={base.strategy.dp} is given too; leave one of them out")
             self.derived["dp"] = follows
 
     @property
@@ -130,6 +153,8 @@ class Space:
     def _add(self, name: str, axis: int, values: Sequence[Any]) -> None:
         place, converted = self._converted(name, values)
         key = _canonical(name, place)
+        if key in self.base.settled:
+            raise InputError(f"--set {key} and --axis {name} give the same setting; leave one of them out")
         if key in self.columns:
             raise InputError(f"--axis {name} and --axis {self.columns[key].name} vary the same setting; give one of them")
         # 1e3 and 1000, or two spellings of an option
@@ -146,10 +171,12 @@ class Space:
             return Place("ranks", "world"), tuple(values)
         if name == MACHINE:
             for value in values:
-                load_systems(str(value), [{}])
+                self._document(str(value))
             return Place("machine", MACHINE), tuple(map(str, values))
-        field_name = STRATEGY_SYMBOLS.get(name, name)
+        field_name = field_of(name)
         if field_name in (*SIZES, *DEGREES) and all(_whole(v) for v in values):
+            if max(values) > _LARGEST_SIZE:
+                raise InputError(f"--axis {name}: {max(values)} is more than any size that can be trained (at most 2^40)")
             return Place("strategy", field_name), tuple(values)
         place, found = None, []
         for value in values:
@@ -172,7 +199,6 @@ class Space:
                 return Place("strategy", key), getattr(made, key)
             if asked.architecture:
                 ((path, data),) = asked.architecture.items()
-                override_architecture(self.base.architecture, {path: data})
                 return Place("architecture", path), data
         except InputError as error:
             raise InputError(f"--axis {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
@@ -183,18 +209,26 @@ class Space:
             ((key, data),) = asked.symbols.items()
             return Place("symbol", key), data
         ((path, text),) = asked.system.items()
-        if self.base.system is None:
-            raise InputError(f"--axis {name} varies a system's number, and none is named: give one with -y")
+        machines = [self.base.system] if MACHINE not in self.columns else self.columns[MACHINE].values
+        for machine in machines:
+            if machine is None:
+                raise InputError(f"--axis {name} varies a system's number, and none is named: give one with -y")
+            try:
+                self.system(machine, {**self.base.system_changes, path: text})
+            except InputError as error:
+                raise InputError(f"--axis {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
         return Place("system", path), text
 
     def _derive(self, one: DerivedAxis) -> None:
-        key = STRATEGY_SYMBOLS.get(one.name, one.name)
+        key = field_of(one.name)
         if key not in Strategy.model_fields:
             raise InputError(f"--axis {one.name}: only fields of the strategy can be derived; {nearest(one.name, list(Strategy.model_fields))}")
         if key in self.columns or key in self.derived:
             raise InputError(f"--axis {one.name} is given twice")
+        if key in self.base.settled:
+            raise InputError(f"--set {key} and --axis {one.name} give the same setting; leave one of them out")
         for name in names(one.expression):
-            if STRATEGY_SYMBOLS.get(name, name) == key:
+            if field_of(name) == key:
                 raise InputError(f"--axis {one.name}={one.text}: it stands on itself")
             if not self._known(name):
                 raise InputError(
@@ -203,7 +237,7 @@ class Space:
         self.derived[key] = one
 
     def _known(self, name: str) -> bool:
-        return STRATEGY_SYMBOLS.get(name, name) in Strategy.model_fields or name in self.columns or (name in RANKS and RANKS[0] in self.columns)
+        return field_of(name) in Strategy.model_fields or name in self.columns or (name in RANKS and RANKS[0] in self.columns)
 
     # families and cells ------------------------------------------------------------------------------------------------
 
@@ -232,8 +266,18 @@ class Space:
             return None
         key = (reference, tuple(sorted(changes.items())))
         if key not in self._systems:
-            (self._systems[key],) = load_systems(reference, [changes])
+            self._systems[key] = changed_system(self._document(reference), changes)
         return self._systems[key]
+
+    def _document(self, reference: str) -> Document:
+        if reference not in self.documents:
+            self.documents[reference] = system_document(reference)
+        return self.documents[reference]
+
+
+def field_of(name: str) -> str:
+    """The field of the strategy that a symbol or another system's name stands for; else the name itself."""
+    return STRATEGY_SYMBOLS.get(name) or ALIASES.get(name) or name
 
 
 def _whole(value: Any) -> bool:
@@ -335,7 +379,7 @@ class Family:
                 found[key] = self.along(column.axis, column.values, np.int64) if varies else self._first(column)
         waiting = dict(self.space.derived)
         while waiting:
-            ready = [k for k, d in waiting.items() if not any(STRATEGY_SYMBOLS.get(n, n) in waiting for n in names(d.expression))]
+            ready = [k for k, d in waiting.items() if not any(field_of(n) in waiting for n in names(d.expression))]
             if not ready:
                 raise InputError(f"--axis {next(iter(waiting))}: derived axes stand on each other")
             for key in ready:
@@ -344,18 +388,32 @@ class Family:
         return found
 
     def _derived(self, key: str, one: DerivedAxis, known: Mapping[str, Any]) -> Any:
+        where = f"--axis {one.name}={one.text}"
         values = {}
         for name in names(one.expression):
-            at = STRATEGY_SYMBOLS.get(name, name)
+            at = field_of(name)
             value = known[at] if at in known else tabulate(attrgetter(at), known)
+            if value is None:
+                raise InputError(f"{where}: {name} is not given, so nothing follows from it")
             values[name] = value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype != bool else value
-        result = evaluate(one.expression, values)
-        if isinstance(Strategy.model_fields[key].default, bool):
-            return result if isinstance(result, np.ndarray) and result.size > 1 else bool(np.asarray(result).reshape(-1)[0])
-        numbers = np.atleast_1d(np.asarray(result, dtype=np.float64))
-        whole = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 1)
-        self._whole[key] = whole
-        return np.where(whole, numbers, 1).astype(np.int64) if numbers.size > 1 else int(numbers.reshape(-1)[0]) if whole.all() else 1
+        try:
+            result = evaluate(one.expression, values)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        found = np.asarray(result)
+        if found.dtype == object or found.dtype.kind in "US":
+            raise InputError(f"{where}: {one.name} would be text; only numbers, and true or false, can be derived")
+        if found.ndim != len(self.space.sizes):
+            found = found.reshape([1] * len(self.space.sizes))
+        distinct, which = np.unique(found, return_inverse=True)
+        read = [_taken_as(key, v.item()) for v in distinct]
+        allowed = np.array([v is not None for v in read])[which.reshape(found.shape)]
+        if not allowed.any():
+            raise InputError(f"{where}: {key} cannot be {_text(distinct[0].item())}")
+        self._whole[key] = allowed
+        stand_in = next(v for v in read if v is not None)
+        settled = np.array([stand_in if v is None else v for v in read])[which.reshape(found.shape)]
+        return settled if settled.size > 1 else settled.reshape(-1)[0].item()
 
     @cached_property
     def _whole(self) -> dict[str, Array]:
@@ -365,11 +423,16 @@ class Family:
         """A field or property of the strategy over the axes that decide it, or `group` of its schedule; None for an option not given."""
         if name not in self._sizes:
             read = (lambda s: schedule_sizes(s)["group"]) if name == "group" else attrgetter(name)
-            self._sizes[name] = tabulate(read, self.fields)
+            self._sizes[name] = tabulate(read, self._known if name != "microbatches" else self.fields)
         return self._sizes[name]
 
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        """The fields, and the micro-batches of a step, which several fields decide together and many rules ask for."""
+        return {**self.fields, "microbatches": self.size("microbatches")}
+
     def tabulated(self, function: Callable[[Any], Any]) -> Any:
-        return tabulate(function, self.fields)
+        return tabulate(function, self._known)
 
     @cached_property
     def masks(self) -> list[Array]:
@@ -378,7 +441,7 @@ class Family:
         fields = self.fields
         found += [w for w in self._whole.values() if not w.all()]
         depths = fields["mtp_num_layers"]
-        if depths is not None and depths != architecture.mtp_num_layers:
+        if isinstance(depths, int) and depths != architecture.mtp_num_layers:
             architecture = architecture.model_copy(update={"mtp_num_layers": depths})
 
         def passes(rule: Callable[[Architecture, Any], None]) -> Callable[[Any], bool]:
@@ -391,15 +454,57 @@ class Family:
 
             return passed
 
+        found += [m for m in self._imbalances() if not m.all()]
         for rule in RULES:
-            allowed = np.asarray(tabulate(passes(rule), fields), dtype=bool)
+            if rule is whole_batches:
+                allowed = _whole_batches(fields)
+            else:
+                allowed = np.asarray(self.tabulated(passes(rule)), dtype=bool)
             if not allowed.all():
                 found.append(allowed.reshape([1] * len(self.space.sizes)) if allowed.ndim == 0 else allowed)
         return found
 
+    def _imbalances(self) -> Iterator[Array]:
+        """The busiest of ep ranks gets at most ep times an even share of the tokens (symsim/result.py)."""
+        given: Any = self.space.base.symbols.get("lam")
+        column = next((c for c in self.space.columns.values() if c.place.part == "symbol" and c.place.key == "lam"), None)
+        if column is not None:
+            given = self.along(column.axis, [float(v) for v in column.values])
+        if given is not None:
+            within = np.asarray(given <= self.fields["ep"])
+            yield within if within.ndim else within.reshape([1] * len(self.space.sizes))
+
+
+def _taken_as(key: str, value: Any) -> Any:
+    """A derived value as the strategy takes it; None where it does not."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if key in (*SIZES, *DEGREES):
+        return value if _whole(value) and value <= _LARGEST_SIZE else None
+    if isinstance(Strategy.model_fields[key].default, bool) != isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    try:
+        return getattr(Strategy(**{key: value}), key)
+    except ValidationError:
+        return None
+
+
+def _whole_batches(fields: Mapping[str, Any]) -> Array:
+    """checks.whole_batches over arrays: of all rules the one that reads the most fields."""
+    given, m = fields["global_batch_size"], fields["num_microbatches"]
+    if given is None:
+        return np.array(True)
+    dp = fields["dp"] if "dp" in fields else tabulate(attrgetter("dp"), fields)
+    each = np.asarray(fields["micro_batch_size"] * dp)
+    allowed = np.asarray(given % each == 0)
+    return allowed if m is None else np.asarray(allowed & (m * each == given))
+
 
 def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
-    """A function of a strategy over the axes of the fields that it reads, called once for each set of their values."""
+    """A function of a strategy over the axes of the fields that it reads, called once for each set of their values.
+
+    InputError where these are too many to ask one by one.
+    """
     read: set[str] = set()
     while True:
         varying = sorted(n for n in read if isinstance(fields[n], np.ndarray))
@@ -411,11 +516,17 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
             read |= watched.read
             continue
         arrays = np.broadcast_arrays(*(fields[n] for n in varying))
+        if arrays[0].size > _WORTH_ARRAYS:
+            whole = _of_arrays(function, fields, read)
+            if whole is not None:
+                return whole
         codes = np.zeros(arrays[0].shape, dtype=np.int64)
         for name in varying:
             distinct, own = np.unique(fields[name], return_inverse=True)
             codes = codes * len(distinct) + own.reshape(fields[name].shape)
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        if len(first) > _MOST_ASKED:
+            raise InputError(f"{', '.join(varying)} take {len(first):,} different values together, too many to check (at most {_MOST_ASKED:,})")
         flat = [a.reshape(-1) for a in arrays]
         values = []
         missed: set[str] = set()
@@ -430,3 +541,13 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
         if not missed:
             return np.array(values)[inverse.reshape(codes.shape)]
         read |= missed
+
+
+def _of_arrays(function: Callable[[Any], Any], fields: Mapping[str, Any], read: set[str]) -> Any:
+    """The function on whole arrays, where it is plain arithmetic; None where it decides something, as arrays cannot."""
+    watched = Watched(fields)
+    try:
+        result = function(watched)
+    except (ValueError, TypeError):
+        return None
+    return result if isinstance(result, np.ndarray) and watched.read <= read else None

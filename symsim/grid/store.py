@@ -209,7 +209,7 @@ class BlockStore:
         other = "remove it, or name another output file"
         if begun.get("key") != self.key:
             only = "--resume goes on only with the options it was begun with; otherwise " if resume else ""
-            raise InputError(f"{self.directory}: holds an unfinished sweep with other options: {only}{other}")
+            raise InputError(f"{self.directory}: holds an unfinished sweep with other options, or of another version of symsim: {only}{other}")
         if begun != manifest:
             raise InputError(f"{self.directory}: holds an unfinished sweep of another version of symsim: {other}")
         if not resume:

@@ -22,11 +22,11 @@ import numpy as np
 from symsim.errors import InputError
 from symsim.grid.axes import Axis
 from symsim.grid.bounds import best_points
-from symsim.grid.cache import key_of
+from symsim.grid.cache import key_of, source_hash
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import column
-from symsim.grid.question import Question, check_names, shown
-from symsim.grid.space import DEGREES, MACHINE, SIZES, Space
+from symsim.grid.question import Question, check_names, is_text, shown
+from symsim.grid.space import Space
 from symsim.grid.store import Column
 from symsim.grid.variant import Array, Reported, Variant, variants
 from symsim.grid.work import Best, Front, Rows, Work
@@ -39,6 +39,8 @@ ROWS_POINTS = 1 << 18
 # where a scan would take longer than finding out whether bounds are tight
 BOUNDS_FROM = 200_000_000
 _WHOLE_GRID_SMALL = 1 << 13
+# the largest float below 2^63
+_MOST = 2.0**63 - 1024
 
 Progress = Callable[[str, float, float], None]
 
@@ -75,11 +77,18 @@ class Sweep:
         from symsim.grid.engines import derive_all
 
         with _no_collection():
-            undone = [u for family in self.space.families() for u in variants(family)]
+            undone, refused = [], None
+            for family in self.space.families():
+                try:
+                    undone += list(variants(family))
+                except InputError as error:
+                    # sizes of a model that do not go together are points that cannot run
+                    refused = refused or error
             if not undone:
-                raise _nothing_runs(self.space)
+                raise refused or _nothing_runs(self.space)
             self.variants = derive_all(undone, progress, workers)
-        check_names(self.question, Reported(self.variants[0], Program(self.space.sizes, small=1 << 10)))
+        program = Program(self.space.sizes, small=1 << 10)
+        check_names(self.question, [Reported(v, program) for v in self.variants])
         self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]
 
     @property
@@ -92,17 +101,21 @@ class Sweep:
         """A hash of all that determines the rows."""
         base = self.space.base
         given = (sorted(base.strategy.model_fields_set), sorted(base.assumptions.items()), sorted(base.symbols.items()), base.system)
+        systems = {name: self.space.documents[name].data for name in sorted(self.space.documents)}
         asked = (self.space.axes, self.space.given, self.question, sorted(base.system_changes.items()), self.parts)
-        return key_of(base.architecture.model_dump_json(), base.strategy.model_dump_json(), repr(given), repr(asked))
+        return key_of(
+            base.architecture.model_dump_json(), base.strategy.model_dump_json(), repr(given), repr(asked), repr(systems), source_hash(whole=True)
+        )
 
     def recipe(self) -> bytes:
         """What another process needs to make the same sweep ready."""
-        return pickle.dumps((self.space.base, self.space.axes, self.space.given, self.question, self.search, self.backend), 5)
+        space = self.space
+        return pickle.dumps((space.base, space.axes, space.given, space.documents, self.question, self.search, self.backend), 5)
 
     @staticmethod
     def of_recipe(recipe: bytes) -> "Sweep":
-        base, axes, derived, question, search, backend = pickle.loads(recipe)
-        made = Sweep(Space(base, axes, derived), question, search, backend)
+        base, axes, derived, documents, question, search, backend = pickle.loads(recipe)
+        made = Sweep(Space(base, axes, derived, documents), question, search, backend)
         made.prepare()
         return made
 
@@ -191,8 +204,7 @@ class Sweep:
         ]
 
     def _text_columns(self) -> set[str]:
-        numbers = (*SIZES, *DEGREES)
-        return {n for n in self.question.columns if n == MACHINE or n.startswith("assume.") or (n in Strategy.model_fields and n not in numbers)}
+        return {name for name in self.question.columns if is_text(name)}
 
     def _is_option(self, key: str) -> bool:
         return isinstance(Strategy.model_fields[key].default, bool)
@@ -201,7 +213,7 @@ class Sweep:
         rows: dict[str, Array] = {}
         positions = np.unravel_index(numbers, self.space.sizes)
         for c in self.space.columns.values():
-            rows[c.name] = np.array(c.shown, dtype=object if _kind(c.shown) == "text" else None)[positions[c.axis]]
+            rows[c.name] = _as_column(c.shown)[positions[c.axis]]
         for key, derived in self.space.derived.items():
             rows[derived.name] = self._derived_values(key, positions)
         for one in self.columns():
@@ -234,7 +246,7 @@ class Sweep:
         positions = np.unravel_index(numbers, self.space.sizes)
         names = tuple(c.name for c in self.space.columns.values())
         shown_values = tuple(tuple(c.shown[k] for k in positions[c.axis]) for c in self.space.columns.values())
-        points = Space(self.space.base, [Axis(names, shown_values)], self.space.given)
+        points = Space(self.space.base, [Axis(names, shown_values)], self.space.given, self.space.documents)
         found = {n: np.zeros(len(numbers)) for n in self.question.columns}
         texts: dict[str, Array] = {}
         for family in points.families():
@@ -247,7 +259,7 @@ class Sweep:
         reported = Reported(variant, Program((count,), small=1 << 62))
         own = variant.chosen[0][np.broadcast_to(variant.running(), variant.sizes)]
         for name in self.question.columns:
-            made: Value | str = shown(self.question, reported, name)
+            made: Value | str = shown(reported, name)
             if isinstance(made, str):
                 texts.setdefault(name, np.array([""] * count, dtype=object))[own] = made
             else:
@@ -264,7 +276,13 @@ def _numbers(chosen: Sequence[Array], positions: Array, sizes: Sequence[int]) ->
 
 def whole(values: Array) -> Array:
     """Bytes and other counts as integers: a fraction of one, an uneven share, is rounded up (as `symsim eval` does)."""
-    return np.ceil(values * (1 - 2.0**-50)).astype(np.int64)
+    return np.minimum(np.ceil(values * (1 - 2.0**-50)), _MOST).astype(np.int64)
+
+
+def _as_column(values: Sequence[Any]) -> Array:
+    if _kind(values) == "text":
+        return np.array([str(v).lower() if isinstance(v, bool) else str(v) for v in values], dtype=object)
+    return np.array(values)
 
 
 def _kind(values: Sequence[Any]) -> Any:

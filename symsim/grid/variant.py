@@ -22,7 +22,7 @@ from symsim.grid import cache, stored
 from symsim.grid.program import Program, Scope, Value
 from symsim.grid.quantities import EXPOSED, QUANTITIES
 from symsim.grid.slots import Pipeline, Slots, make_slots, pipeline
-from symsim.grid.space import Array, Family, Space
+from symsim.grid.space import DEGREES, MACHINE, RANKS, SIZES, Array, Family, Space, field_of
 from symsim.schedules import schedule_of
 from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy
@@ -110,7 +110,7 @@ def variants(family: Family) -> Iterator[Undone]:
     fields = family.fields
     flags = {name: _above(family.tabulated(attrgetter(name))) for name in FLAGS}
     flags["same_tp"] = np.asarray(family.tabulated(lambda s: s.expert_tp == s.tp))
-    options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and v.dtype == bool}
+    options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
     deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():
         masks = [taken(m, chosen) for m in family.masks]
@@ -119,14 +119,15 @@ def variants(family: Family) -> Iterator[Undone]:
         codes = np.zeros([1] * len(chosen), dtype=np.int64)
         for mask in deciding:
             own = taken(mask, chosen)
-            if own.min() != own.max():
-                codes = codes * 2 + own
+            distinct, which = np.unique(own, return_inverse=True)
+            if len(distinct) > 1:
+                codes = codes * len(distinct) + which.reshape(own.shape)
         for code in np.unique(codes):
             at = first_point([*masks, *([codes == code] if codes.size > 1 else [])], [len(c) for c in chosen])
             if at is None:
                 continue
             point = tuple(int(c[k]) for c, k in zip(chosen, at))
-            known = {n: bool(_at(v, point)) if n in options else v for n, v in fields.items()}
+            known = {n: _at(v, point) if n in options else v for n, v in fields.items()}
             wide = list(family.masks)
             if codes.size > 1:
                 wide.append(_spread(codes == code, chosen, family.space.sizes))
@@ -342,40 +343,76 @@ class Reported:
         if known is not None and known.over == "fullest":
             return self.slots.of_fullest(at)
         if at == "memory" and self.result.system is not None:
-            return self.program.number(int(self.result.system.accelerator.memory.value))
+            return self._capacity()
         if at == "exposed" or name.startswith(EXPOSED):
-            own = exposed_axes(self.result.derivation)
+            exposed = exposed_axes(self.result.derivation)
             if self.result.system is None:
                 raise KeyError(name)
-            axes = own if at == "exposed" else [name.removeprefix(EXPOSED)]
-            return self.program.total([(self.base.value(own[a]), 1) for a in axes if a in own])
+            axes = exposed if at == "exposed" else [name.removeprefix(EXPOSED)]
+            return self.program.total([(self.base.value(exposed[a]), 1) for a in axes if a in exposed])
         if at == "N_active" and at not in self.result.derivation.definitions:
             at = "N"
         if at in self.stage_definitions:
             return self.slots.largest(at)
-        if at in Strategy.model_fields or at in ("world", "world_size"):
-            found = self._field({"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(at, at))
+        own = field_of(at)
+        if own in Strategy.model_fields or own in RANKS:
+            found = self._field({"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(own, own))
             if found is None:
                 raise KeyError(name)
             return found
-        return self.base.value(at)
+        along = self._axis(at)
+        return along if along is not None else self.base.value(at)
 
-    def knows(self, name: str) -> bool:
-        """Whether a name is a quantity, a definition, a symbol or a field here."""
+    def _capacity(self) -> Value:
+        """Memory of one accelerator, which an axis may vary."""
+        family, memory = self.variant.family, ("accelerator", "memory")
+        column = next((c for c in family.space.columns.values() if c.place.part == "system" and c.place.key == memory), None)
+        assert self.result.system is not None
+        if column is None:
+            return self.program.number(int(self.result.system.accelerator.memory.value))
+        changes = family.space.base.system_changes
+        systems = [self._system({**changes, memory: text}) for text in column.values]
+        return self._array(family.along(column.axis, [float(s.accelerator.memory.value) for s in systems]))
+
+    def _axis(self, name: str) -> Value | None:
+        """The values of an axis by its own name, where they are numbers."""
+        column = next((c for c in self.variant.family.space.columns.values() if name in (c.name, ".".join(c.place.key))), None)
+        if column is None or not all(isinstance(v, (int, float)) for v in column.shown):
+            return None
+        return self._array(self.variant.family.along(column.axis, [float(v) for v in column.shown]))
+
+    def sort(self, name: str) -> str | None:
+        """What a name holds here: a 'number', a 'truth' or 'text', or 'nothing' for an option not given; None for a name that there is not."""
+        if name == MACHINE or name.startswith("assume."):
+            return "text" if self.option(name) is not None else None
+        own = field_of(name)
+        if own in Strategy.model_fields:
+            found = self.variant.fields.get(own, 0)
+            if own in ("num_microbatches", "etp"):
+                return "number"
+            if isinstance(found, np.ndarray):
+                return "truth" if found.dtype == bool else "number"
+            return "nothing" if found is None else "truth" if isinstance(found, bool) else "text" if isinstance(found, (str, tuple)) else "number"
+        if own in RANKS or self._axis(name) is not None:
+            return "number"
         known = QUANTITIES.get(name)
-        if known is not None or name.startswith(EXPOSED):
-            return self.result.system is not None or not (known is None or known.timed)
-        at = self.result.derivation.definitions
-        return name in at or name in Strategy.model_fields or name in self.result.values or self.option(name) is not None
+        definitions = self.result.derivation.definitions
+        if known is not None:
+            if known.timed and self.result.system is None:
+                return None
+            return "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active") else None
+        if name.startswith(EXPOSED):
+            return "number" if f"exposed_{name.removeprefix(EXPOSED)}" in definitions else None
+        return "number" if name in definitions or name in self.result.values else None
 
     def option(self, name: str) -> str | None:
         """What a field, an assumption or the system is here, as text; None where it is no such name, or varies."""
-        if name == "system":
+        if name == MACHINE:
             return self.variant.family.fixed["machine"]
         if name.startswith("assume."):
             return self.result.assumptions.get(name.removeprefix("assume."))
-        found = self.variant.fields.get(name)
-        if name not in self.variant.fields or isinstance(found, np.ndarray):
+        found = self.variant.fields.get(field_of(name))
+        if field_of(name) not in self.variant.fields or isinstance(found, np.ndarray):
             return None
         return "+".join(map(str, found)) if isinstance(found, tuple) else str(found).lower() if isinstance(found, bool) else str(found)
 

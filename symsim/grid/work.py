@@ -193,7 +193,7 @@ class Work:
         self.texts: dict[str, str] = {}
         if not question.objectives:
             for name in question.columns:
-                made = shown(question, reported, name)
+                made = shown(reported, name)
                 if isinstance(made, str):
                     self.texts[name] = made
                 else:
