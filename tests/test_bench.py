@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from symsim.bench import BENCHMARKS, Figure, Model, Setting, run, workload
+from symsim.bench import BENCHMARKS, run
+from symsim.bench.figures import Figure
+from symsim.bench.machine import workload
+from symsim.bench.setting import Model, Setting
 from symsim.errors import InputError
 
 # enough points that not all of them are known before there is a kernel

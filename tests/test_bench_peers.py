@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from symsim import bench_peers
-from symsim.bench_peers import CONFIGURATIONS, HEADS, HIDDEN, LAYERS, PeerRate, peer_rates
+from symsim.bench import peers
+from symsim.bench.peers import CONFIGURATIONS, HEADS, HIDDEN, LAYERS, PeerRate, peer_rates
 
 PACKAGES = {"simumax": "SimuMax", "calculon": "Calculon", "llm_analysis": "llm-analysis"}
 
@@ -109,7 +109,7 @@ def test_a_peer_that_refuses_everything_and_another_package_of_its_name(monkeypa
 
 
 def test_sizes_of_simumax_and_the_rate() -> None:
-    assert bench_peers._bytes("66.5 GB") == 66.5 * 2**30
+    assert peers._bytes("66.5 GB") == 66.5 * 2**30
     assert PeerRate("a", "1", 30, 1.5, "").per_second == 20
 
 

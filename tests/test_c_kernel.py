@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symsim.grid import c_kernel
+from symsim.grid import c_build, c_kernel, c_source
 from symsim.grid.axes import parse_axes
 from symsim.grid.c_kernel import CKernel, CompilerError, compiler
 from symsim.grid.numpy_kernel import NumpyKernel
@@ -232,7 +232,7 @@ SHAPES = [(3, 5, 4, 11, 70), (2, 3, 4, 3, 2, 5), (7, 37), (3, 2), (1, 1), (40_00
 @pytest.mark.parametrize("least_row", [32, 4])
 def test_every_operation_is_the_same_bits(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], least_row: int):
     """Whatever part of a vector is a row: with short ones most operations run in loops of their own."""
-    monkeypatch.setattr(c_kernel, "_LEAST_ROW", least_row)
+    monkeypatch.setattr(c_source, "_LEAST_ROW", least_row)
     program, outputs = random_program(sizes, len(sizes))
     plan = make_plan(program, outputs, longest=100, call=C_LOOP)
     found = scanned(CKernel(plan), plan)
@@ -240,7 +240,7 @@ def test_every_operation_is_the_same_bits(monkeypatch: pytest.MonkeyPatch, sizes
 
 
 def test_arrays_that_repeat_along_a_row_can_be_spread_later(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(c_kernel, "_MOST_SPREAD", 0)
+    monkeypatch.setattr(c_source, "_MOST_SPREAD", 0)
     program, outputs = random_program(SHAPES[1], 5)
     plan = make_plan(program, outputs, longest=100, call=C_LOOP)
     kernel = CKernel(plan)
@@ -261,7 +261,7 @@ def test_remainders_and_depths_at_the_edges():
 @pytest.mark.parametrize("sizes", [SHAPES[0], SHAPES[1], SHAPES[4], SHAPES[5]], ids=str)
 @pytest.mark.parametrize("least_row", [32, 4])
 def test_the_best_of_a_random_program(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], least_row: int):
-    monkeypatch.setattr(c_kernel, "_LEAST_ROW", least_row)
+    monkeypatch.setattr(c_source, "_LEAST_ROW", least_row)
     program, outputs = random_program(sizes, 11 + len(sizes))
     plan = make_plan(program, outputs[:2], longest=100, call=C_LOOP)
     # some positions of a larger grid
@@ -379,15 +379,15 @@ def small_plan() -> Plan:
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     """An empty cache, nothing loaded, and a list that grows with every run of the compiler."""
     monkeypatch.setenv("SYMSIM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(c_kernel, "_LIBRARIES", {})
+    monkeypatch.setattr(c_build, "_LIBRARIES", {})
     runs: list[int] = []
-    real = c_kernel._compiled
+    real = c_build._compiled
 
     def counted(*args: Any) -> bytes:
         runs.append(1)
         return real(*args)
 
-    monkeypatch.setattr(c_kernel, "_compiled", counted)
+    monkeypatch.setattr(c_build, "_compiled", counted)
     return runs
 
 
@@ -399,7 +399,7 @@ def test_what_was_compiled_is_used_again(compiled: list[int], small_plan: Plan, 
     expected = scanned(CKernel(small_plan), small_plan)
     CKernel(small_plan)
     assert len(compiled) == 1
-    monkeypatch.setattr(c_kernel, "_LIBRARIES", {})
+    monkeypatch.setattr(c_build, "_LIBRARIES", {})
     assert_same(scanned(CKernel(small_plan), small_plan), expected)
     assert len(compiled) == 1
     assert len(entries()) == 1, "files for loading are removed"
@@ -421,10 +421,10 @@ def test_a_damaged_entry_is_compiled_again(compiled: list[int], small_plan: Plan
     raw = bytearray(entry.read_bytes())
     raw[len(raw) // 2] ^= 255
     entry.write_bytes({"flipped": bytes(raw), "cut": bytes(raw[: len(raw) // 2]), "emptied": b""}[damage])
-    monkeypatch.setattr(c_kernel, "_LIBRARIES", {})
+    monkeypatch.setattr(c_build, "_LIBRARIES", {})
     assert_same(scanned(CKernel(small_plan), small_plan), expected)
     assert len(compiled) == 2
-    monkeypatch.setattr(c_kernel, "_LIBRARIES", {})
+    monkeypatch.setattr(c_build, "_LIBRARIES", {})
     CKernel(small_plan)
     assert len(compiled) == 2
 
@@ -433,7 +433,7 @@ def test_an_entry_that_others_may_have_written_is_not_run(compiled: list[int], s
     CKernel(small_plan)
     root = Path(os.environ["SYMSIM_CACHE"])
     root.chmod(0o777)
-    monkeypatch.setattr(c_kernel, "_LIBRARIES", {})
+    monkeypatch.setattr(c_build, "_LIBRARIES", {})
     CKernel(small_plan)
     assert len(compiled) == 2
 
@@ -455,7 +455,7 @@ def test_a_broken_compiler_is_one_exception(compiled: list[int], small_plan: Pla
 
 
 def test_a_compiler_that_makes_rubbish_is_one_exception(compiled: list[int], small_plan: Plan, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(c_kernel, "_compiled", lambda *_: b"not a shared object")
+    monkeypatch.setattr(c_build, "_compiled", lambda *_: b"not a shared object")
     with pytest.raises(CompilerError, match="cannot be loaded"):
         CKernel(small_plan)
 

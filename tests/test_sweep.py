@@ -27,6 +27,7 @@ from symsim.grid.program import Program
 from symsim.grid.question import ask
 from symsim.grid.space import Space, read_base
 from symsim.grid.sweep import Sweep
+from symsim.loading import override_architecture
 
 ROOT = Path(__file__).resolve().parent.parent
 AXES = ["tp=1,2,4,8", "sp==tp>1", "pp=1,2,4", "dp=1,2,4,8", "micro_batch_size=1:4", "num_microbatches=4:64:4"]
@@ -294,6 +295,121 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, expected):
     assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("symsim: "), done.stderr
     assert expected in lines[0]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--where", "tp"], "compares a number with true or false"),
+        (["--where", "schedule > 1"], "uses text where a number is needed"),
+        (["--where", "sp == 1"], "compares true or false with a number"),
+        (["--where", "schedule == 'foo'"], "schedule is never 'foo'"),
+        (["--where", "assume.causal == 'ful'"], "did you mean 'full'?"),
+        (["--where", "global_batch_size > 1"], "global_batch_size is not given"),
+        (["--where", "time.exposed.ddp < 1"], "did you mean 'time.exposed'?"),
+        (["--by", "schedule"], "a number is needed, and this is text"),
+        (["--by", "sp"], "a number is needed, and this is true or false"),
+        (["--columns", "mfu,,world"], "a name is missing"),
+        (["--set", "tp=8"], "--set tp and --axis tp give the same setting"),
+        (["--axis", "schedule==tp"], "schedule cannot be 1"),
+        (["--axis", "sp==tp"], "sp cannot be 1"),
+        (["--axis", "dp==schedule"], "dp would be text"),
+        (["--axis", "m=gbs/dp"], "gbs is not given"),
+        (["--axis", "accelerator.memory=10e9"], "--axis accelerator.memory"),
+        (["--axis", "s=1,10000000000000"], "more than any size"),
+        (["-s", "dp=4", "--axis", "world=8,16"], "dp=4 is given too"),
+        (["-o", "x.csv", "--json"], "give one of the two"),
+    ],
+)
+def test_what_a_name_holds_is_checked(tmp_path, arguments, expected):
+    done = run(*ON_H100, "--axis", "tp=1,2", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert expected in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def rows_of(model: str, axes: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    found = symsim.sweep(model, axes, system="h100-sxm", **more)
+    return [{n: v[k] for n, v in found.rows.items()} for k in range(len(found))]
+
+
+def test_derived_options_are_derivations_of_their_own():
+    """An option that follows from another axis: the numbers are those of the option given outright."""
+    for row in rows_of("llama3-8b", {"dp": [2, 4], "zero": "dp-1"}, columns="memory.peak"):
+        fixed = rows_of("llama3-8b", {"dp": [int(row["dp"])]}, settings=[f"zero={row['dp'] - 1}"], columns="memory.peak")
+        assert fixed[0]["memory.peak"] == row["memory.peak"]
+    halves = rows_of(
+        "llama3-8b", {"dp": [2, 4], "optimizer_offload_fraction": "1/dp"}, strategy="use_precision_aware_optimizer=true,optimizer_cpu_offload=true"
+    )
+    assert len(halves) == 2
+
+
+def test_data_ranks_follow_from_experts_unless_given():
+    assert [r["world"] for r in rows_of("mixtral-8x7b", {"ep": [1, 2, 4]})] == [1, 2, 4]
+    assert [r["world"] for r in rows_of("mixtral-8x7b", {"ep": [1, 2, 4]}, strategy="dp=4")] == [4, 4, 4]
+
+
+def test_the_memory_of_the_accelerator_can_vary():
+    rows = rows_of("llama3-8b", {"accelerator.memory": ["100 GB", "200 GB"]}, fits=True, columns="memory.capacity")
+    assert [r["memory.capacity"] for r in rows] == [200_000_000_000]
+
+
+def test_an_imbalance_beyond_the_ranks_cannot_run():
+    assert [r["lam"] for r in rows_of("mixtral-8x7b", {"lam": [1, 4, 5]}, strategy="ep=4,dp=4")] == [1, 4]
+
+
+def test_architectures_vary_together(tmp_path):
+    (tmp_path / "sizes.csv").write_text("hidden_size,mlp.ffn_hidden_size\n4096,14336\n8192,28672\n")
+    found = symsim.sweep("llama3-8b", [f"@{tmp_path / 'sizes.csv'}", "tp=1,2"], columns="params.total")
+    outright = override_architecture(symsim.load_model("llama3-8b"), {("hidden_size",): 8192, ("mlp", "ffn_hidden_size"): 28672})
+    expected = [symsim.derive(m, symsim.load_strategy()).value("N") for m in (symsim.load_model("llama3-8b"), outright)]
+    assert sorted(set(found.rows["params.total"].tolist())) == expected
+
+
+def test_an_unfinished_sweep_of_another_system_is_refused(tmp_path):
+    """The file of a system is part of what a sweep is."""
+    system = tmp_path / "mine.yaml"
+    text = (ROOT / "models" / "systems" / "h100-sxm.yaml").read_text()
+    system.write_text(text)
+    arguments = ["llama3-8b", "-y", "mine.yaml", *(f"--axis={a}" for a in [*AXES[:-1], "num_microbatches=1:2000"]), "-o", "x.csv"]
+    process = subprocess.Popen(command(*arguments), cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
+    parts = tmp_path / "x.csv.parts"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (parts.exists() and list(parts.glob("*.part"))):
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    system.write_text(text.replace("3.35 TB/s", "3.36 TB/s"))
+    assert system.read_text() != text
+    done = run(*arguments, "--resume", cwd=tmp_path)
+    assert done.returncode == 2 and "other options" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("by", "largest"),
+    [
+        ("mfu", True),
+        ("tokens_per_second/world", True),
+        ("world/tokens_per_second", False),
+        ("-tokens_per_second/world", False),
+        ("time.step*world", False),
+        ("-time.step", True),
+        ("mfu - memory.peak/1e12", True),
+        ("mfu + time.step", False),
+        ("world", False),
+        ("1/time.step", True),
+        ("time.step**-1", True),
+    ],
+)
+def test_which_end_is_best(by, largest):
+    assert ask(timed=True, top=1, by=by).largest == (largest,)
+
+
+def test_an_expression_is_shown_with_its_value():
+    found = answer(made(["tp=1,2,4,8", "sp==tp>1"], top=3, by="tokens_per_second/world"), Engine())
+    assert found.rows is not None
+    values = found.rows["tokens_per_second/world"]
+    np.testing.assert_allclose(values, found.rows["tokens_per_second"] / found.rows["world"], rtol=1e-12)
+    assert values.tolist() == sorted(values.tolist(), reverse=True)
 
 
 def test_a_sweep_in_python_is_refused_like_one_in_a_shell():

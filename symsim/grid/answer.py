@@ -13,6 +13,7 @@ from symsim.grid.engines import Part, Progress, run_here, run_on_dask
 from symsim.grid.store import BlockStore, Column, open_store
 from symsim.grid.sweep import Sweep
 from symsim.grid.work import Best, Front
+from symsim.report.sweep import BY
 
 _BEST = (Column("value", "", "", "number"), Column("number", "", "", "integer"))
 _FRONT = (Column("one", "", "", "number"), Column("two", "", "", "number"), Column("number", "", "", "integer"))
@@ -58,14 +59,22 @@ def answer(
             return Answer(columns, None, -1)
         found = _found(sweep, columns, merged)
         assert found.rows is not None
-        store.finish([found.rows], metadata, columns)
+        store.finish([found.rows], metadata, found.columns)
         return found
 
 
 def _found(sweep: Sweep, columns: list[Column], merged: Best | Front | None) -> Answer:
+    """The rows of the points found; an objective that is an expression is a column of its own."""
     assert merged is not None
     rows = sweep.rows_at(merged.places)
-    return Answer(columns, rows, len(merged.places))
+    question = sweep.question
+    found = [merged.values] if isinstance(merged, Best) else [merged.one, merged.two]
+    made = list(columns)
+    for text, node, largest, values in zip(question.by, question.objectives, question.largest, found):
+        if node.kind != "name":
+            rows[text] = -values if largest else values
+            made.append(Column(text, "", BY, "number"))
+    return Answer(made, rows, len(merged.places))
 
 
 def _run(sweep: Sweep, engine: Engine, store: BlockStore | None, progress: Progress) -> Best | Front | None:

@@ -164,6 +164,9 @@ def _summary(made: Sweep, found: Answer, options: Options, seconds: float) -> No
     points, running = made.space.points, made.running
     derivations = len(made.variants)
     _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
+    best = " and ".join(f"{'largest' if more else 'least'} {text}" for text, more in zip(made.question.by, made.question.largest))
+    if found.count > 0 and best:
+        _say(f"best: {best}" + (" first" if made.question.top is not None else ""))
     if found.count == 0:
         conditions = " and ".join([*options.where, *(["memory.peak <= memory.capacity"] if options.fits else [])])
         _say(f"no configuration that can run meets {conditions or 'the question'}")

@@ -85,7 +85,9 @@ def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], 
     """Run parts in this process, or in forked ones where that pays. bound: what a part need not look above, as it stands."""
     points = sum(sweep.part_points(p) for p in wanted)
     sweep.threads = workers if sweep.threaded else 1
-    if sweep.threads > 1 or workers == 1 or len(wanted) < 2 or points < _FORK_POINTS:
+    # a search by bounds profits from what the one before it found, more than from company
+    alone = len(wanted) < 2 or (len(wanted) < 2 * workers and all(sweep.by_bounds(p) for p in wanted))
+    if sweep.threads > 1 or workers == 1 or alone or points < _FORK_POINTS:
         last = None
         for part in wanted:
             variant = sweep.parts[part].variant

@@ -24,6 +24,11 @@ class Reported:
     largest_first: bool = False
     timed: bool = False
 
+    @property
+    def is_cost(self) -> bool:
+        """Whether less of it is better."""
+        return not self.largest_first and self.unit in ("s", "byte", "USD", "MWh") and self.symbol != "memory"
+
 
 QUANTITIES: dict[str, Reported] = {
     "time.step": Reported("t_step", "s", "number", "one step", timed=True),

@@ -66,7 +66,7 @@ def ask(
         option = "--pareto" if pareto is not None else "--by"
         node = parse_quantity(text, option)
         objectives.append(node)
-        largest.append(node.kind == "name" and str(node.value) in QUANTITIES and QUANTITIES[str(node.value)].largest_first)
+        largest.append(_largest_first(node))
     shown = tuple(_split(columns)) if columns is not None else default_columns(timed)
     shown = tuple(dict.fromkeys([*shown, *(str(n.value) for n in objectives if n.kind == "name")]))
     if "" in shown:
@@ -80,6 +80,23 @@ def ask(
         tuple(largest),
         shown,
     )
+
+
+def _largest_first(node: Node) -> bool:
+    """Whether more is better: every part of which that is known says so (tokens_per_second/world, but not world/tokens_per_second)."""
+    votes: set[bool] = set()
+
+    def walk(part: Node, rises: bool) -> None:
+        if part.kind == "name" and str(part.value) in QUANTITIES:
+            best = QUANTITIES[str(part.value)]
+            if best.largest_first or best.is_cost:
+                votes.add(best.largest_first == rises)
+        for k, argument in enumerate(part.arguments):
+            falls = part.kind == "neg" or (k == 1 and part.kind in ("sub", "div", "floordiv", "mod"))
+            walk(argument, rises != (falls or (part.kind == "pow" and isinstance(part.value, int) and part.value < 0)))
+
+    walk(node, True)
+    return votes == {True}
 
 
 def _split(text: str) -> list[str]:

@@ -22,6 +22,7 @@ import numpy as np
 from symsim.errors import InputError
 from symsim.grid.axes import Axis
 from symsim.grid.bounds import best_points
+from symsim.grid.c_kernel import compiler
 from symsim.grid.cache import key_of, source_hash
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import column
@@ -38,6 +39,7 @@ TASK_POINTS = 1 << 24
 ROWS_POINTS = 1 << 18
 # where a scan would take longer than finding out whether bounds are tight
 BOUNDS_FROM = 200_000_000
+BOUNDS_FROM_COMPILED = 4_000_000_000
 _WHOLE_GRID_SMALL = 1 << 13
 # the largest float below 2^63
 _MOST = 2.0**63 - 1024
@@ -138,6 +140,7 @@ class Sweep:
         each = TASK_POINTS if self.question.objectives else ROWS_POINTS
         if points <= 2 * each or self._by_bounds(index):
             return [Task(index)]
+        each *= 4 if self.work(index).compiled else 1
         plan = self.work(index).plan
         step = max(1, each // plan.block_points)
         return [Task(index, k, min(k + step, plan.blocks)) for k in range(0, plan.blocks, step)]
@@ -145,12 +148,18 @@ class Sweep:
     def _by_bounds(self, index: int) -> bool:
         if self.question.top is None or self.search == "scan":
             return False
-        return self.search == "bounds" or self.variants[index].points >= BOUNDS_FROM
+        if self.search == "bounds":
+            return True
+        compiles = self.backend != "numpy" and compiler() is not None
+        return self.variants[index].points >= (BOUNDS_FROM_COMPILED if compiles else BOUNDS_FROM)
 
     @property
     def threaded(self) -> bool:
         """Whether compiled kernels look for the best, which run beside each other in one process."""
         return self.question.top is not None and any(self.work(t.variant).compiled for t in self.parts if t.last is not None)
+
+    def by_bounds(self, part: int) -> bool:
+        return self._by_bounds(self.parts[part].variant)
 
     def part_points(self, part: int) -> int:
         """Points that a part stands for."""

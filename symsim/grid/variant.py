@@ -123,15 +123,28 @@ def variants(family: Family) -> Iterator[Undone]:
             if len(distinct) > 1:
                 codes = codes * len(distinct) + which.reshape(own.shape)
         for code in np.unique(codes):
-            at = first_point([*masks, *([codes == code] if codes.size > 1 else [])], [len(c) for c in chosen])
-            if at is None:
-                continue
-            point = tuple(int(c[k]) for c, k in zip(chosen, at))
-            known = {n: _at(v, point) if n in options else v for n, v in fields.items()}
             wide = list(family.masks)
             if codes.size > 1:
                 wide.append(_spread(codes == code, chosen, family.space.sizes))
-            yield Undone(family, chosen, known, wide, point)
+            kept = _shrunk(chosen, [taken(m, chosen) for m in wide])
+            at = first_point([taken(m, kept) for m in wide], [len(c) for c in kept])
+            if at is None:
+                continue
+            point = tuple(int(c[k]) for c, k in zip(kept, at))
+            known = {n: _at(v, point) if n in options else v for n, v in fields.items()}
+            yield Undone(family, kept, known, wide, point)
+
+
+def _shrunk(chosen: tuple[Array, ...], masks: Sequence[Array]) -> tuple[Array, ...]:
+    """The chosen positions without those at which one of the masks (over the chosen) holds nowhere."""
+    kept = []
+    for axis, positions in enumerate(chosen):
+        keep = np.ones(len(positions), dtype=bool)
+        for mask in masks:
+            if mask.shape[axis] > 1:
+                keep &= mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis))
+        kept.append(positions[keep])
+    return tuple(kept)
 
 
 def taken(array: Array, chosen: Sequence[Array]) -> Array:
@@ -161,7 +174,7 @@ def _at(array: Array, point: Sequence[int]) -> Any:
 def first_point(masks: Sequence[Array], sizes: Sequence[int]) -> tuple[int, ...] | None:
     """A point where all masks hold; None when there is none."""
     joint = joined(masks, sizes)
-    if not joint.any():
+    if not joint.any() or 0 in sizes:
         return None
     return tuple(int(k) for k in np.unravel_index(int(np.argmax(joint)), joint.shape))
 

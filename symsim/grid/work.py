@@ -22,7 +22,7 @@ from symsim.grid.variant import Array, Reported, Variant
 
 _ROOM = 1 << 14
 # fewer points are walked by NumPy before a kernel is compiled
-COMPILED_FROM = 400_000_000
+COMPILED_FROM = 60_000_000
 # pieces of a walk for each thread, so that all end at about the same time
 _PIECES = 8
 
@@ -215,7 +215,9 @@ class Work:
     @property
     def plan(self) -> Plan:
         if self._plan is None:
-            longest, call = (c_kernel.LONGEST, C_LOOP) if self.compiled else (LONGEST, NUMPY_CALL)
+            # sinks in Python are called once a vector, which a compiled kernel for the best is not
+            short = self.compiled and self.question.top is not None
+            longest, call = (c_kernel.LONGEST, C_LOOP) if short else (LONGEST, NUMPY_CALL)
             self._plan = make_plan(self.program, self.values, longest=longest, call=call, most_points=self.most_points)
         return self._plan
 

@@ -21,6 +21,7 @@ _SHORT = {
     "num_distributed_optimizer_instances": "inst",
 }
 _SHARES = ("mfu", "hfu")
+BY = "what the points were compared by"
 _FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
 
 
@@ -31,7 +32,7 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any]) -> str:
     same = [c for c in axes if count > 1 and len({_plain(v) for v in rows[c.name]}) == 1]
     shown = [c for c in axes if c not in same]
     rest = [c for c in columns if c not in axes]
-    rest.sort(key=lambda c: _FIRST.index(c.name) if c.name in _FIRST else len(_FIRST))
+    rest.sort(key=lambda c: _FIRST.index(c.name) if c.name in _FIRST else -1 if c.meaning == BY else len(_FIRST))
     cells = {c.name: [_cell(c, v) for v in rows[c.name]] for c in (*shown, *rest)}
     widths = {c.name: max([len(_SHORT.get(c.name, c.name)), *map(len, cells[c.name])]) for c in (*shown, *rest)}
     kept: list[Column] = []
