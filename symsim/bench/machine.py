@@ -6,9 +6,6 @@ import ctypes
 import math
 import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,7 +20,7 @@ from symsim.bench.figures import Block, Figure
 from symsim.bench.measuring import least_seconds
 from symsim.bench.processes import together
 from symsim.bench.setting import Bench, Limits, Setting
-from symsim.grid.c_build import compiler
+from symsim.grid.c_build import CompilerError, compiler, library
 from symsim.grid.engines import cores
 
 Array = np.ndarray
@@ -106,17 +103,12 @@ def measured_limits(setting: Setting) -> Limits:
 
 def _compiled_operations() -> Callable[[], Any] | None:
     """A call that multiplies and adds in registers, each an instruction of its own as in a sweep's kernel; None without a C compiler."""
-    command = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if command is None:
+    try:
+        function = library(_MULTIPLY_ADD).multiply_add
+    except CompilerError:
         return None
-    with tempfile.TemporaryDirectory() as place, suppress(OSError, subprocess.SubprocessError):
-        target = Path(place) / "limit.so"
-        flags = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-x", "c", "-", "-o", str(target)]
-        subprocess.run([command, *flags], input=_MULTIPLY_ADD, text=True, capture_output=True, timeout=60, check=True)
-        function = ctypes.CDLL(str(target)).multiply_add
-        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int64, ctypes.c_double, ctypes.c_double]
-        return partial(function, _STEPS, 0.999, 0.001)
-    return None
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int64, ctypes.c_double, ctypes.c_double]
+    return partial(function, _STEPS, 0.999, 0.001)
 
 
 def _core_rates(setting: Setting, compiled: Callable[[], Any] | None, wait: Callable[[], Any], stream_bytes: int) -> dict[str, float]:

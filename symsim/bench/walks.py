@@ -17,11 +17,10 @@ import numpy as np
 
 from symsim.bench.processes import together
 from symsim.bench.setting import BEST, FITS, Bench, Model
-from symsim.grid import c_kernel, numpy_kernel
 from symsim.grid.c_kernel import CKernel
 from symsim.grid.command import make_sweep, sweep_options
 from symsim.grid.numpy_kernel import NumpyKernel
-from symsim.grid.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
+from symsim.grid.plan import Plan
 from symsim.grid.space import read_base
 from symsim.grid.sweep import TASK_POINTS, Sweep
 from symsim.grid.work import Best, Numbering
@@ -75,9 +74,7 @@ def walks_of(sweep: Sweep, backend: str, guard: int | None) -> list[Walk]:
 
 
 def plan_of(sweep: Sweep, index: int, backend: str) -> Plan:
-    work = sweep.work(index)
-    longest, call = (c_kernel.LONGEST, C_LOOP) if backend == "c" else (numpy_kernel.LONGEST, NUMPY_CALL)
-    return make_plan(work.program, work.values, longest=longest, call=call)
+    return sweep.work(index).planned(compiled=backend == "c")
 
 
 def _scan_c(kernel: CKernel, numbering: Numbering, top: int, first: int, last: int, worst: float) -> tuple[Array, Array]:

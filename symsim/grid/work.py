@@ -215,11 +215,15 @@ class Work:
     @property
     def plan(self) -> Plan:
         if self._plan is None:
-            # sinks in Python are called once a vector, which a compiled kernel for the best is not
-            short = self.compiled and self.question.top is not None
-            longest, call = (c_kernel.LONGEST, C_LOOP) if short else (LONGEST, NUMPY_CALL)
-            self._plan = make_plan(self.program, self.values, longest=longest, call=call, most_points=self.most_points)
+            self._plan = self.planned(compiled=self.compiled)
         return self._plan
+
+    def planned(self, *, compiled: bool) -> Plan:
+        """The plan for a compiled kernel, or for NumPy's."""
+        # sinks in Python are called once a vector, which a compiled kernel for the best is not
+        short = compiled and self.question.top is not None
+        longest, call = (c_kernel.LONGEST, C_LOOP) if short else (LONGEST, NUMPY_CALL)
+        return make_plan(self.program, self.values, longest=longest, call=call, most_points=self.most_points)
 
     @property
     def kernel(self) -> Any:
