@@ -22,13 +22,14 @@ from derive import standing_on  # noqa: E402
 
 import symsim  # noqa: E402
 from symsim.grid.axes import parse_axes  # noqa: E402
+from symsim.grid.base import read_base  # noqa: E402
 from symsim.grid.plan import Plan, operations  # noqa: E402
 from symsim.grid.program import Program, Value, restricted  # noqa: E402
 from symsim.grid.question import ask, values_of  # noqa: E402
+from symsim.grid.reported import Reported  # noqa: E402
 from symsim.grid.slots import Slot  # noqa: E402
-from symsim.grid.space import Space, read_base  # noqa: E402
+from symsim.grid.space import Space  # noqa: E402
 from symsim.grid.sweep import Sweep  # noqa: E402
-from symsim.grid.variant import Reported  # noqa: E402
 from symsim.grid.work import Work  # noqa: E402
 
 MODEL, STRATEGY, SYSTEM = "llama3-70b", "sp=true", "h100-sxm"

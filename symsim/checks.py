@@ -426,7 +426,7 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"fp8={strategy.fp8} needs fusion=te: the eager modules have no fp8 GEMMs")
 
 
-# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/space.py)
+# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)
 RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _depths,
     _tensor_parallel,

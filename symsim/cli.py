@@ -144,8 +144,8 @@ def make(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.py) instead of standard output.")] = None,
 ) -> None:
     """Compile a model's cost under a strategy to a Python module over arrays, which needs NumPy alone."""
+    from symsim.grid.base import read_base
     from symsim.grid.module import compile_module, free_names
-    from symsim.grid.space import read_base
     from symsim.reading import write_text
 
     if output is not None and output.suffix != ".py":

@@ -9,7 +9,7 @@ from symsim.errors import InputError
 
 
 def test_public_names() -> None:
-    assert set(symsim.__all__) == {"derive", "load_model", "load_strategy", "load_system", "write_report"}
+    assert set(symsim.__all__) == {"derive", "load_model", "load_strategy", "load_system", "sweep", "write_report"}
     assert all(callable(getattr(symsim, name)) for name in symsim.__all__)
     with pytest.raises(AttributeError, match="no attribute 'derived'"):
         _ = symsim.derived

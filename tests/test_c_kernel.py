@@ -13,14 +13,16 @@ import pytest
 
 from symsim.grid import c_build, c_kernel, c_source
 from symsim.grid.axes import parse_axes
+from symsim.grid.base import read_base
 from symsim.grid.c_kernel import CKernel, CompilerError, compiler
 from symsim.grid.numpy_kernel import NumpyKernel
 from symsim.grid.plan import C_LOOP, Plan, make_plan
 from symsim.grid.program import Program, Value, restricted
 from symsim.grid.question import Question, ask, values_of
-from symsim.grid.space import Space, read_base
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
-from symsim.grid.variant import Reported, Variant
+from symsim.grid.variant import Variant
 from symsim.grid.work import Best, Numbering
 
 Array = np.ndarray

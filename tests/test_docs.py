@@ -23,8 +23,10 @@ from latex2mathml.converter import convert
 from symsim.assumptions import ASSUMPTIONS
 from symsim.cli import main
 from symsim.grid.axes import parse_axes
+from symsim.grid.base import read_base
 from symsim.grid.conditions import parse_condition, parse_quantity
-from symsim.grid.space import DEGREES, SIZES, Space, read_base
+from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.space import Space
 from symsim.loading import load_strategy
 from symsim.points import _COLUMNS
 from symsim.schedules import SCHEDULES, Schedule

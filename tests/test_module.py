@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from symsim.errors import InputError
+from symsim.grid.base import read_base
 from symsim.grid.module import compile_module, free_names
 from symsim.grid.scalar import kernel_source, scalar_kernel
-from symsim.grid.space import read_base
 from symsim.grid.stored import shape
 from symsim.grid.unrolled import at_base, unroll
 from symsim.result import Result

@@ -20,12 +20,13 @@ import symsim
 from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.axes import parse_axes
+from symsim.grid.base import read_base
 from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import compiler
 from symsim.grid.conditions import evaluate, parse_any
 from symsim.grid.program import Program
 from symsim.grid.question import ask
-from symsim.grid.space import Space, read_base
+from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
 from symsim.loading import override_architecture
 

@@ -11,11 +11,13 @@ import pytest
 
 from symsim.errors import InputError
 from symsim.grid.axes import parse_axes
+from symsim.grid.base import read_base
 from symsim.grid.numpy_kernel import NumpyKernel
 from symsim.grid.plan import make_plan
 from symsim.grid.program import Program, Value, restricted
-from symsim.grid.space import Space, read_base
-from symsim.grid.variant import Reported, Variant, at_point, strategy_at, variants
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
+from symsim.grid.variant import Variant, at_point, strategy_at, variants
 from symsim.result import derive
 
 COUNTS = {

@@ -12,9 +12,10 @@ from symsim.bench.peers import CONFIGURATIONS, peer_rates
 from symsim.bench.setting import ASKED, BEST, FITS, Bench
 from symsim.bench.walks import walked_once, walks_of
 from symsim.grid.axes import Axis
+from symsim.grid.base import read_base
 from symsim.grid.question import ask
 from symsim.grid.scalar import scalar_kernel
-from symsim.grid.space import Space, read_base
+from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
 
 

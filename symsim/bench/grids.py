@@ -25,7 +25,7 @@ from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import CompilerError
-from symsim.grid.engines import cores
+from symsim.grid.processes import cores
 from symsim.grid.sweep import Sweep
 from symsim.grid.work import Best
 

@@ -21,7 +21,7 @@ from symsim.bench.measuring import least_seconds
 from symsim.bench.processes import together
 from symsim.bench.setting import Bench, Limits, Setting
 from symsim.grid.c_build import CompilerError, compiler, library
-from symsim.grid.engines import cores
+from symsim.grid.processes import cores
 
 Array = np.ndarray
 

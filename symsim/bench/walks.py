@@ -17,11 +17,11 @@ import numpy as np
 
 from symsim.bench.processes import together
 from symsim.bench.setting import BEST, FITS, Bench, Model
+from symsim.grid.base import read_base
 from symsim.grid.c_kernel import CKernel
 from symsim.grid.command import make_sweep, sweep_options
 from symsim.grid.numpy_kernel import NumpyKernel
 from symsim.grid.plan import Plan
-from symsim.grid.space import read_base
 from symsim.grid.sweep import TASK_POINTS, Sweep
 from symsim.grid.work import Best, Numbering
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
+from symsim.grid.base import read_base
 from symsim.grid.command import Options, make_sweep, sweep_options
-from symsim.grid.space import read_base
 from symsim.grid.store import Column
 
 

@@ -14,9 +14,10 @@ import symsim
 from symsim.errors import InputError, nearest
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import parse_axes
-from symsim.grid.engines import cores
+from symsim.grid.base import Base, read_base
+from symsim.grid.processes import cores
 from symsim.grid.question import ask
-from symsim.grid.space import Base, Space, read_base
+from symsim.grid.space import Space
 from symsim.grid.store import check_output
 from symsim.grid.sweep import Sweep
 from symsim.report.sweep import sweep_json, sweep_table

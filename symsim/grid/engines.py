@@ -10,22 +10,17 @@ second and more without loss, and runs a part again whose worker died.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.grid.variant import Array, Undone, Variant
+from symsim.grid.family import Array
+from symsim.grid.processes import forked, shared
 
 if TYPE_CHECKING:
     from symsim.grid.sweep import Sweep
 
-# fewer derivations than this are made before other processes have started
-_WORTH_FORKING = 6
 # less work than this is done before other processes have lowered what this one has already
 _FORK_POINTS = 100_000_000
 
@@ -33,51 +28,8 @@ Part = dict[str, Array]
 Progress = Callable[[str, float, float], None]
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-# What forked processes find: the sweep, or the variants to derive
-_SHARED: Any = None
-
-
-def derive_all(undone: Sequence[Undone], progress: Progress, workers: int) -> list[Variant]:
-    """The formulas of all variants, by several processes where many are not yet kept on disk."""
-    if workers > 1 and len(undone) >= _WORTH_FORKING:
-        missing = [k for k, u in enumerate(undone) if not u.is_kept()]
-        if len(missing) >= _WORTH_FORKING:
-            with _forked(undone, workers) as pool:
-                for done, _ in enumerate(pool.map(_derive, missing, chunksize=2), 1):
-                    progress("deriving", done, len(missing))
-    made = []
-    for k, one in enumerate(undone):
-        made.append(one.derive())
-        progress("deriving", k + 1, len(undone))
-    return made
-
-
-def _derive(index: int) -> None:
-    _SHARED[index].derive()
-
-
-def _forked(shared: Any, workers: int) -> ProcessPoolExecutor:
-    global _SHARED
-    _SHARED = shared
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"), initializer=_begin)
-
-
-def _begin() -> None:
-    """A worker leaves Ctrl-C to its parent, and does not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        import ctypes
-
-        parent_death, kill = 1, 9
-        ctypes.CDLL(None).prctl(parent_death, kill)
-
-
 def _run(part: int, worst: float) -> Part:
-    found: Part = _SHARED.run_part(part, worst)
+    found: Part = shared().run_part(part, worst)
     return found
 
 
@@ -96,7 +48,7 @@ def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], 
             last = variant
             yield part, sweep.run_part(part, bound())
         return
-    pool = _forked(sweep, workers)
+    pool = forked(sweep, workers)
     try:
         yield from _submitted(pool.submit, wanted, bound, 2 * workers)
     except BaseException:

@@ -25,8 +25,8 @@ from typing import Any
 
 from symsim.errors import InputError
 from symsim.expr import Atom, Call, Expr, Monomial, Number, Symbol, symbol
+from symsim.grid.base import Base
 from symsim.grid.module_text import WIDTH, comment, default, docstring, statement_lines
-from symsim.grid.space import Base
 from symsim.grid.unrolled import DERIVED, Body, OfLargest, Output, PlaceGain, Step, Unrolled, at_base, unroll
 
 # a short call of these is named after what it stands for

@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args, get_origin
 from symsim.assumptions import ASSUMPTIONS
 from symsim.errors import InputError, nearest
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
+from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
 from symsim.grid.program import Value
 from symsim.grid.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
-from symsim.grid.space import DEGREES, MACHINE, SIZES, field_of
-from symsim.grid.variant import Reported
+from symsim.grid.reported import Reported
 from symsim.strategy import Strategy
 
 

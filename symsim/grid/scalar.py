@@ -15,9 +15,10 @@ from fractions import Fraction
 from typing import Any
 
 from symsim.expr import Expr, Number
+from symsim.grid.base import Base
 from symsim.grid.plan import operations
-from symsim.grid.program import GUARD, Program, Scope, Value
-from symsim.grid.space import Base
+from symsim.grid.program import GUARD, Program, Value
+from symsim.grid.scope import Scope
 from symsim.grid.unrolled import Body, OfLargest, PlaceGain, Unrolled, at_base, unroll
 
 # an input stands for as many points as this, so that what depends on fewer inputs is computed first

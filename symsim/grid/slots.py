@@ -19,7 +19,8 @@ import numpy as np
 
 from symsim.evaluation import Evaluation
 from symsim.expr import Expr, Number
-from symsim.grid.program import Program, Scope, Value
+from symsim.grid.program import Program, Value
+from symsim.grid.scope import Scope
 from symsim.schedules import Schedule, schedule_of
 
 Holdings = tuple[int, ...]

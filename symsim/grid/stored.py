@@ -21,14 +21,12 @@ from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.formula import Definition, Derivation
 from symsim.grid import cache
+from symsim.grid.names import DEGREES, SIZES
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
 from symsim.result import derive
 from symsim.strategy import Strategy
 from symsim.system import System
-
-SIZES = ("micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "packed_document_length", "microbatch_group_size_per_vp_stage")
-DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A sweep from end to end: space -> variants -> work in blocks -> rows.
 
-    Space       what varies (space.py)              variants()  points that share a derivation (variant.py)
+    Space       what varies (space.py)              Family      parts of it with the same options (family.py)
+    variants()  points that share a derivation (variant.py)
     Question    what is asked (question.py)         Work        a variant's kernel (work.py)
     tasks       blocks of one variant each; an engine runs them in any order, their parts merge to one answer (engines.py)
     rows        the columns of the points that were found
@@ -24,12 +25,15 @@ from symsim.grid.axes import Axis
 from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import compiler
 from symsim.grid.cache import key_of, source_hash
+from symsim.grid.deriving import derive_all
+from symsim.grid.family import Array
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import column
 from symsim.grid.question import Question, check_names, is_text, shown
+from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.store import Column
-from symsim.grid.variant import Array, Reported, Variant, variants
+from symsim.grid.variant import Variant, variants
 from symsim.grid.work import Best, Front, Rows, Work
 from symsim.strategy import Strategy
 
@@ -76,8 +80,6 @@ class Sweep:
 
     def prepare(self, progress: Progress = _silent, workers: int = 1) -> None:
         """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
-        from symsim.grid.engines import derive_all
-
         with _no_collection():
             undone, refused = [], None
             for family in self.space.families():

@@ -21,9 +21,9 @@ from symsim.errors import InputError, nearest
 from symsim.evaluation import Evaluation
 from symsim.expr import ZERO, Expr, Number, expr, floor, maximum, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Definition
+from symsim.grid.base import Base
 from symsim.grid.quantities import EXPOSED, QUANTITIES, Reported, refuse_unknown
 from symsim.grid.slots import Holdings, Pipeline, pipeline
-from symsim.grid.space import Base
 from symsim.loading import load_system
 from symsim.result import derive
 from symsim.schedules import schedule_of

@@ -14,11 +14,13 @@ import numpy as np
 
 from symsim.errors import InputError
 from symsim.grid import c_kernel
+from symsim.grid.family import Array
 from symsim.grid.numpy_kernel import LONGEST, NumpyKernel
 from symsim.grid.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
 from symsim.grid.program import Program, restricted
 from symsim.grid.question import Question, shown, values_of
-from symsim.grid.variant import Array, Reported, Variant
+from symsim.grid.reported import Reported
+from symsim.grid.variant import Variant
 
 _ROOM = 1 << 14
 # fewer points are walked by NumPy before a kernel is compiled
