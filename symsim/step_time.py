@@ -44,7 +44,7 @@ HEADLINES = ("tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "ene
 
 def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     """All definitions of time: of blocks, of stage i, and of the step."""
-    _check(system, lowered.profile.strategy)
+    check_system(system, lowered.profile.strategy)
     once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
     limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
     network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit)
@@ -53,7 +53,7 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     _step(book, system, lowered)
 
 
-def _check(system: System, strategy: Strategy) -> None:
+def check_system(system: System, strategy: Strategy) -> None:
     """InputError when the system has no rate for the types a strategy multiplies, or no network for its ranks."""
     if system.host is None and (strategy.optimizer_cpu_offload or strategy.cpu_offloading_num_layers):
         raise InputError(f"system {system.name} has no host link (host: bandwidth), over which the strategy offloads")

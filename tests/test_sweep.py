@@ -27,7 +27,7 @@ from symsim.grid.conditions import evaluate, parse_any
 from symsim.grid.program import Program
 from symsim.grid.question import ask
 from symsim.grid.space import Space
-from symsim.grid.sweep import Sweep
+from symsim.grid.sweep import Sweep, whole
 from symsim.loading import override_architecture
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,7 +149,7 @@ def test_bounds_on_a_function_that_is_none_of_ours():
             elif op == "where":
                 values.append(program.where(program.apply("lt", a, b), a, leaves[trial % 4]))
             elif op == "mod":
-                values.append(program.apply("mod", a, program.number(1.5)))
+                values.append(program.apply("mod", a, program.number(float(rng.choice([1.5, -1.5])))) if trial % 2 else program.apply("mod", a, b))
             else:
                 values.append(program.apply(op, a, b))
         wanted = program.apply("or", program.apply("le", values[-2], values[-3]), program.apply("not", program.apply("eq", values[-1], values[-4])))
@@ -158,8 +158,13 @@ def test_bounds_on_a_function_that_is_none_of_ours():
         assert found is not None
         whole = Program(program.sizes, small=1 << 20)
         exact, keep = (replayed(whole, v) for v in (objective, wanted))
-        data = np.broadcast_to(np.asarray(exact.data, dtype=float), program.sizes)[np.broadcast_to(np.asarray(keep.data, dtype=bool), program.sizes)]
-        np.testing.assert_array_equal(found.values, np.sort(data)[:9], err_msg=str(trial))
+        data = np.broadcast_to(np.asarray(exact.data, dtype=float), program.sizes).reshape(-1)
+        # what is no number is never among the best
+        numbers = np.flatnonzero(np.broadcast_to(np.asarray(keep.data, dtype=bool), program.sizes).reshape(-1) & ~np.isnan(data))
+        data = data[numbers]
+        order = np.argsort(data, kind="stable")[:9]
+        np.testing.assert_array_equal(found.values, data[order], err_msg=str(trial))
+        assert np.ravel_multi_index(tuple(found.positions.T), program.sizes).tolist() == numbers[order].tolist(), trial
 
 
 def replayed(program: Program, value: Any) -> Any:
@@ -383,6 +388,51 @@ def test_an_unfinished_sweep_of_another_system_is_refused(tmp_path):
     assert system.read_text() != text
     done = run(*arguments, "--resume", cwd=tmp_path)
     assert done.returncode == 2 and "other options" in done.stderr
+
+
+def test_a_network_that_ends_is_a_rule(tmp_path):
+    """Points with more ranks than the system joins cannot run, whichever is looked at first and whatever is kept on disk."""
+    text = (ROOT / "models" / "systems" / "h100-sxm.yaml").read_text()
+    (tmp_path / "small.yaml").write_text(text.replace("ranks: all", "ranks: 64"))
+    found = symsim.sweep("llama3-8b", {"dp": [128, 8, 64]}, system=str(tmp_path / "small.yaml"))
+    assert sorted(found.rows["dp"].tolist()) == [8, 64]
+
+
+def test_tiers_vary_together(tmp_path):
+    """Numbers of ranks that do not fit each other are points that cannot run."""
+    text = (ROOT / "models" / "systems" / "h100-sxm.yaml").read_text()
+    (tmp_path / "small.yaml").write_text(text.replace("ranks: all", "ranks: 64"))
+    found = symsim.sweep("llama3-8b", {"R_1": [4, 16], "R_2": [8, 32], "dp": [8]}, system=str(tmp_path / "small.yaml"))
+    assert sorted(zip(found.rows["R_1"].tolist(), found.rows["R_2"].tolist())) == [(4, 8), (4, 32), (16, 32)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("(tp-4)//2 == -1", [2]), ("ceil(0-tp) == 0-tp", [1, 2, 4, 8]), ("floor(0-tp/2) == -1", [1, 2]), ("tp % -3 < 0", [1, 2, 4, 8])],
+)
+def test_negative_numbers_round_as_numbers_do(condition, expected):
+    found = symsim.sweep("llama3-8b", {"tp": [1, 2, 4, 8]}, where=condition, columns="world")
+    assert sorted(found.rows["tp"].tolist()) == expected
+
+
+def test_what_is_no_number_beats_nothing():
+    """A quotient by zero is neither among the best nor on a front, and hides nothing behind it."""
+    found = answer(made(["tp=2,4,8", "sp=true", "dp=2,4"], pareto="world,memory.peak % (tp-2)"), Engine())
+    assert found.rows is not None and found.rows["tp"].tolist() == [4] and found.rows["dp"].tolist() == [2]
+    best = answer(made(["tp=2,4,8", "sp=true"], top=3, by="tp % (tp-2)"), Engine())
+    assert best.rows is not None and 2 not in best.rows["tp"].tolist()
+
+
+def test_counts_are_whole_to_the_last_digit():
+    values = np.array([2.0**50, 2.0**52 + 1, 7.0, 7 - 1e-9, 7 + 1e-9, 7.01, 0.0])
+    assert whole(values).tolist() == [2**50, 2**52 + 1, 7, 7, 7, 8, 0]
+
+
+def test_more_sequences_than_an_integer_holds_cannot_run():
+    sizes = {"micro_batch_size": [1, 2**24], "dp": [1, 2**40], "global_batch_size": [64, 2**40]}
+    found = symsim.sweep("llama3-8b", sizes, columns="world")
+    expected = [(b, d, g) for b in sizes["micro_batch_size"] for d in sizes["dp"] for g in sizes["global_batch_size"] if g % (b * d) == 0]
+    assert sorted(zip(*(found.rows[n].tolist() for n in sizes))) == sorted(expected)
 
 
 @pytest.mark.parametrize(

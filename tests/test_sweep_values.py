@@ -85,6 +85,22 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
         ["optimizer_offload_fraction=0.5,1", "dp=2,8", *SIZES],
         ["use_precision_aware_optimizer=true", "optimizer_cpu_offload=true"],
     ),
+    "two numbers behind one rate": (
+        "deepseek-v3",
+        "h800-sxm",
+        ["accelerator.fp8_share=0.5,0.8", "accelerator.peak.fp8=1000 TFLOP/s,2000 TFLOP/s", "dp=2,8", "ep=2", "micro_batch_size=1,2"],
+        ["fp8=blockwise"],
+    ),
+    "derived first stage": ("llama3-8b", "h100-sxm", ["micro_batch_size=2,4,8", "num_layers_in_first_pipeline_stage==micro_batch_size*2"], ["pp=3"]),
+    "derived recompute": (
+        "llama3-8b",
+        "h100-sxm",
+        ["num_microbatches=1,2,4", "recompute_num_layers==num_microbatches"],
+        ["pp=3", "recompute=full", "recompute_method=block"],
+    ),
+    "derived depths": ("deepseek-v3", "h100-sxm", ["micro_batch_size=1,2,3", "mtp_num_layers==micro_batch_size-1"], ["pp=3"]),
+    "derived degree": ("gemma-2-2b", "h100-sxm", ["micro_batch_size=2,4,8", "tp==micro_batch_size"], []),
+    "derived mirror": ("deepseek-v3", "h800-sxm", ["micro_batch_size=1,2", "pp==micro_batch_size*4"], ["schedule=dualpipe", "ep=8", "dp=8", "m=32"]),
     "few groups": ("qwen2.5-7b", "h100-sxm", ["tp=1,2,4", "sp==tp>1", "dp=1,2", "pp=1,2", *SIZES], []),
 }
 

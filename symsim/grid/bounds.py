@@ -263,8 +263,9 @@ def _interval(op: str, args: list[Interval], boolean: bool) -> Interval:
         a, b = args[0]
         return np.where((np.asarray(a) <= 0) & (np.asarray(b) >= 0), 0.0, np.minimum(abs(a), abs(b))), np.maximum(abs(a), abs(b))
     if op == "mod":
-        d = args[1][1]
-        return np.zeros_like(np.asarray(d, dtype=float)), np.asarray(d, dtype=float)
+        c, d = np.asarray(args[1][0], dtype=float), np.asarray(args[1][1], dtype=float)
+        crosses = (c <= 0) & (d >= 0)
+        return np.where(crosses, -np.inf, np.minimum(c, 0)), np.where(crosses, np.inf, np.maximum(d, 0))
     if op == "lt":
         (a, b), (c, d) = args
         return np.less(b, c), np.less(a, d)

@@ -25,7 +25,9 @@ from symsim.grid.names import DEGREES, LARGEST_SIZE, RANKS, SIZES, Column, field
 from symsim.grid.tabulate import tabulate
 from symsim.loading import override_architecture
 from symsim.schedules import schedule_sizes
+from symsim.step_time import check_system
 from symsim.strategy import Strategy
+from symsim.system import System
 
 if TYPE_CHECKING:
     from symsim.grid.space import Space
@@ -84,6 +86,15 @@ class Family:
             elif column.place.part == "machine":
                 machine = self._first(column)
         return {"architecture": override_architecture(base.architecture, changes), "assumptions": assumed, "machine": machine}
+
+    @cached_property
+    def system(self) -> System | None:
+        """The system, with the first values of those of its numbers that vary (how many ranks a tier joins does not, in a family)."""
+        changes = dict(self.space.base.system_changes)
+        for column in self.space.columns.values():
+            if column.place.part == "system":
+                changes[column.place.key] = self._first(column)
+        return self.space.system(self.fixed["machine"], changes)
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -174,7 +185,11 @@ class Family:
             return passed
 
         found += [m for m in self._imbalances() if not m.all()]
-        for rule in RULES:
+        rules = [*RULES]
+        if self.system is not None:
+            system = self.system
+            rules.append(lambda _, strategy: check_system(system, strategy))
+        for rule in rules:
             if rule is whole_batches:
                 allowed = _whole_batches(fields)
             else:
@@ -215,5 +230,9 @@ def _whole_batches(fields: Mapping[str, Any]) -> Array:
         return np.array(True)
     dp = fields["dp"] if "dp" in fields else tabulate(attrgetter("dp"), fields)
     each = np.asarray(fields["micro_batch_size"] * dp)
-    allowed = np.asarray(given % each == 0)
-    return allowed if m is None else np.asarray(allowed & (m * each == given))
+    # what does not fit an integer is more than any batch
+    fits = np.asarray(fields["micro_batch_size"] * np.asarray(dp, dtype=np.float64) < 2.0**62)
+    allowed = np.asarray(fits & (given % np.where(fits, each, 1) == 0))
+    if m is None:
+        return allowed
+    return np.asarray(allowed & (m * np.asarray(each, dtype=np.float64) < 2.0**62) & (m * each == given))

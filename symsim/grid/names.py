@@ -57,4 +57,5 @@ def canonical(name: str, place: Place) -> str:
 def is_number(column: Column) -> bool:
     """Whether a name varies as a symbol of one derivation; degrees do above 1."""
     part, key = column.place.part, column.place.key
-    return part in ("ranks", "symbol", "system") or (part == "strategy" and key in (*SIZES, *DEGREES))
+    # how many ranks a tier joins decides what can run, and so do its neighbours'
+    return part in ("ranks", "symbol") or (part == "system" and key[-1] != "ranks") or (part == "strategy" and key in (*SIZES, *DEGREES))

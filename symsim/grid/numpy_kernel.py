@@ -135,7 +135,8 @@ class _Printer:
             return [f"np.copyto({out}, {args[2]})", f"np.copyto({out}, {args[1]}, where={args[0]})"]
         if value.op in ("ceil", "floor"):
             sign = "-" if value.op == "ceil" else "+"
-            return [f"np.multiply({args[0]}, 1 {sign} GUARD, out={out})", f"np.{value.op}({out}, out={out})"]
+            guard = [f"np.absolute({args[0]}, out={out})", f"np.multiply({out}, GUARD, out={out})"]
+            return [*guard, f"np.{'subtract' if sign == '-' else 'add'}({args[0]}, {out}, out={out})", f"np.{value.op}({out}, out={out})"]
         assert value.op == "log2", value.op
         return [f"{out}[:] = tree_depth({args[0]})"]
 
@@ -186,7 +187,7 @@ class _Places:
         kind = is_boolean(value)
         ended = [a for a in dict.fromkeys(value.args) if self.last.get(a.id) == step]
         # these write their result before they have read all operands
-        at_once = value.op not in ("where", "log2")
+        at_once = value.op not in ("where", "log2", "ceil", "floor")
         lent = [a for a in ended if at_once and is_boolean(a) == kind]
         if lent:
             name = self.names[lent[0].id]

@@ -6,7 +6,7 @@ points is computed at once, as an array over its own axes; what is left is a gra
 meet first, a factor that several terms share is taken out of them, and an addend that several arguments of a maximum
 share is taken out of it: after that few operations depend on all axes.
 
-ceil and floor keep a true division below them, and are guarded: the argument of a ceil is lowered by 2^-49 of itself.
+ceil and floor keep a true division below them, and are guarded: the argument of a ceil is lowered by 2^-49 of its size.
 Where the exact argument is a fraction p/q with p below 2^49, and rounding moved it by less than that, the result is exact.
 """
 
@@ -56,11 +56,11 @@ class Value:
 
 
 def guarded_ceil(x: Any) -> Any:
-    return np.ceil(x * (1 - GUARD))
+    return np.ceil(x - GUARD * np.abs(x))
 
 
 def guarded_floor(x: Any) -> Any:
-    return np.floor(x * (1 + GUARD))
+    return np.floor(x + GUARD * np.abs(x))
 
 
 def tree_depth(x: Any) -> Any:

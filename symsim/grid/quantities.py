@@ -13,7 +13,7 @@ Kind = Literal["integer", "number", "boolean", "text"]
 
 
 @dataclass(frozen=True)
-class Reported:
+class Entry:
     """symbol: the definition behind it. over: of the whole step, the largest over stages, or of the stage with the largest peak."""
 
     symbol: str
@@ -30,32 +30,32 @@ class Reported:
         return not self.largest_first and self.unit in ("s", "byte", "USD", "MWh") and self.symbol != "memory"
 
 
-QUANTITIES: dict[str, Reported] = {
-    "time.step": Reported("t_step", "s", "number", "one step", timed=True),
-    "time.compute": Reported("t_compute", "s", "number", "kernels of the slowest stage", timed=True),
-    "time.bubble": Reported("t_bubble", "s", "number", "time the slowest stage waits for others", timed=True),
-    "time.exposed": Reported("exposed", "s", "number", "messages that nothing hides", timed=True),
-    "time.optimizer": Reported("t_optimizer", "s", "number", "the optimizer", timed=True),
-    "tokens_per_second": Reported("tokens_per_second", "1/s", "number", "tokens of all ranks a second", largest_first=True, timed=True),
-    "mfu": Reported("mfu", "1", "number", "model FLOPs utilisation", largest_first=True, timed=True),
-    "hfu": Reported("hfu", "1", "number", "hardware FLOPs utilisation", largest_first=True, timed=True),
-    "cost_per_trillion_tokens": Reported("cost_per_trillion_tokens", "USD", "number", "US dollars for 10^12 tokens", timed=True),
-    "energy_per_trillion_tokens": Reported("energy_per_trillion_tokens", "MWh", "number", "energy of the accelerators for 10^12 tokens", timed=True),
-    "memory.peak": Reported("M_stage_peak", "byte", "integer", "peak memory of the fullest rank", "stages"),
-    "memory.weights": Reported("M_stage_weights", "byte", "integer", "parameters of the fullest rank", "fullest"),
-    "memory.gradients": Reported("M_stage_gradients", "byte", "integer", "gradients of the fullest rank", "fullest"),
-    "memory.optimizer": Reported("M_stage_optimizer", "byte", "integer", "optimizer states of the fullest rank", "fullest"),
-    "memory.activations": Reported("M_stage_activations", "byte", "integer", "saved activations of the fullest rank", "fullest"),
-    "memory.transient": Reported("M_stage_transient", "byte", "integer", "of the peak, what is neither kept nor saved", "fullest"),
-    "memory.capacity": Reported("memory", "byte", "integer", "memory of one accelerator", timed=True),
-    "params.total": Reported("N", "1", "integer", "parameters"),
-    "params.active": Reported("N_active", "1", "integer", "parameters that one token uses"),
-    "params.per_rank": Reported("P_stage", "1", "integer", "parameters of the rank that holds the most", "stages"),
-    "flops.forward": Reported("F", "FLOP", "number", "forward of one micro-batch, the whole model"),
-    "flops.backward": Reported("G", "FLOP", "number", "backward of one micro-batch, the whole model"),
-    "flops.recompute": Reported("R", "FLOP", "number", "computed again in backward, one micro-batch"),
-    "activations.saved_per_microbatch": Reported("A_stage", "byte", "integer", "saved by the rank that saves the most", "stages"),
-    "world": Reported("world", "1", "integer", "ranks"),
+QUANTITIES: dict[str, Entry] = {
+    "time.step": Entry("t_step", "s", "number", "one step", timed=True),
+    "time.compute": Entry("t_compute", "s", "number", "kernels of the slowest stage", timed=True),
+    "time.bubble": Entry("t_bubble", "s", "number", "time the slowest stage waits for others", timed=True),
+    "time.exposed": Entry("exposed", "s", "number", "messages that nothing hides", timed=True),
+    "time.optimizer": Entry("t_optimizer", "s", "number", "the optimizer", timed=True),
+    "tokens_per_second": Entry("tokens_per_second", "1/s", "number", "tokens of all ranks a second", largest_first=True, timed=True),
+    "mfu": Entry("mfu", "1", "number", "model FLOPs utilisation", largest_first=True, timed=True),
+    "hfu": Entry("hfu", "1", "number", "hardware FLOPs utilisation", largest_first=True, timed=True),
+    "cost_per_trillion_tokens": Entry("cost_per_trillion_tokens", "USD", "number", "US dollars for 10^12 tokens", timed=True),
+    "energy_per_trillion_tokens": Entry("energy_per_trillion_tokens", "MWh", "number", "energy of the accelerators for 10^12 tokens", timed=True),
+    "memory.peak": Entry("M_stage_peak", "byte", "integer", "peak memory of the fullest rank", "stages"),
+    "memory.weights": Entry("M_stage_weights", "byte", "integer", "parameters of the fullest rank", "fullest"),
+    "memory.gradients": Entry("M_stage_gradients", "byte", "integer", "gradients of the fullest rank", "fullest"),
+    "memory.optimizer": Entry("M_stage_optimizer", "byte", "integer", "optimizer states of the fullest rank", "fullest"),
+    "memory.activations": Entry("M_stage_activations", "byte", "integer", "saved activations of the fullest rank", "fullest"),
+    "memory.transient": Entry("M_stage_transient", "byte", "integer", "of the peak, what is neither kept nor saved", "fullest"),
+    "memory.capacity": Entry("memory", "byte", "integer", "memory of one accelerator", timed=True),
+    "params.total": Entry("N", "1", "integer", "parameters"),
+    "params.active": Entry("N_active", "1", "integer", "parameters that one token uses"),
+    "params.per_rank": Entry("P_stage", "1", "integer", "parameters of the rank that holds the most", "stages"),
+    "flops.forward": Entry("F", "FLOP", "number", "forward of one micro-batch, the whole model"),
+    "flops.backward": Entry("G", "FLOP", "number", "backward of one micro-batch, the whole model"),
+    "flops.recompute": Entry("R", "FLOP", "number", "computed again in backward, one micro-batch"),
+    "activations.saved_per_microbatch": Entry("A_stage", "byte", "integer", "saved by the rank that saves the most", "stages"),
+    "world": Entry("world", "1", "integer", "ranks"),
 }
 TIMED_COLUMNS = ("world", "time.step", "tokens_per_second", "mfu", "time.compute", "time.bubble", "time.exposed", "time.optimizer", "memory.peak")
 COLUMNS = ("world", "memory.peak", "memory.weights", "memory.gradients", "memory.optimizer", "memory.activations", "params.per_rank", "flops.forward")

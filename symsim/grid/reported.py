@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from symsim.expr import Expr, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Unit
 from symsim.grid.family import Array
-from symsim.grid.names import MACHINE, RANKS, field_of
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import EXPOSED, QUANTITIES
 from symsim.grid.scope import Scope
@@ -98,21 +98,14 @@ class Reported:
     @cached_property
     def _from_axes(self) -> dict[str, Value]:
         """Symbols that an axis of the grid gives directly: lam, numbers of the system, and ranks of a tier without limit."""
-        variant, family = self.variant, self.variant.family
+        family = self.variant.family
         found: dict[str, Value] = {}
         space, base = family.space, self.result.values
         for column in space.columns.values():
             own = column.values
             if column.place.part == "symbol":
                 found[column.place.key] = self._array(family.along(column.axis, [float(v) for v in own]))
-            elif column.place.part == "system" and len(own) > 1:
-                changes = dict(space.base.system_changes)
-                strategy = strategy_at(variant.fields, variant.point)
-                rows = [symbol_values(self._system({**changes, column.place.key: v}), strategy) for v in own]
-                for name in rows[0]:
-                    if name not in ("world",) and any(r[name] != rows[0][name] for r in rows):
-                        found[name] = self._array(family.along(column.axis, [float(r[name]) for r in rows]))
-                assert all(r.keys() == rows[0].keys() for r in rows)
+        found |= self._of_system()
         system = self.result.system
         if system is not None:
             for j, tier in enumerate(system.network, 1):
@@ -122,6 +115,39 @@ class Reported:
                     found[f"R_{j}"] = world
         assert set(found) <= set(base)
         return found
+
+    def _of_system(self) -> dict[str, Value]:
+        """Symbols that numbers of the system decide which vary: each over all axes that it depends on together."""
+        variant, family = self.variant, self.variant.family
+        if self.result.system is None:
+            return {}
+        strategy = strategy_at(variant.fields, variant.point)
+        fixed = dict(family.space.base.system_changes)
+        varying = []
+        for column in family.space.columns.values():
+            if column.place.part == "system":
+                fixed[column.place.key] = column.values[variant.chosen[column.axis][0]]
+                if is_number(column) and len(column.values) > 1:
+                    varying.append(column)
+        moved: dict[str, list[Column]] = {}
+        start = symbol_values(self._system(fixed), strategy)
+        for column in varying:
+            rows = [symbol_values(self._system({**fixed, column.place.key: v}), strategy) for v in column.values]
+            assert all(r.keys() == start.keys() for r in rows)
+            for name in start:
+                if name != "world" and any(r[name] != start[name] for r in rows):
+                    moved.setdefault(name, []).append(column)
+        return {name: self._array(self._over(name, columns, fixed, strategy)) for name, columns in moved.items()}
+
+    def _over(self, name: str, columns: Sequence[Column], fixed: Mapping[tuple[str, ...], str], strategy: Strategy) -> Array:
+        """A symbol of the system over the axes of these columns (columns of one axis vary together)."""
+        sizes = self.program.sizes
+        axes = sorted({c.axis for c in columns})
+        made = np.empty([sizes[a] if a in axes else 1 for a in range(len(sizes))])
+        for position in np.ndindex(made.shape):
+            changes = {**fixed, **{c.place.key: c.values[position[c.axis]] for c in columns}}
+            made[position] = float(symbol_values(self._system(changes), strategy)[name])
+        return made
 
     def _system(self, changes: Mapping[tuple[str, ...], str]) -> Any:
         return self.variant.family.space.system(self.variant.family.fixed["machine"], changes)
@@ -149,7 +175,7 @@ class Reported:
             point = tuple(int(x) for x in np.unravel_index(int(np.argmax(here)), here.shape))
             at = replace(self.result, strategy=strategy_at(fields, point))
             assert (at.strategy.pp, at.strategy.vpp) == (pp, vpp)
-            key = (pp, vpp, *self.result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
+            key = (pp, vpp, self._options, *self.result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
             known = family.pipelines
             if key not in known:
                 known[key] = pipeline(at, *pairs)
@@ -157,8 +183,14 @@ class Reported:
         # where nothing runs it does not matter whose stages stand there
         where_to = [min(w, len(lines) - 1) for w in where_to]
         mirrored = schedule_of(self.result.strategy).placement == "mirrored"
+        assert not mirrored or len(lines) == 1
         which = np.array(where_to)[inverse.reshape(codes.shape)]
         return make_slots(self.program, self.base, lines, which, self.stage_definitions, mirrored=mirrored)
+
+    @cached_property
+    def _options(self) -> str:
+        """All fields that are neither sizes nor degrees: what else decides which layers a stage holds."""
+        return repr({n: v for n, v in self.variant.fields.items() if n not in (*SIZES, *DEGREES)})
 
     def _inside(self) -> list[Array]:
         """Where an axis' positions are chosen, for axes of which not all are."""
@@ -317,5 +349,5 @@ def _axes(array: Array) -> set[int]:
 def _distinct_pairs(m: Array, group: Array, here: Array) -> tuple[Array, Array]:
     """Distinct (micro-batches, group size) where points run."""
     a, b, mask = np.broadcast_arrays(m.astype(np.int64), group.astype(np.int64), here)
-    codes = np.unique((a * 1_000_000 + b)[mask])
-    return codes // 1_000_000, codes % 1_000_000
+    pairs = np.unique(np.stack([a[mask], b[mask]]), axis=1)
+    return pairs[0], pairs[1]

@@ -4,6 +4,9 @@ Stages that hold the same cost the same, so a pipeline of any depth is a handful
 Over all (pp, vpp) of a grid the classes are sorted into slots by what they hold at all (the embedding, layers of a kind, the
 head): whether a part is there is then a constant of the slot, and how much of it a table over (pp, vpp).
 
+That a stage which holds no more than another is never slower rests on times that are not negative, and on a layer that is
+recomputed taking no less than one that is not; the tests compare with every stage of `symsim eval`.
+
 Reductions over stages that follow are those of `symsim.step_time.reductions` and of the largest peak: a stage that holds no
 more than another of the same pipeline is never the slower one, and of equal stages the one with the most micro-batches in
 flight holds the most.
@@ -104,7 +107,7 @@ class Slot:
     """One stage class over the grid: the scope of its definitions, and tables over (pp, vpp).
 
     count: stages it stands for (0 where it repeats another slot's). there: 1 where the pipeline has such a stage, or a repetition.
-    slowest: whether it can be the slowest stage anywhere. fullest: whether it can hold the most. pairs: per (pp, vpp) its holdings.
+    slowest: whether it can be the slowest stage anywhere. held: per (pp, vpp) what it holds.
     """
 
     scope: "Scope | _Means"

@@ -135,6 +135,9 @@ class Space:
         ((path, text),) = asked.system.items()
         machines = [self.base.system] if MACHINE not in self.columns else self.columns[MACHINE].values
         for machine in machines:
+            if path[-1] == "ranks" and machine is not None:
+                # it must fit its neighbours', which may vary too
+                continue
             if machine is None:
                 raise InputError(f"--axis {name} varies a system's number, and none is named: give one with -y")
             try:

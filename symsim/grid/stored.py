@@ -28,6 +28,9 @@ from symsim.result import derive
 from symsim.strategy import Strategy
 from symsim.system import System
 
+# of what is kept: another one is another entry
+_FORMAT = "1"
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -73,6 +76,7 @@ def _parts(system: System | None) -> Any:
 def key_of(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], system: System | None) -> str:
     """The name under which a derivation is kept."""
     return cache.key_of(
+        _FORMAT,
         model.model_dump_json(),
         json.dumps(shape(strategy, model.query_groups), sort_keys=True),
         json.dumps(resolve(assumptions), sort_keys=True),

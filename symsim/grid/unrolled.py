@@ -22,7 +22,7 @@ from symsim.evaluation import Evaluation
 from symsim.expr import ZERO, Expr, Number, expr, floor, maximum, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Definition
 from symsim.grid.base import Base
-from symsim.grid.quantities import EXPOSED, QUANTITIES, Reported, refuse_unknown
+from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
 from symsim.grid.slots import Holdings, Pipeline, pipeline
 from symsim.loading import load_system
 from symsim.result import derive
@@ -457,7 +457,7 @@ class _Unroller:
             found[at:at] = [f"{EXPOSED}{axis}" for axis in exposed_axes(self.result.derivation)]
         return found
 
-    def _exists(self, quantity: Reported) -> bool:
+    def _exists(self, quantity: Entry) -> bool:
         if quantity.timed and self.result.system is None:
             return False
         return quantity.symbol in ("exposed", "memory", "world", "N_active") or quantity.symbol in self.result.derivation.definitions
@@ -482,7 +482,7 @@ class _Unroller:
         else:
             raise refuse_unknown(name, list(definitions), "quantity")
 
-    def _quantity(self, quantity: Reported) -> Expr:
+    def _quantity(self, quantity: Entry) -> Expr:
         name = quantity.symbol
         if name == "memory":
             assert self.result.system is not None

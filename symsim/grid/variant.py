@@ -85,6 +85,10 @@ def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
     flags = {name: _above(family.tabulated(attrgetter(name))) for name in FLAGS}
+    groups = family.fixed["architecture"].query_groups
+    flags["few_groups"] = np.asarray(family.tabulated(lambda s: s.tp > groups))
+    if fields["schedule"] == "dualpipe":
+        flags["depth"] = np.asarray(family.tabulated(attrgetter("pp")))
     flags["same_tp"] = np.asarray(family.tabulated(lambda s: s.expert_tp == s.tp))
     options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
     deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]

@@ -108,6 +108,8 @@ class Front:
 
     def __call__(self, vector: int, one: Any, two: Any, wanted: Any) -> None:
         one, two = np.broadcast_to(one, (self.length,)), np.broadcast_to(two, (self.length,))
+        # what is no number is not better than anything
+        wanted = wanted & (one == one) & (two == two)
         if len(self.one):
             # the least of the second objective among front points no worse in the first
             low = one.min()
@@ -144,16 +146,16 @@ class Front:
 
 def _unbeaten(one: Array, two: Array, numbers: Array) -> Array:
     """Indices, in rising order, of points that no other is at least as good as in both; of equal ones the first by number."""
+    if not len(numbers):
+        return np.empty(0, dtype=np.int64)
     order = np.lexsort((numbers, two, one))
-    best = np.minimum.accumulate(two[order])
-    before = np.concatenate([[np.inf], best[:-1]])
-    first_of_value = np.concatenate([[True], np.diff(one[order]) > 0]) if len(order) else np.empty(0, dtype=bool)
-    # equal in the first objective: only the least of the second stays
-    start = np.maximum.accumulate(np.where(first_of_value, np.arange(len(order)), 0)) if len(order) else np.empty(0, dtype=np.int64)
-    ahead = before[start] if len(order) else before[:0]
-    least = two[order][start] if len(order) else two[:0]
-    new = np.concatenate([[True], (np.diff(one[order]) != 0) | (np.diff(two[order]) != 0)]) if len(order) else first_of_value
-    return order[(two[order] == least) & (two[order] < ahead) & new]
+    one, two = one[order], two[order]
+    starts = np.concatenate([[True], one[1:] != one[:-1]])
+    # where the points begin that are equal in the first objective, of which only the least in the second stays
+    start = np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    before = np.concatenate([[np.inf], np.minimum.accumulate(two)[:-1]])[start]
+    first = np.concatenate([[True], (one[1:] != one[:-1]) | (two[1:] != two[:-1])])
+    return order[(two == two[start]) & ((two < before) | (start == 0)) & first]
 
 
 class Rows:
