@@ -110,9 +110,11 @@ def sweep(
     where: Annotated[list[str] | None, typer.Option("--where", metavar="EXPR", help="Only points for which it is true; repeatable.")] = None,
     fits: Annotated[bool, typer.Option("--fits", help="Only points that fit the accelerator's memory.")] = False,
     top: Annotated[int | None, typer.Option("--top", metavar="K", help="The K best points.")] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="QUANTITY", help="What is best: a quantity or an expression (least first).")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="QUANTITY", help="What is best: a quantity or an expression; which end is said.")] = None,
     pareto: Annotated[str | None, typer.Option("--pareto", metavar="A,B", help="The points that no other beats in both.")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="What is reported of every point.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAMES", help="What is reported of every point ('symsim list quantities').")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.parquet .csv).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep to FILE that was stopped.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as one JSON array.")] = False,

@@ -152,8 +152,11 @@ class Sweep:
             return False
         if self.search == "bounds":
             return True
+        points = self.variants[index].points
+        if points < BOUNDS_FROM:
+            return False
         compiles = self.backend != "numpy" and compiler() is not None
-        return self.variants[index].points >= (BOUNDS_FROM_COMPILED if compiles else BOUNDS_FROM)
+        return points >= (BOUNDS_FROM_COMPILED if compiles else BOUNDS_FROM)
 
     @property
     def threaded(self) -> bool:
