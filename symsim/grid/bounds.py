@@ -211,10 +211,20 @@ def _bounds(program: Program, nodes: Sequence[Value], objective: Value, wanted: 
 
     with np.errstate(all="ignore"):
         for node in nodes:
-            known[node.id] = _interval(node.op, [operand(a) for a in node.args], is_boolean(node))
+            known[node.id] = _open(_interval(node.op, [operand(a) for a in node.args], is_boolean(node)))
         low = operand(objective)[0]
         low = np.where(np.isnan(low), -np.inf, low)
     return low, operand(wanted)[1]
+
+
+def _open(found: Interval) -> Interval:
+    """An end that is no number, as of the difference of infinities, bounds nothing."""
+    low, high = found
+    if not np.all(low == low):
+        low = np.where(np.isnan(low), -np.inf, low)
+    if not np.all(high == high):
+        high = np.where(np.isnan(high), np.inf, high)
+    return low, high
 
 
 def _reduced(value: Value, inner: Sequence[int], cells: Cells) -> Interval:

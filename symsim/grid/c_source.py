@@ -89,8 +89,8 @@ _PRELUDE = """\
 
 EACH double larger(double a, double b) { return a > b ? a : b; }
 EACH double smaller(double a, double b) { return a < b ? a : b; }
-EACH double up(double x) { return ceil(x - 0x1p-49 * fabs(x)); }
-EACH double down(double x) { return floor(x + 0x1p-49 * fabs(x)); }
+EACH double up(double x) { return ceil(x * (1 - copysign(0x1p-49, x))); }
+EACH double down(double x) { return floor(x * (1 + copysign(0x1p-49, x))); }
 
 /* log2 rounded up of x rounded up: the bits of n = x - 1, read off the exponent */
 EACH double depth(double x) {

@@ -135,8 +135,8 @@ class _Printer:
             return [f"np.copyto({out}, {args[2]})", f"np.copyto({out}, {args[1]}, where={args[0]})"]
         if value.op in ("ceil", "floor"):
             sign = "-" if value.op == "ceil" else "+"
-            guard = [f"np.absolute({args[0]}, out={out})", f"np.multiply({out}, GUARD, out={out})"]
-            return [*guard, f"np.{'subtract' if sign == '-' else 'add'}({args[0]}, {out}, out={out})", f"np.{value.op}({out}, out={out})"]
+            guard = [f"np.copysign(GUARD, {args[0]}, out={out})", f"np.{'subtract' if sign == '-' else 'add'}(1, {out}, out={out})"]
+            return [*guard, f"np.multiply({args[0]}, {out}, out={out})", f"np.{value.op}({out}, out={out})"]
         assert value.op == "log2", value.op
         return [f"{out}[:] = tree_depth({args[0]})"]
 

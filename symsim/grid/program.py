@@ -56,11 +56,11 @@ class Value:
 
 
 def guarded_ceil(x: Any) -> Any:
-    return np.ceil(x - GUARD * np.abs(x))
+    return np.ceil(x * (1 - np.copysign(GUARD, x)))
 
 
 def guarded_floor(x: Any) -> Any:
-    return np.floor(x + GUARD * np.abs(x))
+    return np.floor(x * (1 + np.copysign(GUARD, x)))
 
 
 def tree_depth(x: Any) -> Any:
