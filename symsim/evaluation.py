@@ -131,11 +131,11 @@ class Evaluation:
         alike = tuple(v for n, v in own.items() if n != "i")
         if alike not in self._alike:
             known = {**self.numbers, **own}
-            for definition in self._stage_definitions[0]:
+            for definition in self.stage_definitions[0]:
                 known[definition.symbol] = definition.expr.evaluate(known)
             self._alike[alike] = known
         known = {**self._alike[alike], "i": stage.index}
-        for definition in self._stage_definitions[1]:
+        for definition in self.stage_definitions[1]:
             known[definition.symbol] = definition.expr.evaluate(known)
         return known
 
@@ -144,7 +144,7 @@ class Evaluation:
         return {}
 
     @cached_property
-    def _stage_definitions(self) -> tuple[list[Definition], list[Definition]]:
+    def stage_definitions(self) -> tuple[list[Definition], list[Definition]]:
         """Definitions of a stage: those that follow from what it holds, and those that depend on its place in the pipeline."""
         placed = {"i"}
         same, differing = [], []

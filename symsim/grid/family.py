@@ -64,14 +64,9 @@ class Family:
             own = [c for c in self.space.columns.values() if c.axis == axis and c.place.part == "strategy" and c.place.key in DEGREES]
             keys: dict[Any, list[int]] = {}
             for position in positions:
-                keys.setdefault(tuple(self._kind(c.place.key, c.values[position]) for c in own), []).append(position)
+                keys.setdefault(tuple(c.values[position] > 1 for c in own), []).append(position)
             groups.append([np.array(at) for at in keys.values()])
         yield from product(*groups)
-
-    def _kind(self, key: str, value: int) -> Any:
-        few_groups = key == "tp" and value > self.fixed["architecture"].query_groups
-        # ranks of a mirrored schedule hold pairs of stages, which differ from one depth to the next
-        return (value > 1, few_groups, value if key == "pp" and self.fields["schedule"] == "dualpipe" else 0)
 
     @cached_property
     def fixed(self) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from symsim.architecture import Architecture
@@ -39,21 +40,29 @@ class Kept:
     checkpointed: Mapping[str, None]
 
 
-def shape(strategy: Strategy, query_groups: int) -> dict[str, Any]:
-    """What of a strategy decides the terms of a derivation."""
-    found = strategy.model_dump(mode="json")
-    for name in SIZES:
-        found[name] = found[name] is not None
-    for name in DEGREES:
-        found[name] = (found[name] or 1) > 1
-    found |= {
-        "expert_tp": strategy.expert_tp > 1,
-        "same_tp": strategy.expert_tp == strategy.tp,
-        "expert_dp": strategy.expert_dp > 1,
-        "few_groups": query_groups < strategy.tp,
-        "microbatches": None,
+def deciding(query_groups: int) -> dict[str, Callable[[Any], Any]]:
+    """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare.
+
+    The depth matters where ranks hold pairs of stages, which differ from one depth to the next.
+    """
+    above = {name: partial(_is_above_one, name) for name in (*DEGREES, "expert_tp", "expert_dp")}
+    return {
+        **above,
+        "same_tp": lambda s: s.expert_tp == s.tp,
+        "few_groups": lambda s: s.tp > query_groups,
+        "depth": lambda s: s.pp if s.schedule == "dualpipe" else 0,
     }
-    return found
+
+
+def _is_above_one(name: str, strategy: Any) -> bool:
+    return bool((getattr(strategy, name) or 1) > 1)
+
+
+def shape(strategy: Strategy, query_groups: int) -> dict[str, Any]:
+    """What of a strategy decides the terms of a derivation: its options, which sizes are given, and of its degrees `deciding`."""
+    options = strategy.model_dump(mode="json", exclude={*SIZES, *DEGREES})
+    given = {name: getattr(strategy, name) is not None for name in SIZES}
+    return {**options, **given, "degrees": {name: read(strategy) for name, read in deciding(query_groups).items()}}
 
 
 def _parts(system: System | None) -> Any:

@@ -324,7 +324,7 @@ class _Unroller:
     def _stages(self) -> None:
         """Every definition of a stage once for each class of equal ones; those that depend on the place, for the places that can hold the most."""
         line, holdings = self._line, self._holdings
-        alike, placed = _by_place(self.result)
+        alike, placed = self.result.stage_definitions
         self.scopes: dict[int, dict[str, Expr | Number]] = {}
         self.first: dict[Holdings, int] = {h: holdings.index(h) for h in line.classes}
         for held, first in self.first.items():
@@ -531,21 +531,6 @@ def _grouped(definitions: list[Definition]) -> list[Definition]:
         if definition.expr.symbols() & waiting:
             return definitions
     return made
-
-
-def _by_place(result: Evaluation) -> tuple[list[Definition], list[Definition]]:
-    """Definitions of a stage: those that follow from what it holds, and those that depend on its place in the pipeline."""
-    placed = {"i"}
-    alike, differing = [], []
-    for definition in result.derivation.definitions.values():
-        if definition.group != "stages":
-            continue
-        if definition.expr.symbols() & placed:
-            placed.add(definition.symbol)
-            differing.append(definition)
-        else:
-            alike.append(definition)
-    return alike, differing
 
 
 def _indices(found: Iterable[int]) -> str:

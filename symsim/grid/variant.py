@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,6 @@ from symsim.grid.family import Array, Family
 from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.space import Space
 from symsim.strategy import Strategy
-
-# Flags that decide which terms a derivation has
-FLAGS = ("dp", "expert_dp", "expert_tp", "tp", "cp", "pp", "vpp", "ep", "num_distributed_optimizer_instances")
 
 
 @dataclass
@@ -84,12 +80,7 @@ class Undone:
 def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
-    flags = {name: _above(family.tabulated(attrgetter(name))) for name in FLAGS}
-    groups = family.fixed["architecture"].query_groups
-    flags["few_groups"] = np.asarray(family.tabulated(lambda s: s.tp > groups))
-    if fields["schedule"] == "dualpipe":
-        flags["depth"] = np.asarray(family.tabulated(attrgetter("pp")))
-    flags["same_tp"] = np.asarray(family.tabulated(lambda s: s.expert_tp == s.tp))
+    flags = {name: np.asarray(family.tabulated(read)) for name, read in stored.deciding(family.fixed["architecture"].query_groups).items()}
     options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
     deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():
@@ -141,10 +132,6 @@ def _spread(mask: Array, chosen: Sequence[Array], sizes: Sequence[int]) -> Array
     made = np.zeros(shape, dtype=bool)
     made[np.ix_(*(chosen[a] if n > 1 else np.array([0]) for a, n in enumerate(shape)))] = mask
     return made
-
-
-def _above(x: Any) -> Any:
-    return np.asarray(x) > 1
 
 
 def _at(array: Array, point: Sequence[int]) -> Any:
