@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, nearest, printable, sentence
 
 if TYPE_CHECKING:
     from symsim.result import Result
@@ -76,7 +76,7 @@ def derive(model: _Model, strategy: _Strategy = None, system: _System = None, se
     from symsim.report import write_report
 
     for note in write_report(result, output):
-        print(f"symsim: {note}", file=sys.stderr)
+        _say(note)
 
 
 @app.command("eval")
@@ -202,7 +202,7 @@ def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "
 
     names = {"models": loading.list_models, "systems": loading.list_systems, "strategies": loading.list_strategies, "sources": lambda: []}[what]()
     if not names:
-        print(f"symsim: no {what} are installed", file=sys.stderr)
+        _say(f"no {what} are installed")
     _print("".join(f"{name}\n" for name in names))
 
 
@@ -231,9 +231,7 @@ def bring(
             raise InputError(f"{output}: the directory cannot be made: {error.strerror}") from None
         write_text(output / "model.yaml", format_model(loaded.architecture))
     _print(table)
-    print(
-        f"symsim: wrote {output / 'model.yaml'}" if output is not None else "symsim: nothing written; -o DIR writes DIR/model.yaml", file=sys.stderr
-    )
+    _say(f"wrote {output / 'model.yaml'}" if output is not None else "nothing written; -o DIR writes DIR/model.yaml")
 
 
 @app.command()
@@ -262,7 +260,7 @@ def calibrate(
     if output is not None:
         write_system(output, plain(system), found, Path(points).name)
     _print(table(found))
-    print(f"symsim: wrote {output}" if output is not None else "symsim: nothing written; -o FILE writes a system file", file=sys.stderr)
+    _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
 
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
@@ -279,16 +277,16 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     result = derive(architecture, placed, asked.assumptions, asked.symbols, machine)
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
-        print(f"symsim: seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}", file=sys.stderr)
+        _say(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
     from symsim.idle import idle_fields, idle_options, untimed_options
 
     for name in untimed_options(result):
-        print(f"symsim: {name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them", file=sys.stderr)
+        _say(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
 
     for name in idle_options(result):
-        print(f"symsim: {name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy", file=sys.stderr)
+        _say(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
     for path in idle_fields(result, loaded.architecture, asked.architecture):
-        print(f"symsim: {path} has no effect on {architecture.name} under this strategy", file=sys.stderr)
+        _say(f"{path} has no effect on {architecture.name} under this strategy")
     return result
 
 
@@ -318,7 +316,7 @@ def _print(text: str) -> None:
     if sys.stdout is None:
         raise InputError("standard output is closed")
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text))
         sys.stdout.flush()
     except OSError as error:
         _leave_output(error)
@@ -332,8 +330,13 @@ def _leave_output(error: OSError) -> NoReturn:
     raise InputError(f"standard output cannot be written: {error.strerror}")
 
 
-def _fail(sentence: str, status: int) -> NoReturn:
-    print(f"symsim: {' '.join(sentence.split())}", file=sys.stderr)
+def _say(note: str) -> None:
+    """One line on standard error."""
+    print(f"symsim: {sentence(note)}", file=sys.stderr)
+
+
+def _fail(reason: str, status: int) -> NoReturn:
+    _say(reason)
     raise SystemExit(status)
 
 

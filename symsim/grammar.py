@@ -15,9 +15,8 @@ from collections.abc import Callable, Collection
 from fractions import Fraction
 from math import comb
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.expr import Expr, ceil, expr, floor, log2, maximum, minimum, symbol
-from symsim.reading import cut
 
 _LONGEST = 10_000
 _DEEPEST = 200

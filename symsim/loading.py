@@ -16,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from symsim.architecture import Architecture, format_layers
 from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.grammar import parse_value
-from symsim.reading import Document, KeyPath, cut, dotted, format_yaml, from_validation_error, read_json, read_yaml
+from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
 from symsim.strategy import Strategy
 from symsim.system import COLLECTIVES, System
 

@@ -29,8 +29,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symsim.errors import InputError, nearest
-from symsim.reading import cut, read_json, read_text
+from symsim.errors import InputError, cut, nearest
+from symsim.reading import read_json, read_text
 from symsim.system import COLLECTIVES
 
 KERNELS = ("gemm", "grouped_gemm", "attention", "memory")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest, printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -118,8 +118,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file whole or not at all."""
-    write_file(path, text.encode())
+    """Write a UTF-8 file whole or not at all; characters that no reader can see are escaped."""
+    write_file(path, printable(text).encode())
 
 
 def read_yaml(path: "str | Path") -> Document:
@@ -283,11 +283,6 @@ class _Builder:
             kind = "list" if isinstance(self.root, list) else "single value"
             raise InputError(f"{self.where}: holds a {kind}; a {language} mapping of keys to values is expected")
         return Document(self.root, self.where, self.lines)
-
-
-def cut(text: str, length: int = 60) -> str:
-    """Text short enough to quote in a sentence."""
-    return text if len(text) <= length else text[:length] + "..."
 
 
 def _core_scalar(text: str, place: str) -> Any:

@@ -108,11 +108,18 @@ def test_byte_order_mark_is_skipped(tmp_path: Path):
     assert read_json(tmp_path / "f.json").data == {"a": 1}
 
 
-def test_write_is_whole_or_nothing(tmp_path: Path):
+def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     target = tmp_path / "out.yaml"
+    write_text(target, "half \ud800 of a character")
+    assert target.read_text() == "half \\ud800 of a character"
     write_text(target, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(target, "new \ud800")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", full)
+        assert "cannot be written: No space left" in refusal(write_text, target, "new")
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.yaml"]
     assert "cannot be written" in refusal(write_text, tmp_path / "absent" / "f", "text")

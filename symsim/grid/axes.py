@@ -24,10 +24,10 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Union
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.grammar import _LARGEST_DECIMAL_EXPONENT, _NUMBER, parse_value
 from symsim.grid.conditions import Node, names, parse_any
-from symsim.reading import cut, read_text
+from symsim.reading import read_text
 
 Value = Union[int, float, bool, str]
 

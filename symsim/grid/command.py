@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import symsim
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, nearest, sentence
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import parse_axes
 from symsim.grid.base import Base, read_base
@@ -177,10 +177,10 @@ def _summary(made: Sweep, found: Answer, options: Options, seconds: float) -> No
         _say(f"wrote {options.output}")
 
 
-def _say(sentence: str) -> None:
+def _say(note: str) -> None:
     """A note on standard error; the answer does not depend on whether anybody can read it."""
     with suppress(OSError, ValueError):
-        print(f"symsim: {sentence}", file=sys.stderr)
+        print(f"symsim: {sentence(note)}", file=sys.stderr)
 
 
 @contextmanager

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Union
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.grammar import _DEEPEST, _LARGEST_DECIMAL_EXPONENT, _LONGEST, _MOST_BITS, _NUMBER, _Reader
-from symsim.reading import cut
 
 Exact = Union[int, Fraction]
 

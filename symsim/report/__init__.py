@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symsim.errors import InputError
+from symsim.errors import InputError, printable
 from symsim.reading import write_file
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def _rendered(result: "Result", suffix: str) -> bytes:
     if suffix == ".md":
         from symsim.report import markdown
 
-        return markdown.render(document).encode()
+        return printable(markdown.render(document)).encode()
     if suffix == ".html":
         from symsim.report import html
 
-        return html.render(document).encode()
+        return printable(html.render(document)).encode()
     from symsim.report import latex
 
     text = latex.render(document)
