@@ -92,8 +92,9 @@ def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[
         yield from (p for p in _of_block(result, "head", False) if p[1] == "norm")
     for _ in range(int(at["mtp_copies_i"])):
         yield from _of_block(result, "mtp", False)
-    if at["output_i"]:
-        yield int(result.numbers["P_output"] if "P_output" in result.numbers else result.stage_numbers(stage)["P_output"]), "lm_head", tied
+    held = {"P_output": at["output_i"], "P_output_bias": at["loss_i"] if result.model.lm_head_bias else 0}
+    for name in (n for n, here in held.items() if here):
+        yield int(result.numbers[name] if name in result.numbers else result.stage_numbers(stage)[name]), "lm_head", tied and name == "P_output"
 
 
 def _kind_of(result: Evaluation, layer: int) -> str:

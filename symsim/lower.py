@@ -51,10 +51,10 @@ def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     for name in model.kind_names():
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
     net = _net(profile, mesh, "head")
-    blocks["head"] = net.block([head(net, _stream(net, profile), model, owns_weight=not model.tie_word_embeddings)])
+    blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="table" if model.tie_word_embeddings else "")])
     if model.mtp_num_layers:
         net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
-        blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model, owns_head=False)])
+        blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model)])
     return blocks
 
 

@@ -16,7 +16,7 @@ from symsim.expr import ONE, ZERO, Expr, Number, expr, maximum, minimum, symbol
 from symsim.formula import BYTE, ELEMENT, NONE, Derivation, Quantity
 from symsim.ir import WIDTHS
 from symsim.lowered import Lowered
-from symsim.passes.count import counted_parameters, label
+from symsim.passes.count import counted_parameters, held_output_layer, label
 from symsim.passes.differentiate import elements
 from symsim.passes.reduce import expert_groups, shards
 from symsim.passes.workspace import Moment, backward_moments, forward_moments
@@ -418,7 +418,7 @@ class _Memory:
         FSDP they wait, whole, for the root's reduction)."""
         if not self.eager or name == "head":
             return ZERO
-        of_head = symbol("P_output") * symbol("output_i") * WIDTHS[self.strategy.precision]
+        of_head = held_output_layer(self.book) * WIDTHS[self.strategy.precision]
         return of_head if self.strategy.zero == 3 else self.fresh * of_head
 
     def _first_layers(self) -> Expr:
@@ -486,7 +486,7 @@ class _Memory:
         return (2 * root + 2 * self._unit(kind) + self._stream() + symbol("A_embedding")) * symbol("first_i")
 
     def _root(self) -> Expr:
-        found = symbol("P_embedding_embedding") * symbol("embedding_i") + symbol("P_output") * symbol("output_i")
+        found = symbol("P_embedding_embedding") * symbol("embedding_i") + held_output_layer(self.book)
         if "P_head_norm" in self.book.definitions:
             found = found + symbol("P_head_norm") * symbol("last_layer_i")
         return found
@@ -523,7 +523,7 @@ class _Memory:
             for tensor in counted_parameters(remembered.placed, name):
                 expert = "E" in tensor.dims and expert_groups(self.lowered)
                 shard = shards(self.lowered, expert).shard if self.strategy.zero else ONE
-                present = {"embedding": symbol("embedding_i"), "head": symbol("output_i")}.get(name, self.has[name])
+                present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, self.has[name])
                 candidates.append(elements(remembered.placed, tensor.name) / shard * present)
         return maximum(*candidates)
 

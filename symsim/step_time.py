@@ -147,7 +147,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
 
 def _sharded_messages(book: Derivation, lowered: Lowered) -> list[Message]:
     """Gathers and scatters of FSDP's units on stage i; none without zero=3."""
-    here = [*(f"L_{k}_i" for k in lowered.profile.model.kind_names()), "embedding_i", "output_i", "last_layer_i", "mtp_copies_i"]
+    here = [*(f"L_{k}_i" for k in lowered.profile.model.kind_names()), "embedding_i", "output_i", "loss_i", "last_layer_i", "mtp_copies_i"]
     return fsdp_messages(lowered, fsdp_units(lowered, book, {n: symbol(n) for n in here}))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from symsim.architecture import Architecture
+from symsim.buffers import gradient_buffers
 from symsim.expr import symbol
 from symsim.loading import load_model
 from symsim.result import Result, derive
@@ -48,6 +52,43 @@ def test_full_recomputation_keeps_inputs_only() -> None:
     tables = result.stage_numbers(result.stages[0])["A_dense_ckpt_shared"]
     assert per_stage[0] - result.value("A_embedding") == 16 * one + tables
     assert result.value("R") == result.value("F") - result.value("F_head")
+
+
+BIASED_HEAD = {
+    "name": "biased-head",
+    "hidden_size": 64,
+    "vocab_size": 1000,
+    "layers": 4,
+    "attention": {"num_attention_heads": 4},
+    "mlp": {"ffn_hidden_size": 96},
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("strategy", [{}, {"pp": 2}, {"tp": 2, "dp": 2}, {"pp": 2, "dp": 2, "zero": 1}, {"dp": 2, "zero": 3, "fusion": "eager"}])
+def test_the_bias_of_a_head_counts_whether_or_not_its_table_is_tied(tied: bool, strategy: dict[str, object]) -> None:
+    """It is a parameter of the last stage with a gradient and optimizer states of its own."""
+    both = []
+    for bias in (False, True):
+        model = Architecture.model_validate(BIASED_HEAD | {"tie_word_embeddings": tied, "lm_head_bias": bias})
+        both.append(derive(model, Strategy(**strategy)))  # type: ignore[arg-type]
+    plain, biased = both
+    assert biased.value("N") - plain.value("N") == biased.value("N_lm_head") - (0 if tied else plain.value("N_lm_head")) == 1000
+    last = biased.stages[-1]
+    held = 1000 // int(biased.values["tp"])
+    more = {n: biased.stage_numbers(last)[n] - plain.stage_numbers(last)[n] for n in ("P_stage", "P_stage_dense")}
+    assert more == {"P_stage": held, "P_stage_dense": held}
+    if biased.strategy.pp > 1:
+        assert biased.stage_numbers(biased.stages[0])["P_stage"] == plain.stage_numbers(plain.stages[0])["P_stage"]
+    sizes = [sum(x.parameters for x in gradient_buffers(r, r.stages[-1])) for r in both]
+    assert sizes[1] - sizes[0] == held
+    if biased.strategy.dp > 1:
+        numbers = [r.stage_numbers(last) for r in both]
+        sent = [sum(m.send_elements.evaluate(n) for m in r.stage_messages(last) if m.axis.startswith("dp")) for r, n in zip(both, numbers)]
+        assert sent[1] > sent[0] > 0
+    for part in ("weights", "gradients", "optimizer"):
+        one, two = (r.stage_numbers(r.stages[-1])[f"M_stage_{part}"] for r in both)
+        assert (two - one) * biased.stage_numbers(last)["P_stage"] == held * two > 0
 
 
 def test_causal_conventions() -> None:

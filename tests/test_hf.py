@@ -198,6 +198,42 @@ def test_text_tower_of_a_multimodal_config(wrapper: str, text_type: str) -> None
     assert told["vision_config"][0] == "refused" and told["text_config.hidden_size"][0] == "mapped"
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "tower", "outer", "inner", "tied"),
+    [
+        ("gemma3", "gemma3_text", {}, {}, True),
+        ("gemma3", "gemma3_text", {}, {"tie_word_embeddings": False}, True),
+        ("gemma3", "gemma3_text", {"tie_word_embeddings": False}, {}, False),
+        ("gemma3", "gemma3_text", {"tie_word_embeddings": False}, {"tie_word_embeddings": True}, False),
+        ("mistral3", "mistral", {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, True),
+        ("mistral3", "mistral", {"tie_word_embeddings": False}, {"tie_word_embeddings": True}, False),
+        ("mistral3", "mistral", {}, {"tie_word_embeddings": False}, True),
+        ("internvl", "qwen2", {}, {"tie_word_embeddings": False}, True),
+        ("llama4", "llama4_text", {"tie_word_embeddings": True}, {}, False),
+        ("llama4", "llama4_text", {"tie_word_embeddings": False}, {"tie_word_embeddings": True}, True),
+        ("idefics3", "llama", {}, {"tie_word_embeddings": True}, False),
+        ("llava", "llama", {"tie_word_embeddings": False}, {"tie_word_embeddings": True}, True),
+        ("llava", "llama", {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, True),
+        ("voxtral", "llama", {}, {"tie_word_embeddings": True}, False),
+        ("a_wrapper_unheard_of", "llama", {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, True),
+        ("a_wrapper_unheard_of", "llama", {}, {"tie_word_embeddings": True}, True),
+    ],
+)
+def test_whose_tie_word_embeddings_decides(wrapper: str, tower: str, outer: dict[str, Any], inner: dict[str, Any], tied: bool) -> None:
+    """As transformers 5.23 built each of these on the meta device (_tied_weights_keys and the wrappers' defaults)."""
+    text = small(tower) | inner
+    config = {"model_type": wrapper, "text_config": text} | outer
+    assert read(config).tie_word_embeddings == tied
+    told = fates(config)
+    if inner and inner["tie_word_embeddings"] != tied:
+        assert told["text_config.tie_word_embeddings"] == ("no cost effect", "overruled by the wrapper's")
+
+
+def test_a_fixed_tower_is_itself_whatever_it_is_called() -> None:
+    text = small("gemma3_text") | {"model_type": "gemma2"}
+    assert read({"model_type": "gemma3", "text_config": text}).modelling == "gemma3_text"
+
+
 def test_unsupported_type_names_the_nearest() -> None:
     assert "'qwen3_moe'" in refusal(small("qwen3_mo"))
     assert "bert" in refusal(small("bert"))

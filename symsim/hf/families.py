@@ -318,7 +318,3 @@ FAMILIES: dict[str, Family] = {
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)
-
-
-# multimodal wrappers whose text tower is one of the above, with its model_type when text_config omits it
-TEXT_TOWERS = {"gemma3": "gemma3_text", "llama4": "llama4_text", "mistral3": "mistral"}

@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from symsim.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, compress
 from symsim.errors import InputError, nearest
 from symsim.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
-from symsim.hf.families import FAMILIES, SUPPORTED, TEXT_TOWERS
+from symsim.hf.families import FAMILIES, SUPPORTED
 from symsim.hf.fields import BASE, HEADS
+from symsim.hf.wrappers import WRAPPERS, tied
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,32 +128,48 @@ def _rows(c: Config, keys: Mapping[str, Any], prefix: str) -> list[Row]:
     return rows
 
 
+_DECIDES = {
+    "wrapper": "tie_word_embeddings; text_config's is not read",
+    "text": "not read by transformers: text_config's decides",
+    "either": "tie_word_embeddings, with text_config's: tied where one is true",
+    "never": "not read by transformers: the head is never tied",
+}
+
+
 def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Row]] | None:
     """The text tower of a multimodal config with its rows, or None when the config is a text model."""
     wrapper = config.get("model_type")
     text = config.get("text_config")
     if not isinstance(wrapper, str | None):
         return None
-    if wrapper in FAMILIES or (wrapper not in TEXT_TOWERS and not isinstance(text, Mapping)):
+    if wrapper in FAMILIES or (wrapper not in WRAPPERS and not isinstance(text, Mapping)):
         return None
+    known = WRAPPERS.get(str(wrapper))
     if not isinstance(text, Mapping):
         raise InputError(f"{where}: key 'text_config' of the multimodal model_type '{wrapper}' is missing or not an object.")
     inner = dict(text)
-    inner.setdefault("model_type", TEXT_TOWERS.get(str(wrapper)))
-    if "tie_word_embeddings" in config:
-        inner.setdefault("tie_word_embeddings", config["tie_word_embeddings"])
+    if known:
+        inner["model_type"] = known.tower if known.fixed else text.get("model_type", known.tower)
+    decided = tied(wrapper, config, text)
+    if decided is not None:
+        inner["tie_word_embeddings"] = decided
     rows: list[Row] = []
     for key in config:
         if key == "text_config":
-            rows.append((key, "mapped", f"only the text tower ({inner['model_type']}) of {wrapper} is imported"))
-        elif key in ("model_type", "tie_word_embeddings"):
-            rows.append((key, "mapped", "taken for the text tower where text_config omits it"))
+            rows.append((key, "mapped", f"only the text tower ({inner.get('model_type')}) of {wrapper} is imported"))
+        elif key == "model_type":
+            rows.append((key, "mapped", "says what the text tower is"))
+        elif key == "tie_word_embeddings":
+            rows.append((key, "mapped", _DECIDES[known.tied if known else "wrapper"]))
         elif key.startswith(("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial")) and key not in NO_EFFECT:
             rows.append((key, "refused", "not imported: only the text tower is"))
         elif key in NO_EFFECT:
             rows.append((key, "no cost effect", NO_EFFECT[key]))
         else:
             rows.append((key, "unknown", "not a key of a text tower"))
+    if known and known.tied == "wrapper" and "tie_word_embeddings" not in config:
+        note = " (a checkpoint with a head of its own stays untied: then write it)" if known.default else ""
+        rows.append(("tie_word_embeddings", "default", f"omitted; transformers takes {known.default}{note}"))
     return inner, rows
 
 
@@ -175,7 +192,7 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     if model_type is None:
         raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {nearest(str(model_type), sorted({*SUPPORTED, *TEXT_TOWERS}))}")
+        raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {nearest(str(model_type), sorted({*SUPPORTED, *WRAPPERS}))}")
     c = Config(_flat(config), FAMILIES[model_type], where)
     try:
         architecture = _build(c, name, model_type)
@@ -183,4 +200,8 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         first = error.errors()[0]
         place = ".".join(str(p) for p in first["loc"])
         raise InputError(f"{where}: {place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}.") from None
-    return architecture, rows + _rows(c, _flat(keys), prefix)
+    told = _rows(c, _flat(keys), prefix)
+    if tower and keys.get("tie_word_embeddings") != config.get("tie_word_embeddings"):
+        overruled = f"{prefix}tie_word_embeddings"
+        told = [(overruled, "no cost effect", "overruled by the wrapper's") if row[0] == overruled else row for row in told]
+    return architecture, rows + told

@@ -7,10 +7,11 @@ from symsim.ir import Net
 from symsim.layers import notation as n
 
 
-def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, owns_weight: bool = True, acceptance: bool = False) -> str:
+def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "", acceptance: bool = False) -> str:
     """`x[b s h] -> loss[b s]`: norm, logits `[b s V]`, cross entropy.
 
-    owns_weight: the table is not the embedding's. acceptance: the predicted token is gathered for statistics (MTP).
+    borrows: "table": the weight is the embedding's (tied); "all": the whole output layer is another head's.
+    acceptance: the predicted token is gathered for statistics (MTP).
     """
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
@@ -31,7 +32,7 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, owns
             contract=("h",),
             keep_original=False,
             high_precision=True,
-            tied=not owns_weight,
+            tied=tuple({"": [], "table": [weight], "all": inputs[1:]}[borrows]),
         )
     with net.within("loss", "loss"):
         target = net.input("labels", "b s", "int64", "index")

@@ -9,7 +9,7 @@ from symsim.layers.decoder import decoder_layer
 from symsim.layers.head import head
 
 
-def mtp_depth(net: Net, x: str, model: Architecture, *, owns_head: bool) -> str:
+def mtp_depth(net: Net, x: str, model: Architecture) -> str:
     """`x[b s h], ids[b s] -> loss[b s]`: embed the next token, merge with x (2h -> h), one layer, the shared head."""
     kind = model.layer_kinds[model.layers[-1].kinds[-1]]
     net.dim("h2", 2 * net.dims["h"].size)
@@ -27,4 +27,4 @@ def mtp_depth(net: Net, x: str, model: Architecture, *, owns_head: bool) -> str:
         merged = n.linear(net, both, "eh_proj", "b s h_o", contract="h2")
         y = decoder_layer(net, n.gather(net, merged, "merged", "b s h"), model, kind)
         y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
-    return head(net, y, model, final_norm=False, owns_weight=owns_head, acceptance=True)
+    return head(net, y, model, final_norm=False, borrows="all", acceptance=True)

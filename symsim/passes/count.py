@@ -7,7 +7,7 @@ HBM bytes, saved bytes by tensor. Then the totals: of the model, and of pipeline
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
@@ -259,8 +259,8 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
 
 
 def counted_parameters(placed: Placed, name: str) -> list[Tensor]:
-    """Parameters a block owns: MTP reads the embedding and the head of the model, a tied head the embedding's table."""
-    borrowed = {t for op in placed.block.ops for t in op.inputs if op.attrs.get("tied")} if name in ("head", "mtp") else set()
+    """Parameters a block owns: MTP reads the embedding and the head of the model; of a tied head the table is the embedding's, a bias its own."""
+    borrowed = {t for op in placed.block.ops for t in op.attrs.get("tied", ())}
     return [t for t in placed.block.parameters() if t.name not in borrowed and not (name == "mtp" and t.module == "embedding")]
 
 
@@ -359,6 +359,28 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     _stage_parameters(book, lowered)
 
 
+def _output_layer(book: Derivation, placed: Placed) -> None:
+    """The table of the output layer, which a tied head does not hold where the embedding is, and its bias, which it does."""
+    for tensor in placed.block.parameters():
+        if tensor.module == "lm_head":
+            bias = tensor.name.endswith(".bias")
+            book.define(
+                "P_output_bias" if bias else "P_output",
+                Quantity(elements(placed, tensor.name), ELEMENT),
+                f"{'bias' if bias else 'table'} of the output layer held by one rank",
+                unit=ELEMENT,
+                group="stages",
+                latex=r"P_{\mathrm{output,bias}}" if bias else r"P_{\mathrm{output}}",
+            )
+
+
+def held_output_layer(book: Derivation, at: Mapping[str, Expr] | None = None) -> Expr:
+    """Elements of the output layer that one rank of stage i holds; at: the stage's symbols as numbers."""
+    output, loss = (at[n] if at else symbol(n) for n in ("output_i", "loss_i"))
+    table = symbol("P_output") * output
+    return table + symbol("P_output_bias") * loss if "P_output_bias" in book.definitions else table
+
+
 def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     """Parameters of one rank of stage i (Megatron-Core gpt_model.py): the embedding also where MTP is, the head's own
     table unless tied on the stage of the embedding, the final norm with the last decoder layer."""
@@ -380,17 +402,9 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
             elif module == "norm":
                 held = symbol("last_layer_i")
             else:
-                name, held = "P_output", symbol("output_i")
-                weight = lowered.blocks["head"].placed
-                own = [t for t in weight.block.parameters() if t.module == "lm_head"]
-                book.define(
-                    "P_output",
-                    total((Quantity(elements(weight, t.name), ELEMENT) for t in own), ELEMENT),
-                    "output layer held by one rank",
-                    unit=ELEMENT,
-                    group="stages",
-                    latex=r"P_{\mathrm{output}}",
-                )
+                _output_layer(book, lowered.blocks["head"].placed)
+                dense.append(Quantity(held_output_layer(book), ELEMENT))
+                continue
             (expert if module == "experts" else dense).append(Quantity(symbol(name), ELEMENT) * held)
     book.define(
         "P_stage_dense",

@@ -19,7 +19,7 @@ from symsim.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.formula import Derivation
 from symsim.lowered import Lowered
 from symsim.messages import Message
-from symsim.passes.count import MODULES, counted_parameters
+from symsim.passes.count import MODULES, counted_parameters, held_output_layer
 from symsim.passes.differentiate import elements
 
 # Megatron-Core distributed/distributed_data_parallel.py: elements of a gradient bucket, and at least so many per rank
@@ -123,7 +123,7 @@ def fsdp_units(lowered: Lowered, derivation: Derivation, at: Mapping[str, Expr])
         units.append(Unit(f"{kind} layer", held(kind, expert=False if apart else None), times))
         if apart:
             units.append(Unit(f"experts of a {kind} layer", held(kind, expert=True), times, expert=True))
-    root = held("embedding") * at["embedding_i"] + symbol("P_output") * at["output_i"]
+    root = held("embedding") * at["embedding_i"] + held_output_layer(derivation, at)
     if "P_head_norm" in own:
         root = root + symbol("P_head_norm") * at["last_layer_i"]
     if "mtp" in lowered.blocks:
