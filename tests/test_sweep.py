@@ -197,6 +197,24 @@ def test_a_parquet_file_says_what_it_holds(tmp_path):
     assert json.loads(schema.metadata[b"symsim.axes"]) == ["tp=1,2", "dp=1,2"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_options_are_columns_of_a_file_beside_what_varies(tmp_path, suffix):
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    asked = ["llama3-8b", "-s", "dp=2,zero=0", "--axis=micro_batch_size=1,2", "--axis=recompute=none,full"]
+    shown = "recompute,memory.peak,schedule,dp,zero,assume.causal,N"
+    done = run(*asked, "--columns", shown, "-o", f"x.{suffix}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = (pyarrow.csv.read_csv if suffix == "csv" else pyarrow.parquet.read_table)(tmp_path / f"x.{suffix}").to_pylist()
+    assert [(str(r["zero"]), r["schedule"], r["dp"], r["recompute"]) for r in table] == [
+        ("0", "1f1b", 2, r) for r in ("none", "none", "full", "full")
+    ]
+    assert len({r["memory.peak"] for r in table}) == 4 and {r["N"] for r in table} == {8030261248}
+    printed = run(*asked, "--columns", shown, "--json", cwd=tmp_path)
+    assert {(r["memory.peak"], r["recompute"]) for r in json.loads(printed.stdout)} == {(r["memory.peak"], r["recompute"]) for r in table}
+
+
 LONG = [*AXES[:-1], "num_microbatches=1:200", "seq_length=1024:16384:1024"]
 
 
@@ -208,6 +226,7 @@ def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
     assert run(*arguments, "-o", f"whole.{suffix}", cwd=tmp_path).returncode == 0
     lasts = time.perf_counter() - began
     output, rng = tmp_path / f"cut.{suffix}", random.Random(suffix)
+    parts = tmp_path / f"cut.{suffix}.parts"
     for _ in range(10):
         process = subprocess.Popen(command(*arguments, "-o", output.name, "--resume"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE)
         time.sleep(rng.uniform(0.2, 1.0) * lasts)
@@ -215,11 +234,31 @@ def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
         process.communicate()
         if output.exists():
             break
-    if not output.exists():
+    # a kill may also fall between the file's appearing and the parts' going
+    if not output.exists() or parts.exists():
         done = run(*arguments, "-o", output.name, "--resume", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert output.read_bytes() == (tmp_path / f"whole.{suffix}").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == [output.name, f"whole.{suffix}"]
+
+
+def test_a_kill_after_the_file_is_there_and_before_its_parts_are_gone(tmp_path, monkeypatch):
+    from symsim.grid.store import BlockStore
+
+    class Killed(BaseException):
+        pass
+
+    def killed(store: BlockStore) -> None:
+        raise Killed
+
+    sweep, output = made(columns="time.step", everything=True), tmp_path / "x.csv"
+    with monkeypatch.context() as broken, pytest.raises(Killed):
+        broken.setattr(BlockStore, "discard", killed)
+        answer(sweep, Engine(), output=output)
+    whole_file = output.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.csv", "x.csv.parts"]
+    answer(sweep, Engine(), output=output, resume=True)
+    assert output.read_bytes() == whole_file and [p.name for p in tmp_path.iterdir()] == ["x.csv"]
 
 
 def test_a_stop_by_the_keyboard_keeps_what_is_done(tmp_path):
@@ -255,6 +294,17 @@ def test_dask_gives_the_same_though_a_worker_is_killed(tmp_path):
     assert alone.rows is not None and found.rows is not None
     for name, values in alone.rows.items():
         np.testing.assert_array_equal(values, found.rows[name], err_msg=name)
+
+
+def test_dask_runs_every_part_where_there_are_more_than_are_sent_at_once(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="the dask engine needs the package distributed")
+    axes = ["tp=1,2,4,8", "sp==tp>1", "dp=1,2,4,8", "pp=1,2,4", "num_microbatches=12:1200:12"]
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50) as cluster:
+        sweep = made(axes, columns="time.step", everything=True)
+        answer(sweep, Engine("dask", cluster.scheduler_address), output=tmp_path / "far.csv")
+    assert len(sweep.parts) > 3
+    answer(made(axes, columns="time.step", everything=True), Engine(), output=tmp_path / "near.csv")
+    assert (tmp_path / "far.csv").read_bytes() == (tmp_path / "near.csv").read_bytes()
 
 
 ON_H100 = ["llama3-8b", "-y", "h100-sxm"]

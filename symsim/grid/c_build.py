@@ -81,7 +81,7 @@ def library(source: str) -> ctypes.CDLL:
     key = cache.key_of("c", source, *_FLAGS, *_OWN_CPU, *found.command, found.version, _cpu())
     if key in _LIBRARIES:
         return _LIBRARIES[key]
-    kept = cache.load(_KIND, key) if _private() else None
+    kept = cache.load(_KIND, key)
     library = None
     if kept is not None:
         with suppress(CompilerError):
@@ -91,20 +91,6 @@ def library(source: str) -> ctypes.CDLL:
         library = _loaded(made)
         cache.save(_KIND, key, made)
     return _LIBRARIES.setdefault(key, library)
-
-
-def _private() -> bool:
-    """Whether nobody else can have put an entry into the cache: what it holds is run."""
-    root = cache.directory()
-    if root is None:
-        return False
-    try:
-        above, own = root.stat(), (root / _KIND).stat()
-    except OSError:
-        return False
-    others_write, others_enter = 0o022, 0o011
-    mine = above.st_uid == own.st_uid == os.getuid()
-    return mine and not above.st_mode & others_write and not (above.st_mode & others_enter and own.st_mode & others_write)
 
 
 def _compiled(found: _Compiler, source: str) -> bytes:

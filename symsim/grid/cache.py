@@ -8,24 +8,60 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from symsim.errors import sentence
 
 _MOST_BYTES = 1 << 30
 
 
 def directory() -> Path | None:
-    """Where entries are kept; None where nothing is to be, or can be, kept."""
+    """Where entries are kept; None where nothing is to be, or can be, kept, and where others could have put what is read."""
     given = os.environ.get("SYMSIM_CACHE")
     if given is not None and given.lower() in ("", "off", "0"):
         return None
     root = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "symsim"
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
+        reason = _foreign(root)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    if reason:
+        _warn(str(root), reason)
         return None
     return root
+
+
+def _place(kind: str) -> Path | None:
+    root = directory()
+    if root is None:
+        return None
+    place = root / kind
+    try:
+        place.mkdir(exist_ok=True, mode=0o700)
+        return None if _foreign(place) else place
+    except OSError:
+        return None
+
+
+def _foreign(root: Path) -> str:
+    """Why a directory's entries may be somebody else's, or nothing: what is kept is believed, and compiled kernels are run."""
+    at = root.stat()
+    if at.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if at.st_mode & 0o022:
+        return "others may write there; chmod go-w makes it yours"
+    return ""
+
+
+@cache
+def _warn(root: str, reason: str) -> None:
+    with suppress(OSError, ValueError):
+        print(f"symsim: {sentence(f'the cache {root} is not used: {reason}')}", file=sys.stderr)
 
 
 @cache
@@ -47,29 +83,27 @@ def key_of(*parts: str) -> str:
 
 def load(kind: str, key: str) -> bytes | None:
     """The entry; None where there is none, or a damaged one."""
-    root = directory()
-    if root is None:
+    place = _place(kind)
+    if place is None:
         return None
     try:
-        raw = (root / kind / key).read_bytes()
+        raw = (place / key).read_bytes()
     except OSError:
         return None
     return raw[32:] if hashlib.sha256(raw[32:]).digest() == raw[:32] else None
 
 
 def has(kind: str, key: str) -> bool:
-    root = directory()
-    return root is not None and (root / kind / key).exists()
+    place = _place(kind)
+    return place is not None and (place / key).exists()
 
 
 def save(kind: str, key: str, data: bytes) -> None:
     """Keep an entry; a full or read-only disk keeps nothing, and is no error."""
-    root = directory()
-    if root is None:
+    place = _place(kind)
+    if place is None:
         return
     try:
-        place = root / kind
-        place.mkdir(exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place)
         try:
             with os.fdopen(handle, "wb") as file:

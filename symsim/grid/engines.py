@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
@@ -95,7 +96,7 @@ def run_on_dask(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float
             numbers[future.key] = part
             return future
 
-        running = as_completed([submit(p) for p, _ in zip(left, range(at_once))])
+        running = as_completed([submit(p) for p in islice(left, at_once)])
         for future in running:
             yield numbers[future.key], future.result()
             following = next(left, None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from symsim.assumptions import ASSUMPTIONS
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, nearest, printable
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
 from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
 from symsim.grid.program import Value
@@ -248,5 +248,5 @@ def is_text(name: str) -> bool:
 def shown(reported: Reported, name: str) -> Value | str:
     """A column: a value, or the text of an option."""
     if is_text(name):
-        return reported.option(name) or ""
+        return printable(reported.option(name) or "")
     return reported.quantity(name) if reported.sort(name) not in (None, "nothing") else reported.program.number(0)

@@ -23,7 +23,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from symsim.errors import InputError, printable
+from symsim.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -535,5 +535,4 @@ def _printed(values: np.ndarray | _Texts, span: slice) -> Iterable[str]:
 
 def _quoted(text: str) -> str:
     # An empty text is quoted too: in a table of one column its line would otherwise be blank, which readers skip.
-    text = printable(text)
     return '"' + text.replace('"', '""') + '"' if text == "" or any(mark in text for mark in ',"\r\n') else text

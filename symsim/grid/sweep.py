@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from symsim.errors import InputError
+from symsim.errors import InputError, printable
 from symsim.grid.axes import Axis
 from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import compiler
@@ -176,7 +176,7 @@ class Sweep:
     def sink(self, worst: float = np.inf) -> Best | Front | Rows:
         if self.question.top is not None:
             return Best(self.question.top, worst)
-        return Front() if self.question.pareto else Rows(self.question.columns)
+        return Front() if self.question.pareto else Rows(len(self._value_columns()))
 
     def run_part(self, part: int, worst: float = np.inf) -> dict[str, Array]:
         """What a part finds: the best by value and number, the front, or the rows. worst: nothing above it is wanted."""
@@ -194,8 +194,7 @@ class Sweep:
         work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink, self.threads)
         if isinstance(sink, Rows):
             numbers, columns = sink.rows()
-            names = [n for n in self.question.columns if n not in work.texts]
-            return self._rows(numbers, dict(zip(names, columns)), work.texts)
+            return self._rows(numbers, dict(zip(self._value_columns(), columns)), work.texts)
         return sink.rows()
 
     def _nothing(self, sink: Best | Front | Rows) -> dict[str, Array]:
@@ -219,6 +218,9 @@ class Sweep:
 
     def _text_columns(self) -> set[str]:
         return {name for name in self.question.columns if is_text(name)}
+
+    def _value_columns(self) -> list[str]:
+        return [name for name in self.question.columns if not is_text(name)]
 
     def _is_option(self, key: str) -> bool:
         return isinstance(Strategy.model_fields[key].default, bool)
@@ -301,7 +303,7 @@ def whole(values: Array) -> Array:
 
 def _as_column(values: Sequence[Any]) -> Array:
     if _kind(values) == "text":
-        return np.array([str(v).lower() if isinstance(v, bool) else str(v) for v in values], dtype=object)
+        return np.array([str(v).lower() if isinstance(v, bool) else printable(str(v)) for v in values], dtype=object)
     return np.array(values)
 
 

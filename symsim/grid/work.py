@@ -159,10 +159,10 @@ def _unbeaten(one: Array, two: Array, numbers: Array) -> Array:
 
 
 class Rows:
-    """All wanted points: numbers and columns."""
+    """All wanted points: numbers, and so many columns of values."""
 
-    def __init__(self, kinds: Sequence[str]):
-        self.kinds = kinds
+    def __init__(self, columns: int):
+        self.columns = columns
 
     def begin(self, numbering: Numbering, length: int) -> None:
         self.numbering, self.length = numbering, length
@@ -180,8 +180,8 @@ class Rows:
     def rows(self) -> tuple[Array, list[Array]]:
         """Numbers, rising, and the columns in that order."""
         if not self._found:
-            return np.empty(0, dtype=np.int64), [np.empty(0) for _ in self.kinds]
-        places, *columns = (np.concatenate([f[k] for f in self._found]) for k in range(len(self.kinds) + 1))
+            return np.empty(0, dtype=np.int64), [np.empty(0) for _ in range(self.columns)]
+        places, *columns = (np.concatenate([f[k] for f in self._found]) for k in range(self.columns + 1))
         numbers = self.numbering.numbers(places)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], [c[order] for c in columns]
