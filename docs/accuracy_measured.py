@@ -75,10 +75,7 @@ FITS = {
         "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share", "none", 4, lambda name: _blackwell(name, "GB200")
     ),
     "gb300-nvl72": Fit(
-        "GEMM efficiency (grouped too), grouped exposed share, FP8 share, start of a kernel, all-to-all and permute share",
-        "none",
-        6,
-        lambda name: _blackwell(name, "GB300"),
+        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share", "none", 4, lambda name: _blackwell(name, "GB300")
     ),
 }
 

@@ -17,7 +17,7 @@ from symsim.mesh import local_size
 from symsim.passes.communicate import Placed
 from symsim.passes.count import touched, traffic
 from symsim.passes.differentiate import BackwardOp
-from symsim.passes.kernels import Profile
+from symsim.passes.kernels import Profile, multiplied_in
 from symsim.strategy import Strategy
 
 PERMUTING = ("permute", "unpermute", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "sort", "index", "top_k")
@@ -58,9 +58,8 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) ->
 
 
 def peak(op: Op, strategy: Strategy) -> Expr:
-    """The rate of the multiplier that an operation uses, FLOP/s: FP8 where its inputs were quantised."""
-    quantised = strategy.fp8 != "none" and "gradient_dtype" in op.attrs
-    return symbol("Phi_fp8" if quantised else f"Phi_{strategy.precision}")
+    """The rate of the multiplier that an operation uses, FLOP/s."""
+    return symbol(f"Phi_{multiplied_in(op, strategy)}")
 
 
 def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
@@ -126,7 +125,7 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     if op.kind == "grouped":
         groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
         rows = rows / groups
-    width = WIDTHS["fp8" if peak(op, strategy) == symbol("Phi_fp8") else tensors[op.inputs[0]].dtype]
+    width = 1 if multiplied_in(op, strategy) == "fp8" else WIDTHS[tensors[op.inputs[0]].dtype]
     out = WIDTHS[tensors[op.outputs[0]].dtype]
     m, n, k = {"forward": (rows, columns, depth), "dgrad": (rows, depth, columns), "wgrad": (columns, depth, rows)}[kind]
     if kind == "wgrad":

@@ -18,10 +18,11 @@ from symsim.ir import WIDTHS
 from symsim.lowered import Lowered
 from symsim.passes.count import counted_parameters, held_output_layer, label
 from symsim.passes.differentiate import elements
+from symsim.passes.kernels import multiplied_in
 from symsim.passes.reduce import expert_groups, shards
 from symsim.passes.workspace import Moment, backward_moments, forward_moments
 from symsim.schedules import schedule_of
-from symsim.stages import layers_before
+from symsim.stages import holds, layers_before
 from symsim.strategy import Strategy
 
 MIB = 2**20
@@ -106,7 +107,7 @@ class _Memory:
         only_main = strategy.zero == 3 and self.assume["fsdp_parameters"] == "main"
         weights = self._of_each(WIDTHS[main] if only_main else precision, 3)
         if strategy.fp8 != "none":
-            weights = weights + 2 * self._gemm_parameters()
+            weights = weights + 2 * self._quantised_parameters()
         self.weights = self.stage(
             "M_stage_weights",
             weights * self.schedule.weights,
@@ -150,12 +151,30 @@ class _Memory:
             assumptions=("te_dummy_wgrad", "library_workspace"),
         )
 
-    def _gemm_parameters(self) -> Expr:
-        """Parameters of one rank in linear layers that TransformerEngine runs in FP8."""
-        return sum(
-            (symbol(f"P_{k}_{m}") * symbol(f"L_{k}_i") for k in self.model.kind_names() for m in TE_MODULES if f"P_{k}_{m}" in self.book.definitions),
-            ZERO,
-        )
+    def _quantised_parameters(self) -> Expr:
+        """Weights of one rank that are multiplied in FP8: those of layers, and of the depths of multi-token prediction."""
+        found = ZERO
+        for name, remembered in self.lowered.blocks.items():
+            placed = remembered.placed
+            weights = [
+                elements(placed, t.name)
+                for op in placed.block.ops
+                if op.kind in ("einsum", "grouped") and multiplied_in(op, self.strategy) == "fp8"
+                for t in (placed.block.tensors[i] for i in op.inputs)
+                if t.kind == "parameter" and set(op.attrs["contract"]) & set(t.dims)
+            ]
+            if not weights:
+                continue
+            quantised = self.book.define(
+                f"P8_{name}",
+                Quantity(_sum(weights), ELEMENT),
+                f"{name}: weights multiplied in FP8, held by one rank",
+                unit=ELEMENT,
+                group=name,
+                latex=rf"P^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
+            )
+            found = found + quantised.expr * symbol(holds(name))
+        return found
 
     def _te_weights(self, kind: str) -> list[Expr]:
         """Elements of each weight of a layer's linear maps, an expert's for experts."""

@@ -120,6 +120,16 @@ def of_stage(result: Result, stage: int = 0) -> dict[str, int]:
     return result.to_json()["memory"]["stages"][stage]  # type: ignore[no-any-return]
 
 
+def test_fp8_copies_of_every_weight_that_is_multiplied_in_fp8() -> None:
+    """DeepSeek-V3 on one rank, by hand: two bytes a weight of 61 layers and of the MTP depth (its 2h x h projection and a
+    layer), and none of the router, the embedding, the output layer, norms and biases."""
+    plain, quantised = (of_stage(made("deepseek-v3", fp8=recipe, mtp_num_layers=1))["weights"] for recipe in ("none", "blockwise"))
+    h, heads, latents = 7168, 128, 1536 * (7168 + 128 * 192) + 7168 * (512 + 64) + 512 * 128 * (128 + 128)
+    attention = latents + heads * 128 * h
+    dense, moe = 3 * h * 18432, 3 * h * 2048 * (256 + 1)
+    assert quantised - plain == 2 * (62 * attention + 3 * dense + 59 * moe + 2 * h * h)
+
+
 N = 8_030_261_248
 FREE = {"te_dummy_wgrad": "false"}
 

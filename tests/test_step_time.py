@@ -86,6 +86,50 @@ def test_a_projection_by_hand() -> None:
     assert float(result.numbers["t_f_dense_mlp_down_proj"]) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("recipe", ["tensorwise", "blockwise", "mxfp8"])
+def test_experts_multiply_in_the_recipes_type(recipe: str) -> None:
+    """Mixtral, ep=4: 2 x 2 x 2048 rows of 4 ranks on 2 experts, 4096 each, forward, dgrad and wgrad of both products at the
+    FP8 rate and with operands of one byte."""
+    result = timed("mixtral-8x7b", ep=4, micro_batch_size=2, seq_length=2048, fp8=recipe)
+    at = result.values
+    hbm, rate = at["B_hbm"] * at["eta_mem"], at["Phi_fp8"] * at["eta_group"]
+
+    def seconds_of(m: int, n: int, k: int, written: int) -> float:
+        compute = 2 * 2 * m * n * k / rate
+        memory = 2 * (m * k + k * n + written * m * n) / hbm
+        return max(compute, memory) + at["phi_group"] * min(compute, memory) + at["t_gemm"]
+
+    m, h, f = 4096, 4096, 14336
+    expected = {
+        "t_f_moe_moe_experts_fc1": seconds_of(m, 2 * f, h, 2),
+        "t_b_moe_moe_experts_fc1_dgrad": seconds_of(m, h, 2 * f, 2),
+        "t_b_moe_moe_experts_fc1_wgrad": seconds_of(2 * f, h, m, 2 * 4),
+        "t_f_moe_moe_experts_fc2": seconds_of(m, h, f, 2),
+        "t_b_moe_moe_experts_fc2_dgrad": seconds_of(m, f, h, 2),
+        "t_b_moe_moe_experts_fc2_wgrad": seconds_of(h, f, m, 2 * 4),
+    }
+    for name, value in expected.items():
+        assert float(result.numbers[name]) == pytest.approx(value, rel=1e-12), name
+
+
+IN_THE_COMPUTATION_TYPE = ("gate_router", "shared_expert_gate", "lm_head", "core", "conv1d", "delta_rule")
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v3", "qwen3-next-80b-a3b", "nemotron-latent"])
+def test_a_recipe_is_of_all_linear_layers(model: str) -> None:
+    """Every product is timed at the FP8 rate, but the router's, the shared experts' gate, the output layer's and attention's."""
+    architecture = load_model("deepseek-v3" if model == "nemotron-latent" else model).architecture
+    if model == "nemotron-latent":  # experts that work on latent tokens (Megatron-Core moe_latent_size)
+        assert architecture.moe is not None
+        architecture = architecture.model_copy(update={"moe": architecture.moe.model_copy(update={"moe_latent_size": 2048})})
+    result = derive(architecture, Strategy(seq_length=4096, fp8="blockwise", mtp_num_layers=1), {}, None, load_system("h100-sxm"))
+    rates = {d.symbol: {"Phi_fp8", "Phi_bf16"} & d.expr.symbols() for d in result.derivation.definitions.values()}
+    timed_products = {name: found for name, found in rates.items() if found and name.startswith(("t_f_", "t_b_"))}
+    for name, found in timed_products.items():
+        assert found == {"Phi_bf16" if any(part in name for part in IN_THE_COMPUTATION_TYPE) else "Phi_fp8"}, name
+    assert sum(found == {"Phi_fp8"} for found in timed_products.values()) > 9
+
+
 def test_tensor_parallel_messages_by_hand() -> None:
     """A layer under tp=4 and sp: two gathers and two scatters forward of 4096 x 4096 bf16; backward the same and the two inputs
     gathered again for their weight gradients. Three hops and a call each."""

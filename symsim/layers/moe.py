@@ -31,7 +31,7 @@ def moe(net: Net, x: str, model: Architecture) -> str:
             shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation)
         if spec.moe_shared_expert_gate:
             with net.within("shared_expert_gate", "router"):
-                gate = n.sigmoid(net, n.linear(net, x, "shared_expert_gate", "b s one"), "gate")
+                gate = n.sigmoid(net, n.linear(net, x, "shared_expert_gate", "b s one", high_precision=True), "gate")
                 shared = n.multiply(net, gate, shared, "gated")
         y = n.add(net, y, shared, "add_shared")
     return y
@@ -41,7 +41,7 @@ def route(net: Net, x: str, model: Architecture) -> tuple[str, str]:
     """Logits, scores, top-K: `x[b s h] -> probabilities[b s K], indices[b s K]`."""
     spec = model.moe
     assert spec is not None
-    logits = n.linear(net, x, "router", "b s E_r", bias=spec.router_bias)
+    logits = n.linear(net, x, "router", "b s E_r", bias=spec.router_bias, high_precision=True)
     if spec.moe_router_enable_expert_bias == "parameter":
         net.parameter("e_score_correction_bias", "E_r")
     probabilities = net.tensor("probabilities", "b s K", "fp32")

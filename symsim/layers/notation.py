@@ -11,12 +11,24 @@ from collections.abc import Iterable, Sequence
 from symsim.ir import Net
 
 
-def linear(net: Net, x: str, name: str, dims: str, *, contract: str = "h", bias: bool = False, keep_original: bool = False) -> str:
+def linear(
+    net: Net,
+    x: str,
+    name: str,
+    dims: str,
+    *,
+    contract: str = "h",
+    bias: bool = False,
+    keep_original: bool = False,
+    high_precision: bool = False,
+) -> str:
     """y = x W (+ bias): `x[... contract] -> y[dims]`.
 
     keep_original: another operation keeps x anyway, so FP8 keeps no second copy (TransformerEngine save_original_input).
+    high_precision: an FP8 recipe leaves this product in the type of the computation.
     """
-    return projections(net, x, name, [(name, dims)], contract=contract, bias=bias, keep_original=keep_original)[0]
+    made = projections(net, x, name, [(name, dims)], contract=contract, bias=bias, keep_original=keep_original, high_precision=high_precision)
+    return made[0]
 
 
 def projections(
@@ -29,6 +41,7 @@ def projections(
     bias: bool = False,
     fused: bool = False,
     keep_original: bool = False,
+    high_precision: bool = False,
 ) -> tuple[str, ...]:
     """Several linear maps of one input, each (name, output dims); one GEMM when `fused` or when the profile fuses them."""
     summed = contract.split()
@@ -51,6 +64,7 @@ def projections(
         fused=fused,
         contract=tuple(summed),
         keep_original=keep_original,
+        high_precision=high_precision,
     )
     return tuple(results)
 

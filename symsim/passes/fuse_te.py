@@ -20,15 +20,16 @@ from symsim.passes.kernels import (
     grouped,
     joined_linear,
     keep_inputs,
+    multiplied_in,
 )
 
 
 def te_linear(k: Kernels, op: Op) -> None:
     """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
     FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
-    x, precise = op.inputs[0], op.attrs.get("high_precision", False) or op.module == "router"
+    x = op.inputs[0]
     saves, attrs = [x], dict(op.attrs)
-    if k.profile.strategy.fp8 != "none" and not precise:
+    if multiplied_in(op, k.profile.strategy) == "fp8":
         attrs["gradient_dtype"] = "fp8"
         if not op.attrs["keep_original"]:
             saves = quantise(k, x)
@@ -299,7 +300,7 @@ def _weight_dtype(k: Kernels) -> str:
 
 def te_grouped(k: Kernels, op: Op) -> None:
     """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
-    saves = quantise(k, op.inputs[0]) if k.profile.strategy.fp8 != "none" else [op.inputs[0]]
+    saves = quantise(k, op.inputs[0]) if multiplied_in(op, k.profile.strategy) == "fp8" else [op.inputs[0]]
     attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
     grouped(k, op, saves[0], saves, attrs)
 

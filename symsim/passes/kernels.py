@@ -21,6 +21,14 @@ class Profile:
     assumptions: Mapping[str, str]
 
 
+def multiplied_in(op: Op, strategy: Strategy) -> str:
+    """The type of the operands that an operation multiplies, forward and backward: FP8 where a recipe is on and the operation
+    is a linear map, of one weight or of the experts', unless it is declared `high_precision` (router, gates of shared
+    experts, output layer); that of the computation for all other products."""
+    linear = op.kind in ("linear", "einsum", "grouped")
+    return "fp8" if strategy.fp8 != "none" and linear and not op.attrs.get("high_precision") else strategy.precision
+
+
 class Kernels:
     """Collects the kernels that replace one declared operation, and the tensors they make."""
 
