@@ -100,7 +100,9 @@ class Moe(Part):
         "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter"
     )
     moe_latent_size: Positive | None = None
-    router_weight_before_experts: bool = Field(False, description="probabilities scale the expert inputs (Llama 4)")
+    router_weight_before_experts: bool = Field(
+        False, description="probabilities scale the experts' inputs (Llama 4; Megatron-Core moe_apply_probs_on_input)"
+    )
 
     @model_validator(mode="after")
     def _sane(self) -> "Moe":
@@ -118,6 +120,11 @@ class LayerKind(Part):
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     rope: bool = True
     ffn_hidden_size: Positive | None = Field(None, description="width of this kind's dense network, when not mlp's")
+
+    @property
+    def reach(self) -> Literal["all", "window", "chunk"]:
+        """What a query may attend to."""
+        return "all" if self.window is None else "chunk" if self.chunked else "window"
 
 
 class Segment(Part):

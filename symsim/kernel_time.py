@@ -144,7 +144,7 @@ def _attention(placed: Placed, index: int, *, backward: bool, profile: Profile) 
         return _size(placed, index, [dim])
 
     reach = symbol("u") if packed else symbol("s")
-    keys = reach if at["keys"] == "n_z" else minimum(symbol("w"), reach)
+    keys = reach if at["keys"] == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
     if any(block.tensors[t].dims[-1:] == ("z",) and block.tensors[t].kind != "table" for t in op.outputs):
         return _unfused_attention(placed, index, backward=backward, profile=profile)
     seconds = curves.attention(
@@ -154,7 +154,7 @@ def _attention(placed: Placed, index: int, *, backward: bool, profile: Profile) 
         keys,
         block.dims[at["key_dim"]].size,
         block.dims[at["value_dim"]].size,
-        causal=at["keys"] == "n_z",
+        causal=at["keys"] != "n_w",
         backward=backward,
         peak=peak(op, strategy),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from symsim.architecture import Architecture
-from symsim.expr import Expr, Number, ceil, expr, minimum, symbol
+from symsim.expr import Expr, Number, ceil, expr, floor, minimum, symbol
 from symsim.ir import Dim
 from symsim.mesh import Mesh
 from symsim.schedules import schedule_sizes
@@ -71,18 +71,23 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def keys_per_query(causal: str, window: int | None, packed: bool = False) -> Expr:
+def keys_per_query(causal: str, reach: str, packed: bool = False) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
-    exact, windowed: query i sees min(i, w) keys, so the mean is w' - w'(w'-1)/(2s) with w' = min(w, s).
+    reach: all; window: query i sees min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
+    sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
     """
     s = symbol("u") if packed else symbol("s")
     if causal == "full":
         return s
     if causal == "half":
         return s / 2
-    reach = minimum(symbol("w"), s) if window else s
-    return reach - reach * (reach - 1) / (2 * s)
+    if reach == "chunk":
+        w, chunks = symbol("w"), floor(s / symbol("w"))
+        rest = s - chunks * w
+        return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
+    most = minimum(symbol("w"), s) if reach == "window" else s
+    return most - most * (most - 1) / (2 * s)
 
 
 def tokens_per_rank(mesh: Mesh) -> Expr:
@@ -117,6 +122,7 @@ def dimensions(
         "E_r": Dim(symbol("E")),
         "n_z": Dim(symbol("n_z")),
         "n_w": Dim(symbol("n_w")),
+        "n_c": Dim(symbol("n_c")),
         "one": Dim(expr(1)),
         "z": Dim(symbol("s")),
     }

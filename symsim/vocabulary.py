@@ -30,7 +30,8 @@ g       | g             | 1    | key/value heads (query groups)
 d       | d             | 1    | head dimension
 n_z     | n_z           | 1    | mean number of keys a query attends to
 n_w     | n_w           | 1    | the same inside an attention window
-w       | w             | 1    | attention window in tokens
+n_c     | n_c           | 1    | the same inside a chunk of attention
+w       | w             | 1    | attention window, or chunk, in tokens
 f       | f             | 1    | dense feed-forward width
 E       | E             | 1    | routed experts
 K       | K             | 1    | experts a token is routed to

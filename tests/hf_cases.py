@@ -318,7 +318,7 @@ def derived(case: dict[str, Any]) -> Flops:
     strategy = Strategy(fusion="eager", micro_batch_size=case["b"], seq_length=case["s"], recompute=recompute)  # type: ignore[arg-type]
     assume = {"attention_kernel": KERNELS[case["attn_impl"]]} | ({"recompute_early_stop": "false"} if checkpoint == "full_no_early_stop" else {})
     lowered = lower(architecture, strategy, assume)
-    sizes = values(architecture, strategy) | {"n_z": case["s"], "n_w": case["s"]}
+    sizes = values(architecture, strategy) | {"n_z": case["s"], "n_w": case["s"], "n_c": case["s"]}
     found: Counter[tuple[str, str]] = Counter()
 
     def add(remembered: Remembered, index: int, phase: str, products: Any, times: int) -> None:

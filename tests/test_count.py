@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from symsim.architecture import Architecture
 from symsim.buffers import gradient_buffers
 from symsim.expr import symbol
-from symsim.loading import load_model
+from symsim.loading import load_model, load_system
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
@@ -99,3 +101,55 @@ def test_causal_conventions() -> None:
     windowed = derive(load_model("mistral-7b-v0.1").architecture, Strategy(seq_length=8192), {"causal": "exact"})
     pairs = sum(min(i, 4096) for i in range(1, 8193))
     assert windowed.value("n_w") * 8192 == pairs
+
+
+CHUNKED = Architecture.model_validate(
+    BIASED_HEAD | {"layer_kinds": {"chunked": {"window": 64, "chunked": True}, "full": {}}, "layers": "2 * (chunked + full)"}
+)
+
+
+@pytest.mark.parametrize(("s", "u"), [(1024, None), (1000, None), (40, None), (64, None), (1024, 100)])
+def test_chunked_attention_stays_in_its_chunk(s: int, u: int | None) -> None:
+    """Every pair of a query and a key of its chunk, counted one by one; also a last chunk that is not full."""
+    result = derive(CHUNKED, Strategy(seq_length=s, packed_document_length=u), {"causal": "exact"})
+    length = u or s
+    pairs = sum(sum(j // 64 == i // 64 for j in range(i + 1)) for i in range(length))
+    assert result.value("n_c") == Fraction(pairs, length)
+    assert result.value("F_chunked_attention_core") == 4 * pairs * 64 * Fraction(s, length)
+    if (s, u) == (1024, None):
+        assert result.value("n_c") == Fraction(65, 2)
+
+
+def test_a_chunk_is_shorter_than_a_window_in_flops_and_in_time() -> None:
+    wide = {"kv_channels": 128, "num_attention_heads": 32}
+    models = []
+    for kind in ({"window": 2048, "chunked": True}, {"window": 2048}):
+        models.append(Architecture.model_validate(BIASED_HEAD | {"layer_kinds": {"dense": kind}, "attention": wide}))
+    strategy, system = Strategy(seq_length=16384), load_system("h100-sxm")
+    chunks, window = (derive(m, strategy, {"causal": "exact"}, None, system) for m in models)
+    for name in ("F", "G", "t_f_dense_attention_core", "t_b_dense_attention_core_backward"):
+        assert chunks.value(name) < window.value(name), name
+    whole = [derive(m, strategy).value("F") for m in models]
+    assert whole[0] == whole[1]
+
+
+def experts_saved(fusion: str, before: bool) -> dict[str, int]:
+    moe = {"num_moe_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 48, "router_weight_before_experts": before}
+    model = Architecture.model_validate(BIASED_HEAD | {"layer_kinds": {"moe": {"ffn": "moe"}}, "layers": "4 * moe", "moe": moe, "mlp": None})
+    result = derive(model, Strategy(fusion=fusion, seq_length=128))  # type: ignore[arg-type]
+    result.to_json()
+    saved = result.lowered.blocks["moe"].saved
+    return {s.tensor.name: int(s.bytes.evaluate(result.numbers)) for s in saved} | {"hbm": int(result.value("Q_moe"))}
+
+
+def test_routing_weights_before_the_experts() -> None:
+    """Llama 4 scales rows, not results: Megatron-Core keeps the rows twice, autograd the rows in place of the results."""
+    rows = 128 * 2 * 64 * 2
+    plain, before = experts_saved("te", False), experts_saved("te", True)
+    own = "moe.experts.weighted.out"
+    assert before[own] == rows and own not in plain
+    assert sum(before.values()) - before["hbm"] == sum(plain.values()) - plain["hbm"] + rows
+    assert before["hbm"] > plain["hbm"]
+    plain, before = experts_saved("eager", False), experts_saved("eager", True)
+    results = "moe.experts.down_proj.out"
+    assert before[own] == rows == plain[results] and results not in before

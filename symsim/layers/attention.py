@@ -37,7 +37,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         k = n.rope(net, k, "rope_k", "d", fraction=spec.rotary_fraction)
     if has_norm and spec.qk_norm_position == "after_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
-    o = n.attend(net, q, k, v, window=kind.window is not None, sinks=spec.sinks)
+    o = n.attend(net, q, k, v, reach=kind.reach, sinks=spec.sinks)
     if spec.output_gate:
         o = n.multiply(net, n.sigmoid(net, gate[0], "gate"), o, "gated")
     return n.linear(net, o, "o_proj", "b s h", contract="a d", bias=spec.out_bias, keep_original=True)

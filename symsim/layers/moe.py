@@ -68,9 +68,12 @@ def dispatch(net: Net, x: str, probabilities: str, indices: str, width: str) -> 
 
 
 def experts(net: Net, rows: str, weights: str, model: Architecture, width: str) -> str:
-    """Grouped GEMMs: each row with its own expert's weights `[E f_e h]`; 2 R f h FLOPs whatever E is."""
+    """Grouped GEMMs: each row with its own expert's weights `[E f_e h]`; 2 R f h FLOPs whatever E is. Routing weights scale
+    what goes into the second (or comes out of it, as the profile has it), or the rows themselves."""
     spec = model.moe
     assert spec is not None
+    if spec.router_weight_before_experts:
+        rows = n.multiply(net, weights, rows, "weighted")
     names = ["gate_proj", "up_proj"] if spec.gated else ["up_proj"]
     outputs = [net.tensor(f"{name}.out", "R f_e") for name in names]
     up_parameters = [net.parameter(f"{name}.weight", f"E f_e {width}") for name in names]
@@ -78,7 +81,9 @@ def experts(net: Net, rows: str, weights: str, model: Architecture, width: str) 
         up_parameters += [net.parameter(f"{name}.bias", "E f_e") for name in names]
     net.op("grouped", "fc1", [rows, *up_parameters], outputs, contract=(width,), labels=tuple(names), bias=spec.expert_bias)
     with net.within("", region="moe_act"):
-        hidden = n.activate(net, tuple(outputs) if spec.gated else outputs[0], "act", spec.activation, scale=weights)
+        hidden = n.activate(
+            net, tuple(outputs) if spec.gated else outputs[0], "act", spec.activation, scale=None if spec.router_weight_before_experts else weights
+        )
     y = net.tensor("down_proj.out", f"R {width}")
     down = [net.parameter("down_proj.weight", f"E {width} f_e")]
     if spec.expert_bias:

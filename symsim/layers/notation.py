@@ -109,12 +109,13 @@ def attend(
     groups: str = "g",
     key_dim: str = "d",
     value_dim: str = "d",
-    window: bool = False,
+    reach: str = "all",
     sinks: bool = False,
 ) -> str:
     """softmax(q k^T) v, causal: `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]`."""
     net.dim("z", "s")
-    net.dim("n_w" if window else "n_z")
+    keys = {"all": "n_z", "window": "n_w", "chunk": "n_c"}[reach]
+    net.dim(keys)
     offsets = [net.parameter("sinks", heads)] if sinks else []
     with net.within("", region="core_attn"):
         o = net.tensor("core.out", f"b s {heads} {value_dim}")
@@ -127,7 +128,7 @@ def attend(
             groups=groups,
             key_dim=key_dim,
             value_dim=value_dim,
-            keys="n_w" if window else "n_z",
+            keys=keys,
         )
     return o
 

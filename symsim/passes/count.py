@@ -65,26 +65,16 @@ def count(lowered: Lowered) -> Counted:
 
 def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
-    windows = {model.layer_kinds[k].window for k in model.kind_names()}
     packed = strategy.packed_document_length is not None
-    if None in windows:
-        book.define(
-            "n_z",
-            Quantity(keys_per_query(assume["causal"], None, packed)),
-            "mean number of keys a query attends to",
-            latex="n_z",
-            assumptions=("causal",),
-            group="sizes",
-        )
-    if windows - {None}:
-        book.define(
-            "n_w",
-            Quantity(keys_per_query(assume["causal"], 1, packed)),
-            "the same inside a window",
-            latex="n_w",
-            assumptions=("causal",),
-            group="sizes",
-        )
+    reaches = {model.layer_kinds[k].reach for k in model.kind_names()}
+    for reach, name, meaning in (
+        ("all", "n_z", "mean number of keys a query attends to"),
+        ("window", "n_w", "the same inside a window"),
+        ("chunk", "n_c", "the same inside a chunk of attention"),
+    ):
+        if reach in reaches:
+            keys = Quantity(keys_per_query(assume["causal"], reach, packed))
+            book.define(name, keys, meaning, latex=name, assumptions=("causal",), group="sizes")
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(
             "C",

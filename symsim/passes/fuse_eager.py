@@ -31,7 +31,7 @@ WEIGHT_IN_FP32 = frozenset({"olmo2", "gpt_oss"})  # *RMSNorm: (weight * x).to(dt
 NORM_IN_FP32 = frozenset({"olmo"})  # OlmoLayerNorm: layer_norm of an fp32 copy
 CENTRED_NORM = frozenset({"cohere"})  # CohereLayerNorm: written out in fp32, with an fp32 weight
 ROUTER_IN_FP32 = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe", "dots1", "ernie4_5_moe"})  # F.linear of fp32 copies of x and weight
-ROUTER_CASTS_WEIGHTS = frozenset({"qwen2_moe", "qwen3_moe", "qwen3_next", "olmoe", "ernie4_5_moe"})  # top-k weights .to(dtype)
+ROUTER_CASTS_WEIGHTS = frozenset({"qwen2_moe", "qwen3_moe", "qwen3_next", "olmoe", "ernie4_5_moe", "llama4_text"})  # top-k weights .to(dtype)
 ROUTER_GATHERS = frozenset({"ernie4_5_moe"})  # weights gathered by indices chosen from biased scores, as all sigmoid routers do
 TOP_K_FIRST = frozenset({"gpt_oss"})  # softmax over the chosen experts only; every other softmax router is over all
 
@@ -216,8 +216,10 @@ def eager_combine(k: Kernels, op: Op) -> None:
     dims = (*k.dims_of(indices), width)
     home = k.make("returned", dims, k.tensors[y].dtype)
     exchange(k, y, home, {**op.attrs, "sent": dims}, "exchange_back")
-    wide = "fp32" if "fp32" in (k.tensors[home].dtype, k.tensors[weights].dtype) else k.tensors[home].dtype
-    weighted = run(k, "mul", [home, weights], dtype=wide)
+    weighted = home
+    if k.profile.model.moe is None or not k.profile.model.moe.router_weight_before_experts:
+        wide = "fp32" if "fp32" in (k.tensors[home].dtype, k.tensors[weights].dtype) else k.tensors[home].dtype
+        weighted = run(k, "mul", [home, weights], dtype=wide)
     inverse = k.make("inverse_order", k.dims_of(indices), "int64", "index")
     k.emit("sort", [indices], [inverse], name="sort")
     z = run(k, "sum", [run(k, "index", [weighted, inverse])], k.dims_of(op.outputs[0]))

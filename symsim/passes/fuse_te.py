@@ -183,6 +183,8 @@ def te_activation(k: Kernels, op: Op) -> None:
 
 def _probabilities_at_combine(k: Kernels) -> bool:
     strategy = k.profile.strategy
+    if k.profile.model.moe is not None and k.profile.model.moe.router_weight_before_experts:
+        return False
     return k.profile.assumptions["moe_probabilities"] == "combine" and strategy.moe_token_dispatcher_type == "alltoall"
 
 

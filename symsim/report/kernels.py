@@ -127,8 +127,8 @@ def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[i
 def _worked(result: Result) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
-    keys = {"n_z": known["s"] / 2, "n_w": minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]}
-    return {**known, **keys}
+    inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
+    return {**known, "n_z": known["s"] / 2, "n_w": inside, "n_c": inside / 2}
 
 
 def _kernel(
