@@ -6,7 +6,6 @@ The accuracy page compares every case of ../shared/oracle; where that is absent,
 from __future__ import annotations
 
 import sys
-import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from symsim.listing import values_of  # noqa: E402
 from symsim.loading import ALIASES  # noqa: E402
 from symsim.strategy import Strategy  # noqa: E402
 
@@ -32,21 +32,10 @@ def strategy_page() -> str:
     for name, field in Strategy.model_fields.items():
         other = ", ".join(f"`{long}`" for long, short in ALIASES.items() if short == name)
         lines.append(
-            f"| `{name}` | {_values(field.annotation)} | {_default(field.default)} | {(field.description or '').replace('|', '&#124;')} | {other} |"
+            f"| `{name}` | {values_of(field.annotation)} | {_default(field.default)} | {(field.description or '').replace('|', '&#124;')} | {other} |"
         )
+    lines += ["", "`world=64` (or `world_size`) gives the number of ranks: dp is what tp, cp and pp leave of them, and a dp beside it must agree."]
     return "\n".join(lines) + "\n"
-
-
-def _values(annotation: Any) -> str:
-    choices = [a for a in typing.get_args(annotation) if a is not type(None)]
-    if typing.get_origin(annotation) is typing.Literal:
-        return ", ".join(str(c) for c in choices)
-    if typing.get_origin(annotation) is tuple:
-        return f"list of {_values(choices[0])}"
-    if choices and annotation is not int and not hasattr(annotation, "__metadata__"):
-        return " or ".join(_values(c) for c in choices)
-    plain = choices[0] if hasattr(annotation, "__metadata__") else annotation
-    return {"int": "integer", "bool": "true, false", "float": "number", "str": "text"}.get(getattr(plain, "__name__", ""), str(plain))
 
 
 def _default(value: Any) -> str:

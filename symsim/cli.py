@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from symsim.errors import InputError, nearest, printable, sentence
+from symsim.listing import LISTS, columns
 
 if TYPE_CHECKING:
     from symsim.result import Result
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _BAD_INPUT = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
-_LISTED = ("models", "systems", "strategies", "symbols", "assumptions", "quantities", "sources")
 _IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
@@ -175,35 +175,11 @@ def bench(
 
 
 @app.command("list")
-def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(_LISTED) + "}", help="What to list.")]) -> None:
+def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")]) -> None:
     """List what symsim knows."""
-    if what not in _LISTED:
-        raise InputError(f"there is no list of '{what}': {nearest(what, _LISTED)}")
-    if what == "symbols":
-        from symsim.vocabulary import SYMBOLS
-
-        _print(_columns([(name, entry.latex, entry.unit, entry.meaning) for name, entry in SYMBOLS.items()]))
-        return
-    if what == "assumptions":
-        from symsim.assumptions import ASSUMPTIONS
-
-        for name, assumption in ASSUMPTIONS.items():
-            _print(
-                f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{_wrapped(assumption.meaning)}"
-                f"{_wrapped(f'source: {assumption.source}')}"
-            )
-        return
-    if what == "quantities":
-        from symsim.grid.quantities import QUANTITIES
-
-        _print(_columns([(name, known.unit, known.meaning) for name, known in QUANTITIES.items()]))
-        return
-    from symsim import loading
-
-    names = {"models": loading.list_models, "systems": loading.list_systems, "strategies": loading.list_strategies, "sources": lambda: []}[what]()
-    if not names:
-        _say(f"no {what} are installed")
-    _print("".join(f"{name}\n" for name in names))
+    if what not in LISTS:
+        raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
+    _print(LISTS[what]())
 
 
 @app.command("import")
@@ -223,7 +199,7 @@ def bring(
     from symsim.reading import write_text
 
     loaded = import_hf(files[0])
-    table = _columns([_cells(row) for row in loaded.rows])
+    table = columns([_cells(row) for row in loaded.rows])
     if output is not None:
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -295,20 +271,6 @@ def _cells(row: Any) -> tuple[str, ...]:
 
     values = astuple(row) if is_dataclass(row) and not isinstance(row, type) else row
     return tuple(" ".join(str(value).split()) for value in values)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in aligned columns; a cell wider than its column's limit pushes the rest of its own row."""
-    if not rows:
-        return ""
-    widths = [min(max(len(row[column]) for row in rows), 40) for column in range(len(rows[0]))]
-    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
-
-
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ") + "\n"
 
 
 def _print(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -11,6 +12,11 @@ _LONGEST_WORD = 100
 _LONGEST_NAME = 40
 _MOST_NAMES = 8
 _NEAREST_NAMES = 5
+_MOST_NEAR = 3
+
+# words that say of what kind a name is, and not which
+_FILLERS = frozenset("size degree num number of count the enable use is group world type kind mode stage level value factor".split())
+_PART_OF_A_NAME = 0.4
 
 # control characters but newline and tab, marks that turn or hide what follows them, halves of characters
 _UNPRINTABLE = re.compile(
@@ -52,16 +58,87 @@ def cut(text: str, length: int = 60) -> str:
     return text if len(text) <= length else text[:length] + "..."
 
 
-def nearest(name: str, valid: Sequence[str]) -> str:
-    """A clause naming the valid spelling closest to `name`, or the choices, the closest of many, when none is close."""
-    import difflib
-
+def nearest(name: str, valid: Sequence[str], otherwise: str | None = None) -> str:
+    """A clause naming the valid spelling that is near `name`; where none is, `otherwise`, or the choices, the closest of many."""
     name = name[: 2 * _LONGEST_WORD]
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    close = near(name, valid)
     if close:
-        return f"did you mean '{cut(close[0])}'?"
+        return f"did you mean {' or '.join(_quoted(n) for n in close)}?"
+    if otherwise is not None:
+        return otherwise
     names = sorted(set(valid))
     if len(names) > _MOST_NAMES:
+        import difflib
+
         names = difflib.get_close_matches(name, names, n=_NEAREST_NAMES, cutoff=0.0)
         return f"valid names: {', '.join(cut(n, _LONGEST_NAME) for n in names)}, ..."
     return f"valid names: {', '.join(cut(n, _LONGEST_NAME) for n in names)}"
+
+
+def _quoted(name: str) -> str:
+    return f"'{cut(name)}'"
+
+
+def near(name: str, valid: Sequence[str]) -> list[str]:
+    """The valid names that `name` may be a slip or a variant of: one, or up to three that are equally near; often none.
+
+    Near is a name with few letters changed, swapped, missing or added; else one with the same words, or a part of its words;
+    else one that begins alike.
+    """
+    given = _plain(name)
+    for distance in (_slips, _words_apart, _beginnings_apart):
+        found = [(d, n) for n in dict.fromkeys(valid) if (d := distance(given, _plain(n))) is not None]
+        if found:
+            least = min(d for d, _ in found)
+            close = [n for d, n in found if d == least]
+            # TBps is TB/s rather than Tb/s
+            alike = [n for n in close if sum(letter in n for letter in name) == max(sum(letter in m for letter in name) for m in close)]
+            close = alike if len(alike) == 1 else close
+            if len(close) <= _MOST_NEAR:
+                return close
+    return []
+
+
+def _plain(text: str) -> str:
+    return text.casefold().replace("-", "_").strip("_ ")
+
+
+def _slips(given: str, name: str) -> float | None:
+    """Letters changed, missing, added, or swapped with their neighbour; None for more than a quarter of them."""
+    allowed = max(1, max(len(given), len(name)) // 4)
+    if abs(len(given) - len(name)) > allowed or min(len(given), len(name)) <= 1:
+        return None
+    before: list[int] = []
+    row = list(range(len(name) + 1))
+    for i, letter in enumerate(given, 1):
+        before, above, row = row, before, [i]
+        for j, other in enumerate(name, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == name[j - 2] and given[i - 2] == other:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1] if row[-1] <= allowed else None
+
+
+def _words_apart(given: str, name: str) -> float | None:
+    """Letters of the words that only one of the two has: none but words such as `size` in one, or a part of the other's."""
+    ours, theirs = ({w for w in re.split(r"[._ ]", text) if w} for text in (given, name))
+    told, known = ours - _FILLERS, theirs - _FILLERS
+    if told and told == known:
+        return 0.0
+    last = name.rpartition(".")[2]
+    if "." in name and given in (last, name.split(".")[1]):
+        return 0.5 if given == last else 0.75
+    letters = len("".join(theirs))
+    if told and ours <= theirs and len("".join(ours)) >= _PART_OF_A_NAME * letters:
+        return float(letters - len("".join(ours)))
+    return None
+
+
+def _beginnings_apart(given: str, name: str) -> float | None:
+    """Letters behind those in common, where these are most of the shorter."""
+    common = len(os.path.commonprefix([given, name]))
+    shorter, longer = sorted((len(given), len(name)))
+    if common >= 3 and (common == shorter or (common >= 5 and 4 * common >= 3 * shorter)):
+        return float(longer - common)
+    return None

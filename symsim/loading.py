@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.errors import InputError, cut, nearest
 from symsim.grammar import parse_value
 from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
+from symsim.spellings import of_setting, of_strategy
 from symsim.strategy import Strategy
 from symsim.system import COLLECTIVES, System
 
@@ -38,7 +40,11 @@ ALIASES = {
     "mbs": "micro_batch_size",
     "gbs": "global_batch_size",
     "fp8_recipe": "fp8",
+    "world_size": "world",
 }
+# Not a field: the number of ranks, from which dp follows
+RANKS = "world"
+LARGEST_WORLD = 2**40
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
 STRATEGY_SYMBOLS = {
@@ -107,6 +113,13 @@ class LoadedModel:
     strategy: str | None = None
 
 
+class Ranks(NamedTuple):
+    """How many ranks a strategy is to use, and where that is said."""
+
+    world: int
+    where: str
+
+
 class Settings(NamedTuple):
     """What --set asked for; a key of the architecture or of the system is the path to it."""
 
@@ -119,9 +132,18 @@ class Settings(NamedTuple):
 
 def models_directory() -> Path:
     """The models that come with symsim: inside an installed package, or beside it in a checkout."""
+    return _shipped("models")
+
+
+def derivations_directory() -> Path:
+    """The published totals that come with symsim."""
+    return _shipped("derivations")
+
+
+def _shipped(name: str) -> Path:
     package = Path(__file__).resolve().parent
-    packaged = package / "_models"
-    return packaged if packaged.is_dir() else package.parent / "models"
+    packaged = package / f"_{name}"
+    return packaged if packaged.is_dir() else package.parent / name
 
 
 def list_models() -> list[str]:
@@ -156,7 +178,7 @@ def load_model(reference: str) -> LoadedModel:
         raise InputError(f"{reference}: a model file ends in .yaml, .yml or .json")
     if not reference.strip():
         raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
-    hint = nearest(reference, names) if names else "no models are installed"
+    hint = nearest(reference, names, "'symsim list models' has them")
     raise InputError(f"no model or file is named '{reference}': {hint}")
 
 
@@ -199,7 +221,29 @@ def format_model(architecture: Architecture) -> str:
 
 
 def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None = None) -> Strategy:
-    """A strategy from a YAML file or inline text (`tp=8,recompute_modules=core_attn+mlp`), then the overrides."""
+    """A strategy from a YAML file or inline text (`tp=8,recompute_modules=core_attn+mlp`), then the overrides.
+
+    `world`, the number of ranks, may stand for dp or beside it.
+    """
+    return on_ranks(*read_strategy(text_or_path, overrides))
+
+
+def on_ranks(strategy: Strategy, ranks: "Ranks | None") -> Strategy:
+    """The strategy with the dp that makes so many ranks; InputError where none does, or another is given."""
+    if ranks is None:
+        return strategy
+    each = strategy.tp * strategy.cp * strategy.pp
+    if "dp" in strategy.model_fields_set and each * strategy.dp != ranks.world:
+        product = f"{strategy.tp}*{strategy.cp}*{strategy.dp}*{strategy.pp} = {each * strategy.dp}"
+        raise InputError(f"{ranks.where}: world={ranks.world} and dp={strategy.dp} disagree: tp*cp*dp*pp = {product} ranks")
+    if ranks.world % each:
+        product = f"{strategy.tp}*{strategy.cp}*{strategy.pp} = {each}"
+        raise InputError(f"{ranks.where}: world={ranks.world} is no multiple of tp*cp*pp = {product}, so no dp gives it")
+    return strategy.model_copy(update={"dp": ranks.world // each})
+
+
+def read_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None = None) -> "tuple[Strategy, Ranks | None]":
+    """As `load_strategy`, with the number of ranks apart, before dp follows from it."""
     if text_or_path is None or not text_or_path.strip():
         document = Document({}, "the strategy")
     elif text_or_path.lower().endswith((".yaml", ".yml", ".json")) or os.path.exists(text_or_path):
@@ -210,12 +254,23 @@ def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None 
         document = _canonical(read_yaml(models_directory() / "strategies" / f"{text_or_path}.yaml"))
     else:
         raise InputError(f"strategy '{cut(text_or_path)}' is neither a file nor a list such as tp=8,pp=4")
+    document, ranks = _without_ranks(document)
     # the base stands alone first, so that a fault in it is reported where it is
     base = validate(Strategy, document.data, document.where, document)
     if not overrides:
-        return base
-    changed = _canonical(Document(dict(overrides), "--set"))
-    return validate(Strategy, {**document.data, **changed.data}, changed.where, changed)
+        return base, ranks
+    changed, more = _without_ranks(_canonical(Document(dict(overrides), "--set")))
+    return validate(Strategy, {**document.data, **changed.data}, changed.where, changed), more or ranks
+
+
+def _without_ranks(document: Document) -> "tuple[Document, Ranks | None]":
+    if RANKS not in document.data:
+        return document, None
+    world, place = document.data[RANKS], document.place((RANKS,))
+    if not isinstance(world, int) or isinstance(world, bool) or not 0 < world <= LARGEST_WORLD:
+        shown = cut(json.dumps(world, default=lambda value: type(value).__name__))
+        raise InputError(f"{place}: world is {shown}; it should be a whole number above 0")
+    return Document({k: v for k, v in document.data.items() if k != RANKS}, document.where, document.lines), Ranks(world, place)
 
 
 def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = None) -> System:
@@ -238,7 +293,7 @@ def system_document(reference: str) -> Document:
     elif not reference.strip():
         raise InputError("SYSTEM is empty; name a system ('symsim list systems') or a YAML file")
     else:
-        hint = nearest(reference, names) if names else "no systems are installed"
+        hint = nearest(reference, names, "'symsim list systems' has them")
         raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
     document = read_yaml(path)
     validate(System, document.data, path, document)
@@ -322,11 +377,10 @@ def _canonical(document: Document) -> Document:
         spelt[name] = given
         data[name] = _list(value) if _takes_list(name) else value
         lines |= {(name, *path[1:]): line for path, line in document.lines.items() if path[0] == given}
-    unknown = next((name for name in data if name not in Strategy.model_fields), None)
+    unknown = next((name for name in data if name not in Strategy.model_fields and name != RANKS), None)
     if unknown is not None:
         # names are matched here, since pydantic does not know the aliases
-        hint = nearest(unknown, [*Strategy.model_fields, *ALIASES])
-        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown)}': {hint}")
+        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown, 40)}': {of_strategy(unknown)}")
     return Document(data, document.where, lines)
 
 
@@ -393,9 +447,14 @@ def _architecture_keys() -> dict[str, tuple[str, ...]]:
     return keys | ARCHITECTURE_SYMBOLS
 
 
+def architecture_fields() -> list[str]:
+    """Names under which --set finds a field of the architecture, without symbols: bare where that is unique, else dotted."""
+    return [name for name in _architecture_keys() if name not in ARCHITECTURE_SYMBOLS]
+
+
 def split_settings(items: Iterable[str]) -> Settings:
     """Sort NAME=VALUE settings by what they change; InputError for an unknown name, a name given twice or no value."""
-    from symsim.assumptions import ASSUMPTIONS, resolve
+    from symsim.assumptions import resolve
     from symsim.vocabulary import SYMBOLS
 
     settings = Settings({}, {}, {}, {}, {})
@@ -408,7 +467,7 @@ def split_settings(items: Iterable[str]) -> Settings:
         if name.startswith("assume."):
             target: tuple[str, ...] = ("assume", name.removeprefix("assume."))
             settings.assumptions[target[1]] = text
-        elif field in Strategy.model_fields and field not in Architecture.model_fields:
+        elif field == RANKS or field in Strategy.model_fields and field not in Architecture.model_fields:
             target = (field,)
             settings.strategy[field] = text if _takes_text(field) else parse_value(text)
         elif name in _architecture_keys() or (name.startswith("layer_kinds.") and name.count(".") == 2):
@@ -427,9 +486,8 @@ def split_settings(items: Iterable[str]) -> Settings:
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
-            assumed = (f"assume.{a}" for a in ASSUMPTIONS)
-            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS, *assumed]
-            raise InputError(f"--set {cut(name)}: no such setting; {nearest(name, known)}")
+            known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS]
+            raise InputError(f"--set {cut(name, 40)}: no such setting; {of_setting(name, known)}")
         if target in spelt:
             other = spelt[target]
             raise InputError(

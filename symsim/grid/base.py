@@ -8,13 +8,14 @@ from typing import Any
 
 from symsim.architecture import Architecture
 from symsim.errors import InputError
-from symsim.loading import load_model, load_strategy, override_architecture, split_settings
+from symsim.loading import Ranks, load_model, override_architecture, read_strategy, split_settings
 from symsim.strategy import Strategy
 
 
 @dataclass(frozen=True)
 class Base:
-    """What every point of the space has in common, before its own values: as `symsim eval` reads it. settled: what --set gave."""
+    """What every point of the space has in common, before its own values: as `symsim eval` reads it. settled: what --set gave. ranks: of every
+    point, where the strategy says so (its dp is not yet that which follows)."""
 
     architecture: Architecture
     strategy: Strategy
@@ -23,16 +24,17 @@ class Base:
     system: str | None
     system_changes: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
+    ranks: Ranks | None = None
 
 
 def read_base(model: str, strategy: str | None, system: str | None, settings: Sequence[str]) -> Base:
     """The fixed part of a sweep, from what the command line names; InputError as `symsim eval` raises it."""
     asked = split_settings(settings)
     loaded = load_model(model)
-    placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     if asked.system and system is None:
         raise InputError(f"--set {'.'.join(next(iter(asked.system)))} changes a system's number, and none is named: give one with -y")
     architecture = override_architecture(loaded.architecture, asked.architecture)
-    named = load_strategy(None, asked.strategy).model_fields_set if asked.strategy else set()
+    named = read_strategy(None, asked.strategy)[0].model_fields_set if asked.strategy else set()
     settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
-    return Base(architecture, placed, asked.assumptions, asked.symbols, system, asked.system, settled)
+    return Base(architecture, placed, asked.assumptions, asked.symbols, system, asked.system, settled, ranks)

@@ -13,8 +13,9 @@ from pathlib import Path
 import symsim
 from symsim.errors import InputError, nearest, sentence
 from symsim.grid.answer import Answer, Engine, Progress, answer
-from symsim.grid.axes import parse_axes
+from symsim.grid.axes import Axis, DerivedAxis, parse_axes
 from symsim.grid.base import Base, read_base
+from symsim.grid.names import RANKS, field_of
 from symsim.grid.processes import cores
 from symsim.grid.question import ask
 from symsim.grid.space import Space
@@ -126,7 +127,7 @@ def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything:
     free, derived = parse_axes(axes)
     if not free:
         raise InputError("a sweep needs an axis: give --axis, such as --axis tp=1,2,4,8")
-    space = Space(base, free, derived)
+    space = Space(base, _with_ranks(base, free, derived), derived)
     timed = base.system is not None or any(c.place.part == "machine" for c in space.columns.values())
     question = ask(
         where=options.where,
@@ -145,6 +146,16 @@ def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything:
             f"the axes make {space.points:,} points, too many rows for a file (at most {_MOST_ROWS:,}): give --top or --pareto, or fewer values"
         )
     return Sweep(space, question, options.search, options.backend)
+
+
+def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]) -> tuple[Axis, ...]:
+    """The axes, and the ranks of the strategy as one more: dp follows from them at every point."""
+    if base.ranks is None:
+        return tuple(free)
+    for name in [*(n for axis in free for n in axis.names), *(one.name for one in derived)]:
+        if field_of(name) in (*RANKS, "dp"):
+            raise InputError(f"{base.ranks.where} gives world={base.ranks.world}, from which dp follows; leave it or the axis {name} out")
+    return (*free, Axis((RANKS[0],), ((base.ranks.world,),)))
 
 
 def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:

@@ -58,7 +58,7 @@ class Space:
             follows = parse_axis("dp==world/(tp*cp*pp)")
             assert isinstance(follows, DerivedAxis)
             if "dp" in base.strategy.model_fields_set:
-                raise InputError(f"--axis world gives dp=world/(tp*cp*pp), and dp={base.strategy.dp} is given too; leave one of them out")
+                raise InputError(f"world gives dp=world/(tp*cp*pp), and dp={base.strategy.dp} is given too; leave one of them out")
             self.derived["dp"] = follows
 
     @property

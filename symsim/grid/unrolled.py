@@ -24,7 +24,7 @@ from symsim.formula import BYTE, ELEMENT, FLOP, Definition
 from symsim.grid.base import Base
 from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
 from symsim.grid.slots import Holdings, Pipeline, pipeline
-from symsim.loading import load_system
+from symsim.loading import load_system, on_ranks
 from symsim.result import derive
 from symsim.schedules import schedule_of
 from symsim.step_time import exposed_axes
@@ -120,7 +120,7 @@ def symbols_of(body: Body) -> set[str]:
 def at_base(base: Base) -> Evaluation:
     """The derivation that a module or a kernel is made of; InputError as `symsim eval` raises it."""
     system = load_system(base.system, base.system_changes) if base.system is not None else None
-    return derive(base.architecture, base.strategy, dict(base.assumptions), dict(base.symbols), system)
+    return derive(base.architecture, on_ranks(base.strategy, base.ranks), dict(base.assumptions), dict(base.symbols), system)
 
 
 # what may be free ------------------------------------------------------------------------------------------------------

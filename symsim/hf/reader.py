@@ -7,6 +7,7 @@ constants, or functions of the config being read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -173,6 +174,17 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
     return inner, rows
 
 
+def supported() -> list[str]:
+    """Every model_type that is read."""
+    return sorted({*SUPPORTED, *WRAPPERS})
+
+
+def _others(model_type: str) -> str:
+    """The model_type that is meant; else the families of all, since a sentence does not hold them one by one."""
+    families = dict.fromkeys(re.sub(r"(?<=[a-z])_?v?[0-9]*(_.*)?$", "", name) or name for name in supported())
+    return nearest(model_type, supported(), f"supported: {', '.join(families)}; 'symsim list model_types'")
+
+
 def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Architecture, list[Row]]:
     """The architecture of a parsed config.json, and (key, fate, note) of every key in it.
 
@@ -192,7 +204,7 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     if model_type is None:
         raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {nearest(str(model_type), sorted({*SUPPORTED, *WRAPPERS}))}")
+        raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {_others(str(model_type))}")
     c = Config(_flat(config), FAMILIES[model_type], where)
     try:
         architecture = _build(c, name, model_type)
