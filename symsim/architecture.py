@@ -7,11 +7,11 @@ Field names are Megatron-Core's where it has one. A model file of `models/` is t
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Positive = Annotated[int, Field(gt=0)]
+from symsim.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Layers, Size
 
 
 class Part(BaseModel):
@@ -24,9 +24,9 @@ class Attention(Part):
     """Self-attention: MHA, GQA and MQA (`kind: gqa`), multi-head latent attention (`mla`)."""
 
     kind: Literal["gqa", "mla"] = "gqa"
-    num_attention_heads: Positive
-    num_query_groups: Positive | None = Field(None, description="key/value heads; default: num_attention_heads")
-    kv_channels: Positive | None = Field(None, description="head dimension; default: hidden_size / num_attention_heads")
+    num_attention_heads: Size
+    num_query_groups: Size | None = Field(None, description="key/value heads; default: num_attention_heads")
+    kv_channels: Size | None = Field(None, description="head dimension; default: hidden_size / num_attention_heads")
     qkv_bias: bool = Field(False, description="mla: on the two down-projections, and on no other")
     out_bias: bool = False
     fused_qkv: bool = Field(False, description="the modelling code runs one GEMM for q, k and v")
@@ -41,11 +41,11 @@ class Attention(Part):
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
     rotary_fraction: float = Field(1.0, ge=0, le=1, description="part of the head dimension that RoPE turns")
     # multi-head latent attention
-    q_lora_rank: Positive | None = None
-    kv_lora_rank: Positive | None = None
-    qk_head_dim: Positive | None = Field(None, description="head dimension without position (qk_nope_head_dim)")
-    qk_pos_emb_head_dim: Positive | None = None
-    v_head_dim: Positive | None = None
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size | None = None
+    qk_head_dim: Size | None = Field(None, description="head dimension without position (qk_nope_head_dim)")
+    qk_pos_emb_head_dim: Size | None = None
+    v_head_dim: Size | None = None
     q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
 
     @model_validator(mode="after")
@@ -62,17 +62,17 @@ class Attention(Part):
 class LinearAttention(Part):
     """Gated delta net (Qwen3-Next): a linear-attention mixer with a short convolution."""
 
-    linear_num_key_heads: Positive
-    linear_num_value_heads: Positive
-    linear_key_head_dim: Positive
-    linear_value_head_dim: Positive
-    linear_conv_kernel_dim: Positive = 4
+    linear_num_key_heads: Size
+    linear_num_value_heads: Size
+    linear_key_head_dim: Size
+    linear_value_head_dim: Size
+    linear_conv_kernel_dim: Size = 4
 
 
 class Mlp(Part):
     """The dense feed-forward network."""
 
-    ffn_hidden_size: Positive
+    ffn_hidden_size: Size
     gated: bool = True
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
     bias: bool = False
@@ -82,24 +82,24 @@ class Mlp(Part):
 class Moe(Part):
     """A mixture of experts in place of the feed-forward network."""
 
-    num_moe_experts: Positive
-    moe_router_topk: Positive
-    moe_ffn_hidden_size: Positive
+    num_moe_experts: Experts
+    moe_router_topk: Experts
+    moe_ffn_hidden_size: Size
     gated: bool = True
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "swiglu_clamped"] = "silu"
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
-    moe_shared_expert_intermediate_size: Positive | None = Field(None, description="total width of the shared experts")
+    moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
     moe_shared_expert_gate: bool = False
     moe_router_score_function: Literal["softmax", "sigmoid"] = "softmax"
     moe_router_pre_softmax: bool = Field(False, description="softmax over all experts before top-k")
     norm_topk_prob: bool = True
-    moe_router_num_groups: Positive | None = None
-    moe_router_group_topk: Positive | None = None
+    moe_router_num_groups: Experts | None = None
+    moe_router_group_topk: Experts | None = None
     router_bias: bool = False
     moe_router_enable_expert_bias: Literal["none", "buffer", "parameter"] = Field(
         "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter"
     )
-    moe_latent_size: Positive | None = None
+    moe_latent_size: Size | None = None
     router_weight_before_experts: bool = Field(
         False, description="probabilities scale the experts' inputs (Llama 4; Megatron-Core moe_apply_probs_on_input)"
     )
@@ -116,10 +116,10 @@ class LayerKind(Part):
 
     mixer: Literal["attention", "linear_attention"] = "attention"
     ffn: Literal["mlp", "moe"] = "mlp"
-    window: Positive | None = Field(None, description="sliding (or chunked) attention window in tokens")
+    window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     rope: bool = True
-    ffn_hidden_size: Positive | None = Field(None, description="width of this kind's dense network, when not mlp's")
+    ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
 
     @property
     def reach(self) -> Literal["all", "window", "chunk"]:
@@ -130,7 +130,7 @@ class LayerKind(Part):
 class Segment(Part):
     """`repeat` times the layers `kinds`, in order."""
 
-    repeat: Positive
+    repeat: Layers
     kinds: tuple[str, ...]
 
 
@@ -150,11 +150,13 @@ def parse_layers(text: str) -> tuple[Segment, ...]:
             raise ValueError(f"layer pattern does not read at '{text[position:] or text}'")
         count = int(match[1]) if match[1] else 1
         if match[2] is not None:
-            kinds = tuple(k for inner in parse_layers(match[2]) for k in inner.kinds * inner.repeat)
+            inside = parse_layers(match[2])
+            _refuse_deep(inside)
+            kinds = tuple(k for inner in inside for k in inner.kinds * inner.repeat)
         else:
             kinds = (match[3],)
-        if count < 1:
-            raise ValueError(f"layer pattern repeats '{match[0].strip()}' {count} times")
+        if not 1 <= count <= MOST_LAYERS:
+            raise ValueError(f"layer pattern repeats '{match[0].strip()}' {count} times; from 1 to {MOST_LAYERS} layers are read")
         segments.append(Segment(repeat=count, kinds=kinds))
         position = match.end()
         if position == len(text):
@@ -162,6 +164,12 @@ def parse_layers(text: str) -> tuple[Segment, ...]:
         if text[position] != "+":
             raise ValueError(f"layer pattern does not read at '{text[position:]}'")
         position += 1
+
+
+def _refuse_deep(segments: tuple[Segment, ...]) -> None:
+    layers = sum(s.repeat * len(s.kinds) for s in segments)
+    if layers > MOST_LAYERS:
+        raise ValueError(f"{layers} layers are too many: at most {MOST_LAYERS} are read")
 
 
 def format_layers(segments: tuple[Segment, ...]) -> str:
@@ -204,8 +212,8 @@ class Architecture(Part):
     name: str
     source: str = Field("", description="where the numbers were published")
     fact: str = Field("", description="what a reader should know about this file")
-    hidden_size: Positive
-    vocab_size: Positive
+    hidden_size: Size
+    vocab_size: Size
     layers: tuple[Segment, ...] = Field(description="run-length pattern of layer kinds")
     layer_kinds: dict[str, LayerKind] = Field(default_factory=lambda: {"dense": LayerKind()})
     attention: Attention
@@ -224,9 +232,9 @@ class Architecture(Part):
     lm_head_bias: bool = False
     logit_softcap: bool = Field(False, description="tanh cap on the output logits (Gemma 2)")
     position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
-    position_embedding_rows: Positive | None = None
+    position_embedding_rows: Size | None = None
     embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
-    mtp_num_layers: int = Field(0, ge=0, description="multi-token prediction depths (DeepSeek-V3)")
+    mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
     mtp_use_repeated_layer: bool = False
     hidden_dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dropout: float | None = Field(None, ge=0, lt=1, description="default: hidden_dropout")
@@ -238,13 +246,18 @@ class Architecture(Part):
     def _read_layers(cls, value: object) -> object:
         if isinstance(value, str):
             return parse_layers(value)
-        if isinstance(value, int):
+        if isinstance(value, int) and not isinstance(value, bool):
+            if not 1 <= value <= MOST_LAYERS:
+                raise ValueError(f"{value} is no number of layers: from 1 to {MOST_LAYERS} are read")
             return (Segment(repeat=value, kinds=("dense",)),)
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "Architecture":
+        _refuse_deep(self.layers)
         used = {k for s in self.layers for k in s.kinds}
+        if len(used) > MOST_LAYER_KINDS:
+            raise ValueError(f"layers uses {len(used)} layer kinds, and at most {MOST_LAYER_KINDS} are derived")
         unknown = sorted(used - self.layer_kinds.keys())
         if unknown:
             raise ValueError(f"layers uses '{unknown[0]}', which layer_kinds does not define (it defines {', '.join(sorted(self.layer_kinds))})")
@@ -255,6 +268,10 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
             if self.layer_kinds[kind].mixer == "linear_attention" and self.linear_attention is None:
                 raise ValueError(f"layer kind '{kind}' has mixer: linear_attention, but there is no linear_attention section")
+        mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
+        if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
+            count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"
+            raise ValueError(f"{count}, which are too many: at most {MOST_EXPERTS} are counted")
         if self.attention.kv_channels is None and self.attention.kind == "gqa" and self.hidden_size % self.attention.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "

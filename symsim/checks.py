@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 
 from symsim.architecture import Architecture
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
+from symsim.limits import MOST_STAGES
 from symsim.schedules import check_schedule, schedule_of
 from symsim.strategy import Strategy
 
@@ -30,7 +31,7 @@ def pipeline_layout(text: str) -> tuple[str, ...]:
     """
 
     def refuse(reason: str) -> InputError:
-        return InputError(f"pipeline_model_parallel_layout '{text if len(text) <= 60 else text[:60] + '...'}' {reason}")
+        return InputError(f"pipeline_model_parallel_layout '{cut(text)}' {reason}")
 
     def repeated(match: re.Match[str]) -> str:
         unit, count = match[1] if match[1] is not None else match[2], int(match[3] or 1)
@@ -38,6 +39,8 @@ def pipeline_layout(text: str) -> tuple[str, ...]:
             raise refuse("stands for more than 10000 entries")
         return unit * count
 
+    if len(text) > 100_000:
+        raise refuse("is too long")
     left = re.sub(r"[\s,]", "", text)
     stray = re.search(r"[^EtmL|()*0-9]", left)
     if stray:
@@ -61,9 +64,9 @@ def _has_moe(architecture: Architecture) -> bool:
     return any(architecture.layer_kinds[kind].ffn == "moe" for kind in architecture.kind_names())
 
 
-def _divisors(value: int) -> str:
+def _divisors(value: int, fits: Callable[[int], bool] = lambda n: True) -> str:
     # trial division only as far as anyone would set a degree
-    found = [n for n in range(1, min(value, 4096) + 1) if value % n == 0]
+    found = [n for n in range(1, min(value, 4096) + 1) if value % n == 0 and fits(n)]
     return ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
 
 
@@ -88,12 +91,8 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups
         if attention.kind == "gqa" and groups % tp and tp % groups:
-            valid = [
-                n
-                for n in range(1, attention.num_attention_heads + 1)
-                if attention.num_attention_heads % n == 0 and (groups % n == 0 or n % groups == 0)
-            ]
-            raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {', '.join(map(str, valid))}")
+            valid = _divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
+            raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {valid}")
     if "linear_attention" in mixers and architecture.linear_attention is not None:
         _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
         _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
@@ -204,6 +203,8 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
     first, last = strategy.num_layers_in_first_pipeline_stage, strategy.num_layers_in_last_pipeline_stage
     extra = strategy.account_for_embedding_in_pipeline_split + strategy.account_for_loss_in_pipeline_split
     layout = strategy.pipeline_model_parallel_layout
+    if chunks > MOST_STAGES:
+        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} stages are too many: at most {MOST_STAGES} are evaluated")
     if vpp > 1 and pp == 1:
         raise InputError(f"vpp={vpp} needs pp above 1: virtual stages interleave the pipeline's stages")
     ends = [

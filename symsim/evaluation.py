@@ -46,6 +46,11 @@ class Evaluation:
         return stages(self.model, self.strategy, self.model.mtp_num_layers)
 
     @cached_property
+    def embedding_copies(self) -> int:
+        """Stages that hold a copy of the embedding table."""
+        return sum(s.embedding or bool(s.mtp) or (s.loss and self.model.tie_word_embeddings) for s in self.stages)
+
+    @cached_property
     def values(self) -> dict[str, Number]:
         """Every symbol with its number, sizes of layer kinds included."""
         found = values(self.model, self.strategy) | dict(self.overrides)

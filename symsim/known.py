@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from symsim.errors import nearest
+from symsim.limits import LARGEST_QUANTITY
 
 TAGS = ("measured", "datasheet", "estimated")
 
@@ -73,6 +74,10 @@ def _reader(kind: str, *, zero: bool = False) -> BeforeValidator:
         value = Fraction(number) * UNITS[unit][1]
         if not value and not zero:
             raise ValueError(f"is zero; a {kind} above zero is needed, such as {_EXAMPLES[kind]}")
+        if value and not 1 / LARGEST_QUANTITY <= value <= LARGEST_QUANTITY:
+            raise ValueError(
+                f"'{text}' is out of range: in base units, numbers lie between {float(1 / LARGEST_QUANTITY):g} and {float(LARGEST_QUANTITY):g}"
+            )
         return Known(value, text.strip(), tag, source)
 
     return BeforeValidator(read)

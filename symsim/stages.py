@@ -74,9 +74,17 @@ def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr
 
 
 def kinds_between(model: Architecture, first: int, last: int) -> dict[str, int]:
-    """Layers of each kind in [first, last)."""
-    low, high = layers_before(model, first), layers_before(model, last)
-    return {kind: int((high[kind] - low[kind]).constant()) for kind in low}
+    """Layers of each kind in [first, last): layers_before in integers, as it is asked for every chunk of every stage."""
+    counts = dict.fromkeys(model.kind_names(), 0)
+    start = 0
+    for segment in model.layers:
+        period = len(segment.kinds)
+        length = segment.repeat * period
+        low, high = (min(max(position - start, 0), length) for position in (first, last))
+        for offset, kind in enumerate(segment.kinds):
+            counts[kind] += (high + period - 1 - offset) // period - (low + period - 1 - offset) // period
+        start += length
+    return counts
 
 
 def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:

@@ -7,11 +7,11 @@ categorical choices select a variant of the derivation.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
-Degree = Annotated[int, Field(gt=0)]
+from symsim.limits import LARGEST_SIZE, MOST_LAYERS, Degree, Layers, Size, Stages
 
 RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
 
@@ -27,8 +27,8 @@ class Strategy(BaseModel):
     cp: Degree = Field(1, description="context-parallel degree")
     cp_comm_type: Literal["p2p", "all_gather", "a2a", "a2a+p2p"] = Field("p2p", description="how context parallelism moves keys and values")
     hierarchical_context_parallel_sizes: tuple[Degree, ...] | None = Field(None, description="(a2a, p2p) degrees for a2a+p2p")
-    pp: Degree = Field(1, description="pipeline stages")
-    vpp: Degree = Field(1, description="virtual stages (model chunks) a rank")
+    pp: Stages = Field(1, description="pipeline stages")
+    vpp: Stages = Field(1, description="virtual stages (model chunks) a rank")
     ep: Degree = Field(1, description="expert-parallel degree")
     etp: Degree | None = Field(None, description="tensor-parallel degree inside an expert; default: tp, as Megatron-Core")
     dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
@@ -42,11 +42,11 @@ class Strategy(BaseModel):
     overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
     delay_wgrad_compute: bool = Field(False, description="weight gradients run beside the exchange of tokens too")
     # the batch
-    micro_batch_size: Degree = Field(1, description="sequences a micro-batch, per data-parallel rank")
-    num_microbatches: Degree | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
-    global_batch_size: Degree | None = Field(None, description="sequences a step, all data-parallel ranks together")
-    seq_length: Degree = Field(4096, description="tokens a sequence")
-    packed_document_length: Degree | None = Field(
+    micro_batch_size: Size = Field(1, description="sequences a micro-batch, per data-parallel rank")
+    num_microbatches: Size | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
+    global_batch_size: Size | None = Field(None, description="sequences a step, all data-parallel ranks together")
+    seq_length: Size = Field(4096, description="tokens a sequence")
+    packed_document_length: Size | None = Field(
         None, description="mean length of the documents packed into a sequence; attention stays inside a document"
     )
     # data parallelism
@@ -65,7 +65,7 @@ class Strategy(BaseModel):
     )
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
-    clip_grad: float = Field(1.0, ge=0, description="gradient norm to clip to; 0: no clipping")
+    clip_grad: float = Field(1.0, ge=0, le=LARGEST_SIZE, description="gradient norm to clip to; 0: no clipping")
     # the optimizer
     optimizer: Literal["adam", "sgd", "sgd_momentum"] = Field("adam", description="adam: two moments; sgd: none; sgd_momentum: one")
     use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")
@@ -78,7 +78,7 @@ class Strategy(BaseModel):
     exp_avg_sq_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the second moment; default: main_params_dtype")
     optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
     optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
-    cpu_offloading_num_layers: int = Field(0, ge=0, description="leading layers whose saved activations wait on the host")
+    cpu_offloading_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="leading layers whose saved activations wait on the host")
     deallocate_pipeline_outputs: bool = Field(True, description="a stage's output is freed once it is sent")
     # the pipeline
     schedule: Literal[
@@ -98,11 +98,11 @@ class Strategy(BaseModel):
         "last_no_recompute_1f1b",
         "shifted_critical_path",
     ] = Field("1f1b", description="order of forwards and backwards in the pipeline; 1f1b with vpp above 1 is interleaved")
-    microbatch_group_size_per_vp_stage: Degree | None = Field(
+    microbatch_group_size_per_vp_stage: Size | None = Field(
         None, description="interleaved: micro-batches that run through one chunk in a row; default: pp"
     )
-    num_layers_in_first_pipeline_stage: Degree | None = Field(None, description="layers of the first stage; the rest are split evenly")
-    num_layers_in_last_pipeline_stage: Degree | None = Field(None, description="layers of the last stage; the rest are split evenly")
+    num_layers_in_first_pipeline_stage: Layers | None = Field(None, description="layers of the first stage; the rest are split evenly")
+    num_layers_in_last_pipeline_stage: Layers | None = Field(None, description="layers of the last stage; the rest are split evenly")
     account_for_embedding_in_pipeline_split: bool = Field(False, description="the embedding counts as a layer of the first stage")
     account_for_loss_in_pipeline_split: bool = Field(False, description="the head counts as a layer of the last stage")
     pipeline_model_parallel_layout: str | None = Field(
@@ -113,7 +113,7 @@ class Strategy(BaseModel):
         "none", description="recompute_granularity; sac_*: PyTorch selective checkpointing that saves these operations' outputs"
     )
     recompute_method: Literal["uniform", "block"] = Field("uniform", description="full: groups of layers, or the first layers of each chunk")
-    recompute_num_layers: Degree = Field(1, description="full: layers a group (uniform), or layers recomputed (block)")
+    recompute_num_layers: Layers = Field(1, description="full: layers a group (uniform), or layers recomputed (block)")
     recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
         ("core_attn",), description="selective: modules that run again in backward"
     )
@@ -132,13 +132,15 @@ class Strategy(BaseModel):
     )
     # mixture of experts
     moe_token_dispatcher_type: Literal["alltoall", "allgather"] = Field("alltoall", description="how tokens reach their experts")
-    moe_expert_capacity_factor: float | None = Field(None, gt=0, description="rows an expert takes, over the mean; dropless without it")
+    moe_expert_capacity_factor: float | None = Field(
+        None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; dropless without it"
+    )
     moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
     moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(
         "none", description="auxiliary loss, whose token counts are summed over ranks"
     )
-    mtp_num_layers: int | None = Field(None, ge=0, description="multi-token prediction depths to train; default: the model's")
+    mtp_num_layers: int | None = Field(None, ge=0, le=MOST_LAYERS, description="multi-token prediction depths to train; default: the model's")
 
     @model_validator(mode="wrap")
     @classmethod

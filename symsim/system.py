@@ -13,6 +13,7 @@ from symsim.curves import values as kernel_values
 from symsim.errors import nearest
 from symsim.expr import Number
 from symsim.known import Bandwidth, Bytes, ComputeRate, Known, Latency, Positive, Power, Price
+from symsim.limits import LARGEST_SIZE, MOST_TIERS
 from symsim.reading import KeyPath
 from symsim.strategy import Strategy
 
@@ -58,6 +59,8 @@ class Accelerator(Part):
 def _ranks(given: Any) -> Any:
     if given != "all" and (not isinstance(given, int) or isinstance(given, bool) or given < 2):
         raise ValueError("should be a number of ranks from 2 up, or all")
+    if given != "all" and given > LARGEST_SIZE:
+        raise ValueError(f"is more than {LARGEST_SIZE} ranks; all means no limit")
     return given
 
 
@@ -107,6 +110,8 @@ class System(Part):
     @model_validator(mode="after")
     def _consistent(self) -> "System":
         names = [tier.name for tier in self.network]
+        if len(names) > MOST_TIERS:
+            raise _misfit(("network",), f"has {len(names)} tiers; at most {MOST_TIERS} are read")
         for position, name in enumerate(names):
             if name in names[:position]:
                 raise _misfit(("network", position, "name"), f"is '{name}', as another tier's; each needs a name of its own")

@@ -64,7 +64,7 @@ def _gradient_type(result: Evaluation) -> str:
 
 def _tied_embedding(result: Evaluation, stage: Stage, at: Mapping[str, Number]) -> list[Message]:
     """Stages that hold a copy of one table sum its gradient (Megatron-Core finalize_model_grads.py)."""
-    copies = sum(s.embedding or bool(s.mtp) or (s.loss and result.model.tie_word_embeddings) for s in result.stages)
+    copies = result.embedding_copies
     holds = at["embedding_i"] or (stage.loss and result.model.tie_word_embeddings)
     if copies < 2 or not holds:
         return []

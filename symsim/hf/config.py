@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
+from symsim.limits import LARGEST_SIZE, MOST_LAYERS
 
 if TYPE_CHECKING:
     from symsim.hf.families import Family
@@ -15,9 +16,6 @@ Row = tuple[str, str, str]
 
 
 Fields = dict[str, Any]
-
-
-_MAX_LAYERS = 10_000
 
 
 _ABSENT = object()
@@ -119,8 +117,9 @@ class Config:
 
     def integer(self, key: str, low: int = 1) -> int:
         name, value = self.look(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 2**40:
-            raise self.refuse(name, "a positive integer" if low == 1 else f"an integer of at least {low}", value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST_SIZE:
+            most = f" and at most {LARGEST_SIZE}" if isinstance(value, int) and value > LARGEST_SIZE else ""
+            raise self.refuse(name, ("a positive integer" if low == 1 else f"an integer of at least {low}") + most, value)
         return value
 
     def optional(self, key: str, low: int = 1) -> int | None:
@@ -163,8 +162,8 @@ class Config:
     def depth(self) -> int:
         name, _ = self.look("num_hidden_layers")
         depth = self.integer("num_hidden_layers")
-        if depth > _MAX_LAYERS:
-            raise self.refuse(name, f"at most {_MAX_LAYERS}", depth)
+        if depth > MOST_LAYERS:
+            raise self.refuse(name, f"at most {MOST_LAYERS}", depth)
         return depth
 
     def resolve(self, part: str, fields: Fields) -> dict[str, Any]:
