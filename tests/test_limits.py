@@ -25,7 +25,7 @@ def derived(model: str, strategy: str, *settings: str) -> Result:
 @pytest.mark.parametrize("name", ["num_layers", "pp", "vpp", "tp", "dp", "cp", "ep", "etp", "num_moe_experts", "moe_router_topk", "mtp_num_layers"])
 def test_counts_beyond_their_bound_are_refused(name: str, number: int):
     began = time.process_time()
-    with pytest.raises(InputError, match=rf"at most|less than or equal to|from 1 to|more than|exceeds|does not divide|needs|no mult") as caught:
+    with pytest.raises(InputError, match=r"at most|less than or equal to|from 1 to|more than|exceeds|does not divide|needs|no mult") as caught:
         derived("mixtral-8x7b", "tp=1", f"{name}={number}")
     assert len(str(caught.value)) <= 292 and time.process_time() - began < 2
 
@@ -77,7 +77,11 @@ def test_a_listing_of_valid_degrees_takes_no_time_and_is_short():
         ("llama3-8b", f"pp={MOST_STAGES}", [f"num_layers={MOST_LAYERS}"]),
         ("llama3-8b", f"pp=2,vpp={MOST_STAGES // 2}", [f"num_layers={MOST_STAGES}"]),
         ("mixtral-8x7b", "tp=1", ["num_layers=1", f"E={MOST_EXPERTS}"]),
-        ("llama3-8b", f"dp={MOST_RANKS},tp=8", [f"m={LARGEST_SIZE}", f"s={LARGEST_SIZE}", f"b={LARGEST_SIZE}", f"h={LARGEST_SIZE}", f"f={LARGEST_SIZE}"]),
+        (
+            "llama3-8b",
+            f"dp={MOST_RANKS},tp=8",
+            [f"m={LARGEST_SIZE}", f"s={LARGEST_SIZE}", f"b={LARGEST_SIZE}", f"h={LARGEST_SIZE}", f"f={LARGEST_SIZE}"],
+        ),
     ],
 )
 def test_what_lies_at_the_bounds_is_answered_in_ten_seconds(model: str, strategy: str, settings: list[str]):
