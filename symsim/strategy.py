@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from symsim.limits import LARGEST_SIZE, MOST_LAYERS, Degree, Layers, Size, Stages
 
