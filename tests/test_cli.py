@@ -119,7 +119,7 @@ def test_version():
         (["derve", "x"], "there is no command 'derve': did you mean 'derive'?"),
         (["sweeps", "x"], "there is no command 'sweeps': did you mean 'sweep'?"),
         (["eval"], "Missing argument 'MODEL'"),
-        (["eval", "--jsn", "x"], "No such option: --jsn"),
+        (["eval", "--jsn", "x"], "--jsn"),
         (["eval", "x", "y"], "extra argument"),
         (["eval", "x", "-s"], "requires an argument"),
         (["list", "model"], "there is no list of 'model': did you mean 'models'?"),
