@@ -27,6 +27,14 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "keys a query is charged for: full: all s; half: s/2; exact: (s+1)/2, or the exact mean inside a window",
         "full: torch FlopCounterMode, PaLM App. B, Narayanan et al. 2021; half: Megatron-LM training.py; exact: counting",
     ),
+    "linear_attention_flops": Assumption(
+        "chunked",
+        ("chunked", "recurrence"),
+        "products of the gated delta rule and its convolution: chunked: in chunks of 64 tokens, the last one and both ends of the "
+        "convolution padded, triangular solves not counted; recurrence: four products of the state a head and token",
+        "chunked: torch FlopCounterMode of transformers' torch_chunk_gated_delta_rule and F.conv1d (models/qwen3_next); recurrence: "
+        "Megatron-LM training.py gdn_layer_flops",
+    ),
     "attention_kernel": Assumption(
         "flash",
         ("flash", "efficient", "math", "eager"),

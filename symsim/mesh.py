@@ -75,11 +75,13 @@ def mesh_of(strategy: Strategy) -> Mesh:
 
 def _role(block: Block, dim: str) -> str | None:
     for part in (dim, *block.dims[dim].parts):
+        if part == "s":
+            return "sequence"
         if part in TENSOR_PARALLEL:
             return "tp"
         if part in EXPERT_TENSOR_PARALLEL:
             return "etp"
-    return {"s": "sequence", "b": "data", "R": "rows", "E": "experts"}.get(dim)
+    return {"b": "data", "R": "rows", "E": "experts"}.get(dim)
 
 
 def place(mesh: Mesh, block: Block, op: Op) -> Layout:

@@ -229,6 +229,23 @@ def test_whose_tie_word_embeddings_decides(wrapper: str, tower: str, outer: dict
         assert told["text_config.tie_word_embeddings"] == ("no cost effect", "overruled by the wrapper's")
 
 
+def test_sizes_that_a_text_config_omits_are_those_of_transformers() -> None:
+    """llava-1.5-7b-hf writes vocab_size alone; Voxtral's defaults are its own, not Llama's."""
+    llava = read({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}})
+    assert (llava.hidden_size, llava.num_layers, llava.vocab_size, llava.query_groups) == (4096, 32, 32064, 32)
+    voxtral = {"model_type": "voxtral", "text_config": {"model_type": "llama", "num_attention_heads": 32}}
+    assert (read(voxtral).hidden_size, read(voxtral).head_dim, read(voxtral).query_groups) == (3072, 128, 8)
+    assert fates(voxtral)["text_config.head_dim"] == ("default", "omitted; transformers takes 128")
+    assert "hidden_size" in refusal({"model_type": "llama", "vocab_size": 32064})
+
+
+def test_phimoe_routes_to_two_experts_whatever_its_config_says() -> None:
+    config = small("phimoe") | {"num_experts_per_tok": 4}
+    architecture = read(config)
+    assert architecture.moe is not None and architecture.moe.moe_router_topk == 2
+    assert fates(config)["num_experts_per_tok"][0] == "no cost effect"
+
+
 def test_a_fixed_tower_is_itself_whatever_it_is_called() -> None:
     text = small("gemma3_text") | {"model_type": "gemma2"}
     assert read({"model_type": "gemma3", "text_config": text}).modelling == "gemma3_text"

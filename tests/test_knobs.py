@@ -15,7 +15,7 @@ from symsim.loading import load_model, load_system
 from symsim.result import derive
 from symsim.strategy import Strategy
 
-DENSE, MOE, MLA = "llama3-8b", "mixtral-8x7b", "deepseek-v3"
+DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}
 SYSTEM = load_system("h100-sxm")
 SP: dict[str, Any] = {"tp": 4, "sp": True}
@@ -94,6 +94,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
 # (model, strategy around it, the assumption's other choice)
 CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "causal": (DENSE, {}, "half"),
+    "linear_attention_flops": (LINEAR, {}, "recurrence"),
     "attention_kernel": (DENSE, {}, "math"),
     "recompute_early_stop": (DENSE, {"recompute": "full"}, "true"),
     "layernorm_linear_fusion": (DENSE, {"recompute": "selective", "recompute_modules": ("layernorm",)}, "fused"),

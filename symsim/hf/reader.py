@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from symsim.errors import InputError, nearest
 from symsim.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.hf.families import FAMILIES, SUPPORTED
 from symsim.hf.fields import BASE, HEADS
-from symsim.hf.wrappers import WRAPPERS, tied
+from symsim.hf.wrappers import WRAPPERS, tied, tower_defaults
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +197,7 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     rows: list[Row] = []
     prefix = ""
     tower = _tower(config, where)
-    keys: Mapping[str, Any] = config
+    keys, whole = config, config
     if tower:
         config, rows = tower
         keys, prefix = keys["text_config"], "text_config."
@@ -205,7 +206,10 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {_others(str(model_type))}")
-    c = Config(_flat(config), FAMILIES[model_type], where)
+    family = FAMILIES[model_type]
+    if tower:
+        family = replace(family, defaults=family.defaults | tower_defaults(whole.get("model_type"), model_type))
+    c = Config(_flat(config), family, where)
     try:
         architecture = _build(c, name, model_type)
     except ValidationError as error:

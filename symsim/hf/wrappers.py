@@ -6,7 +6,7 @@ Source: transformers 5.23, models/<model_type>/configuration_*.py and _tied_weig
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -15,19 +15,19 @@ class Wrapper:
     """tower: model_type of the text tower where text_config omits it; fixed: whatever text_config says.
 
     tied: whose key decides: the wrapper's (with its default), text_config's, either (tied when one says so), or nobody's
-    (never tied).
+    (never tied). defaults: the tower's where text_config omits a key, in place of its own family's.
     """
 
     tower: str
     tied: Literal["wrapper", "text", "either", "never"] = "wrapper"
     default: bool = False
     fixed: bool = False
+    defaults: Mapping[str, int] = field(default_factory=dict)
 
 
 _TIED_BY_DEFAULT = {
     "deepseek_vl": "llama",
     "deepseek_vl_hybrid": "llama",
-    "glmasr": "llama",
     "got_ocr2": "qwen2",
     "granite_speech": "granite",
     "granite_speech_plus": "granite",
@@ -52,8 +52,44 @@ WRAPPERS: dict[str, Wrapper] = {
     # their __post_init__ takes text_config's true over the wrapper's false
     **{name: Wrapper(tower, "either") for name, tower in {"llava": "llama", "llava_next_video": "llama", "llava_onevision": "qwen2",
                                                           "video_llama_3": "qwen2"}.items()},
-    **{name: Wrapper(tower, "never") for name, tower in {"qwen2_audio": "qwen2", "voxtral": "llama"}.items()},
+    "qwen2_audio": Wrapper("qwen2", "never"),
+    # these two alone put their defaults into a text_config that is given; the others only where there is none
+    "voxtral": Wrapper("llama", "never", defaults={"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
+                                                   "num_key_value_heads": 8, "head_dim": 128}),
+    "glmasr": Wrapper("llama", default=True, defaults={"vocab_size": 59264, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+                                                       "num_attention_heads": 16, "num_key_value_heads": 4}),
 }  # fmt: skip
+
+
+_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+
+
+# transformers' sizes of a tower whose text_config omits them, as the first multimodal configs do (LLaVA 1.5: a name and no sizes)
+_TOWER_SIZES: dict[str, tuple[int, ...]] = {
+    "cohere": (256000, 8192, 22528, 40, 64),
+    "deepseek_v3": (129280, 7168, 18432, 61, 128),
+    "gemma": (256000, 3072, 24576, 28, 16),
+    "gemma2": (256000, 2304, 9216, 26, 8),
+    "gemma3_text": (262208, 2304, 9216, 26, 8),
+    "granite": (32000, 4096, 11008, 32, 32),
+    "llama": (32000, 4096, 11008, 32, 32),
+    "llama4_text": (202048, 5120, 8192, 48, 40),
+    "mistral": (32000, 4096, 14336, 32, 32),
+    "mixtral": (32000, 4096, 14336, 32, 32),
+    "opt": (50272, 768, 3072, 12, 12),
+    "phi": (51200, 2048, 8192, 24, 32),
+    "phi3": (32064, 3072, 8192, 32, 32),
+    "qwen2": (151936, 4096, 22016, 32, 32),
+    "qwen2_moe": (151936, 2048, 5632, 24, 16),
+    "qwen3": (151936, 4096, 22016, 32, 32),
+    "qwen3_moe": (151936, 2048, 6144, 24, 32),
+}
+
+
+def tower_defaults(wrapper: str | None, tower: str) -> dict[str, int]:
+    """What a text_config may omit although a config of its own must have it."""
+    known = WRAPPERS.get(str(wrapper))
+    return dict(zip(_SIZES, _TOWER_SIZES.get(tower, ()))) | dict(known.defaults if known else {})
 
 
 def tied(wrapper: str | None, config: Mapping[str, Any], text: Mapping[str, Any]) -> Any:

@@ -32,6 +32,8 @@ ASSUMED = {
     "norm": ("layernorm_linear_fusion",),
     "all_gather": ("save_gathered", "shared_redistribution"),
 }
+# What the count of a kernel's products rests on, forward and backward.
+COUNTED_BY = {"delta_rule": ("linear_attention_flops",), "convolution": ("linear_attention_flops",)}
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
                         unit=FLOP,
                         group=name,
                         latex=rf"{letter}_{{{label(op.name)}}}",
+                        assumptions=COUNTED_BY.get(op.kind, ()),
                     )
                 )
         moved.append(
@@ -158,10 +161,10 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
     _recomputation(made, name, remembered)
 
 
-def assumed(placed: Placed, kinds: Iterable[str]) -> tuple[str, ...]:
-    """Assumptions behind a block's operations of these kinds."""
+def assumed(placed: Placed, table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Assumptions behind a block's operations, by their kinds."""
     present = {op.kind for op in placed.block.ops}
-    return tuple(dict.fromkeys(a for kind in kinds if kind in present for a in ASSUMED[kind]))
+    return tuple(dict.fromkeys(a for kind, names in table.items() if kind in present for a in names))
 
 
 def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -> None:
@@ -178,7 +181,7 @@ def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
-    rests_on = assumed(placed, ("attention",))
+    rests_on = assumed(placed, {"attention": ASSUMED["attention"], **COUNTED_BY})
     book.define(
         f"G_{name}",
         total(whole, FLOP),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symsim.architecture import Architecture
-from symsim.expr import ZERO, product
+from symsim.expr import ZERO, ceil, expr, product
 from symsim.ir import Block, Dim, Op, Tensor
 from symsim.strategy import Strategy
 
@@ -175,15 +175,50 @@ def gathered_logits(k: Kernels, logits: str) -> str:
     return whole
 
 
+CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flash-linear-attention chunk_gated_delta_rule
+
+
 def convolution(k: Kernels, op: Op) -> None:
     """Depthwise causal convolution over `W_c` positions: keeps its input."""
-    tap = (*k.dims_of(op.outputs[0]), "W_c")
-    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], products=[tap], backward=[("dgrad", tap), ("wgrad", tap)])
+    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], **convolution_products(k, op))
+
+
+def convolution_products(k: Kernels, op: Op) -> dict[str, Any]:
+    """Forward, and as much again for each gradient; F.conv1d pads both ends, and makes W_c - 1 positions that are cut off."""
+    tap = [*k.dims_of(op.outputs[0]), "W_c"]
+    if k.profile.assumptions["linear_attention_flops"] == "chunked":
+        k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims["W_c"].size - 1, parts=("s",)))
+        tap[tap.index("s")] = "s_padded"
+    return {"products": [tuple(tap)], "backward": [("dgrad", tuple(tap)), ("wgrad", tuple(tap))]}
 
 
 def delta_rule(k: Kernels, op: Op) -> None:
-    """Gated delta rule, counted as its recurrence: four `[D_k, D_v]` state products a head and token, as Megatron-Core
-    counts them (training.py, with d_k d_v where it has d_v squared); keeps its inputs."""
-    state = ("b", "s", "H_v", "D_k", "D_v")
+    """Gated delta rule: keeps its inputs."""
     activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
-    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, products=[state] * 4, backward=[("state", state)] * 8)
+    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, **delta_rule_products(k))
+
+
+def delta_rule_products(k: Kernels) -> dict[str, Any]:
+    """Matrix products of the gated delta rule, forward and backward (assumption linear_attention_flops).
+
+    recurrence: four `[D_k, D_v]` state products a head and token, as Megatron-LM's training.py counts them (with d_k d_v
+    where it has d_v squared). chunked: with C = 64 and the sequence padded to whole chunks, scores of k with k and of q
+    with k, `[C, C]` over D_k; the state read by k and by q and written by k, D_k D_v each; scores times values, C D_v.
+    Triangular solves are not counted forward (FlopCounterMode has no formula for them); their backward has one product
+    each. The first state needs no gradient and the last is not used, so one chunk less of each.
+    """
+    if k.profile.assumptions["linear_attention_flops"] == "recurrence":
+        once = ("b", "s", "H_v", "D_k", "D_v")
+        return {"products": [once] * 4, "backward": [("state", once)] * 8}
+    whole = CHUNK * ceil(k.dims["s"].size / CHUNK)
+    k.dims.setdefault("s_chunks", Dim(whole, parts=("s",)))
+    k.dims.setdefault("s_chunks_but_one", Dim(whole - CHUNK, parts=("s",)))
+    k.dims.setdefault("chunk", Dim(expr(CHUNK)))
+
+    def over(tokens: str, *dims: str) -> tuple[str, ...]:
+        return ("b", tokens, "H_v", *dims)
+
+    keys, values, state = over("s_chunks", "chunk", "D_k"), over("s_chunks", "chunk", "D_v"), over("s_chunks", "D_k", "D_v")
+    backward = [("scores", keys)] * 4 + [("values", values)] * 2 + [("state", state)] * 2 + [("solve", keys), ("solve", values)]
+    backward += [("state", over("s_chunks_but_one", "D_k", "D_v"))] * 4
+    return {"products": [keys, keys, state, state, state, values], "backward": backward}

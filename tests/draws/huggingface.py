@@ -1,0 +1,480 @@
+"""Random Hugging Face configs of every accepted model_type, counted by transformers on the meta device and by symsim.
+
+    python tests/draws/huggingface.py --count 10000 --seed 1
+
+Parameters are compared as integers, in total and by module, and for one config in `--flops-every` the forward FLOPs that
+torch's FlopCounterMode counts (causal=full). A config that transformers itself refuses is drawn again; one that symsim
+refuses counts as refused, with the sentence. Exit code 1 when a count differs. Needs transformers and torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from symsim.architecture import Architecture
+from symsim.assumptions import resolve
+from symsim.checks import check
+from symsim.errors import InputError
+from symsim.hf import SUPPORTED, read_config
+from symsim.hf.config import ACTIVATIONS
+from symsim.hf.wrappers import WRAPPERS
+from symsim.lower import lower
+from symsim.passes.count import MODULES, count
+from symsim.result import Result
+from symsim.strategy import Strategy
+
+Json = dict[str, Any]
+Counts = dict[str, int]
+
+# wrappers whose vision or audio tower is small with one layer of its defaults
+WRAPPED = ("gemma3", "llama4", "mistral3", "llava", "llava_next", "llava_onevision", "internvl", "paligemma", "idefics3", "deepseek_vl", "got_ocr2",
+           "voxtral", "qwen2_audio", "kimi_k25")  # fmt: skip
+TYPES = (*SUPPORTED, *WRAPPED)
+SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
+
+# ---------------------------------------------------------------- drawing
+
+
+@dataclass
+class Draw:
+    """One config being drawn: sizes that other keys must agree with."""
+
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        rng = self.rng
+        self.layers = rng.randint(1, 6)
+        self.heads = rng.choice([1, 2, 3, 4, 6, 8])
+        self.groups = rng.choice([g for g in range(1, self.heads + 1) if self.heads % g == 0])
+        self.head_dim = rng.choice([8, 12, 16, 32])
+        self.hidden = self.heads * self.head_dim if rng.random() < 0.7 else self.heads * rng.choice([10, 14, 20, 24])
+        self.experts = rng.choice([2, 3, 4, 6, 8])
+        self.n_group = rng.choice([g for g in range(1, self.experts + 1) if self.experts % g == 0 and self.experts // g >= 2])
+        self.key_heads = rng.choice([1, 2, 3])
+
+    def flag(self) -> bool:
+        return self.rng.random() < 0.5
+
+    def width(self) -> int:
+        return self.rng.randint(3, 160)
+
+    def maybe(self, value: Any, chance: float = 0.4) -> Any:
+        return value if self.rng.random() < chance else None
+
+    def some_layers(self) -> list[int]:
+        return [i for i in range(self.layers) if self.flag()]
+
+
+Drawn = Callable[[Draw], Any]
+FLAG: Drawn = Draw.flag
+WIDTH: Drawn = Draw.width
+
+
+def within(low: int, high: int) -> Drawn:
+    return lambda d: d.rng.randint(low, high)
+
+
+def layer_types(*names: str) -> Drawn:
+    return lambda d: d.maybe([d.rng.choice(names) for _ in range(d.layers)])
+
+
+DROPOUT: Drawn = lambda d: d.rng.choice([0.0, 0.1])  # noqa: E731
+
+# what is always written (as the family spells it), because the defaults are too large to build
+SIZES: dict[str, Drawn] = {
+    "hidden_size": lambda d: d.hidden,
+    "num_hidden_layers": lambda d: d.layers,
+    "num_attention_heads": lambda d: d.heads,
+    "vocab_size": within(3, 900),
+    "intermediate_size": WIDTH,
+    "ffn_dim": WIDTH,
+    "pad_token_id": lambda d: 0,
+    "num_experts_per_tok": lambda d: d.rng.randint(1, min(d.experts, 4)),
+    "num_local_experts": lambda d: d.experts,
+    "num_experts": lambda d: d.experts,
+    "n_routed_experts": lambda d: d.experts,
+    "n_group": lambda d: d.n_group,
+    "topk_group": lambda d: d.rng.randint(1, d.n_group),
+    "linear_num_key_heads": lambda d: d.key_heads,
+    "linear_num_value_heads": lambda d: d.key_heads * d.rng.randint(1, 3),
+}
+# what is written in about half of the configs; otherwise transformers' default counts
+KEYS: dict[str, Drawn] = {
+    "num_key_value_heads": lambda d: d.maybe(d.groups, 0.8),
+    "head_dim": lambda d: d.maybe(d.head_dim, 0.7),
+    "hidden_act": lambda d: d.rng.choice(sorted(ACTIVATIONS)),
+    "hidden_activation": lambda d: d.rng.choice(sorted(ACTIVATIONS)),
+    "attention_bias": FLAG,
+    "mlp_bias": FLAG,
+    "tie_word_embeddings": FLAG,
+    "attention_dropout": DROPOUT,
+    "hidden_dropout": DROPOUT,
+    "residual_dropout": DROPOUT,
+    "resid_pdrop": DROPOUT,
+    "embd_pdrop": DROPOUT,
+    "dropout": DROPOUT,
+    "sliding_window": lambda d: d.maybe(d.rng.randint(1, 40), 0.8),
+    "use_sliding_window": FLAG,
+    "max_window_layers": lambda d: d.rng.randint(0, d.layers + 1),
+    "decoder_sparse_step": within(1, 3),
+    "mlp_only_layers": lambda d: d.maybe(d.some_layers(), 0.6),
+    "moe_intermediate_size": WIDTH,
+    "shared_expert_intermediate_size": WIDTH,
+    "norm_topk_prob": FLAG,
+    "qkv_bias": FLAG,
+    "n_shared_experts": within(1, 3),
+    "first_k_dense_replace": lambda d: d.rng.randint(0, d.layers + 1),
+    "topk_method": lambda d: d.rng.choice(["greedy", "group_limited_greedy"]),
+    "q_lora_rank": lambda d: d.maybe(d.width(), 0.6),
+    "kv_lora_rank": WIDTH,
+    "qk_rope_head_dim": lambda d: 2 * d.rng.randint(1, 8),
+    "qk_nope_head_dim": within(1, 20),
+    "v_head_dim": within(1, 20),
+    "linear_conv_kernel_dim": within(1, 6),
+    "linear_key_head_dim": within(4, 20),
+    "linear_value_head_dim": within(4, 20),
+    "n_inner": lambda d: d.maybe(d.width(), 0.6),
+    "activation_function": lambda d: d.rng.choice(sorted(ACTIVATIONS)),
+    "activation": lambda d: d.rng.choice(sorted(ACTIVATIONS)),
+    "max_position_embeddings": within(40, 300),
+    "attn_logit_softcapping": lambda d: d.maybe(30.0),
+    "final_logit_softcapping": lambda d: d.maybe(30.0),
+    "clip_qkv": lambda d: d.maybe(8.0),
+    "lm_head_bias": FLAG,
+    "qk_layernorm": FLAG,
+    "use_qk_norm": FLAG,
+    "use_bias": FLAG,
+    "use_qkv_bias": FLAG,
+    "use_parallel_residual": FLAG,
+    "num_kv_heads": lambda d: d.maybe(d.groups, 0.7),
+    "multi_query": FLAG,
+    "parallel_attn": FLAG,
+    "new_decoder_architecture": FLAG,
+    "num_ln_in_parallel_attn": lambda d: d.rng.choice([None, 1, 2]),
+    "ffn_hidden_size": lambda d: d.maybe(d.width(), 0.7),
+    "bias": FLAG,
+    "alibi": FLAG,
+    "do_layer_norm_before": lambda d: d.rng.random() < 0.9,
+    "_remove_final_layer_norm": FLAG,
+    "word_embed_proj_dim": lambda d: d.maybe(d.hidden if d.rng.random() < 0.8 else d.width()),
+    "layerdrop": lambda d: d.rng.choice([0.0, 0.0, 0.0, 0.1]),
+    "enable_bias": FLAG,
+    "layer_norm_elementwise_affine": FLAG,
+    "apply_residual_connection_post_layernorm": FLAG,
+    "attention_out_bias": FLAG,
+    "intermediate_size_mlp": WIDTH,
+    "moe_layers": lambda d: d.maybe(d.some_layers()),
+    "interleave_moe_layer_step": within(1, 3),
+    "no_rope_layers": lambda d: d.maybe([d.rng.randint(0, 1) for _ in range(d.layers)]),
+    "no_rope_layer_interval": within(1, 4),
+    "attention_chunk_size": within(1, 40),
+    "moe_num_shared_experts": within(1, 3),
+    "moe_layer_start_index": lambda d: d.rng.randint(0, d.layers),
+    "moe_layer_end_index": lambda d: d.rng.randint(-1, d.layers - 1),
+    "moe_layer_interval": within(1, 3),
+    "expansion_ratio": within(1, 5),
+    "learned_pos_emb": FLAG,
+    "no_bias": FLAG,
+    "num_nextn_predict_layers": within(0, 2),
+    "rope_parameters": lambda d: d.maybe({"rope_type": "default", "rope_theta": 1e4}),
+    "bos_token_id": lambda d: d.maybe(1),
+}
+# keys that differ from family to family, or that transformers takes although its config class does not declare them
+FAMILY: dict[str, dict[str, Drawn]] = {
+    "qwen2": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "qwen2_moe": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "qwen3": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "qwen3_next": {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)},
+    "gpt_oss": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "gemma2": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "gemma3_text": {"layer_types": layer_types("full_attention", "sliding_attention"), "sliding_window_pattern": within(1, 4)},
+    "llama4_text": {"layer_types": layer_types("full_attention", "chunked_attention")},
+    "dots1": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "smollm3": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "dbrx": {
+        "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
+        "ffn_config": lambda d: (
+            {"ffn_hidden_size": d.width(), "moe_num_experts": d.experts, "moe_top_k": d.rng.randint(1, d.experts)}
+            | ({"hidden_size": d.hidden} if d.flag() else {})
+        ),
+    },
+    "mpt": {"attn_config": lambda d: d.maybe({"attn_pdrop": d.rng.choice([0.0, 0.1]), "clip_qkv": d.maybe(6.0)})},
+}
+PARTIAL_ROTARY = frozenset({"glm4", "glm4_moe", "phi", "phi3", "stablelm", "gpt_neox", "minimax_m2", "qwen3_next"})
+# needed where the config class has no usable default
+REQUIRED = {"dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
+
+
+def draw_text(rng: random.Random, model_type: str) -> Json:
+    """A config of one family: its sizes, and about half of the other keys it has."""
+    from transformers import CONFIG_MAPPING
+
+    d = Draw(rng)
+    cls = CONFIG_MAPPING[SAME_CLASS.get(model_type, model_type)]
+    own = [f.name for f in fields(cls)]
+    aliases = {theirs: ours for ours, theirs in cls.attribute_map.items()}  # the class's own name -> the common one
+    config: Json = {"model_type": model_type}
+    for key in own:
+        common = aliases.get(key, key)
+        if common in SIZES:
+            if key not in ("n_group", "topk_group") or rng.random() < 0.7 or model_type == "deepseek_v3":
+                # DBRX sizes its experts before it knows the common name of d_model: such a model does not run
+                config[common if common != key and model_type != "dbrx" and rng.random() < 0.2 else key] = SIZES[common](d)
+        elif key in KEYS and (rng.random() < 0.5 or key in REQUIRED.get(model_type, ())):
+            config[key] = KEYS[key](d)
+    default = next((f.default for f in fields(cls) if f.name == "num_key_value_heads"), None)
+    if isinstance(default, int) and d.heads % default and rng.random() < 0.95:
+        config["num_key_value_heads"] = d.groups
+    for key, drawn in FAMILY.get(model_type, {}).items():
+        if rng.random() < 0.5 or key in REQUIRED.get(model_type, ()):
+            config[key] = drawn(d)
+    if model_type in PARTIAL_ROTARY and rng.random() < 0.5:
+        part = rng.choice([0.25, 0.5, 0.75, 1.0])
+        if config.get("rope_parameters"):
+            config["rope_parameters"]["partial_rotary_factor"] = part
+        else:
+            config["partial_rotary_factor"] = part
+    return config
+
+
+def draw(rng: random.Random, model_type: str) -> Json:
+    """A config of a family, or of a wrapper around one."""
+    if model_type not in WRAPPERS:
+        return draw_text(rng, model_type)
+    known = WRAPPERS[model_type]
+    text = draw_text(rng, known.tower)
+    if rng.random() < 0.3:
+        del text["model_type"]
+    config: Json = {"model_type": model_type, "text_config": text}
+    if rng.random() < 0.6:
+        config["tie_word_embeddings"] = rng.random() < 0.5
+    return config
+
+
+# ---------------------------------------------------------------- counted by transformers
+
+
+@cache
+def _quiet() -> None:
+    """Torch and transformers say nothing, and neither asks the network."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    import transformers
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+
+
+def build(config: Json) -> Any:
+    """transformers' model of a config on the meta device; its own exception where it refuses."""
+    _quiet()
+    import torch
+    import transformers
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto import modeling_auto
+
+    values = json.loads(json.dumps(config))
+    model_type = values.pop("model_type")
+    if model_type in WRAPPERS:
+        tower = "audio_config" if model_type in ("voxtral", "qwen2_audio") else "vision_config"
+        values[tower] = {"num_hidden_layers": 1} | ({"encoder_layers": 1} if model_type == "qwen2_audio" else {})
+    made = AutoConfig.for_model(SAME_CLASS.get(model_type, model_type), **values)
+    found = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(model_type) or modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(
+        model_type
+    )
+    cls = getattr(transformers, found) if model_type in WRAPPERS and found else None
+    with torch.device("meta"):
+        for more in ({"experts_implementation": "batched_mm"}, {}):
+            try:
+                if cls is not None:
+                    return cls._from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more)
+                return AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more)
+            except (ValueError, TypeError) as error:
+                if "experts" not in str(error) or not more:
+                    raise
+    raise AssertionError
+
+
+def module_of(name: str) -> str | None:
+    """Where symsim counts a parameter of that name (docs/json.md); None for what is not of the text tower."""
+    if re.search(r"vision|audio|projector|connector|adapter|aligner|image_newline|multi_modal|mm_|visual", name):
+        return None
+    owner = name.split(".")[:-1]
+    if re.search(r"norm|^ln_|^ln$", owner[-1]) or "norms" in owner:
+        return "norm"
+    if {"lm_head", "embed_out"} & set(owner):
+        return "lm_head"
+    if re.search(r"embed|^wte$|^wpe$", owner[-1]):
+        return "embedding"
+    if {"shared_expert_gate", "router", "gate"} & set(owner):
+        return "router"
+    if {"shared_expert", "shared_experts"} & set(owner):
+        return "shared_experts"
+    if "experts" in owner:
+        return "experts"
+    return "attention" if any("attn" in part or "attention" in part for part in owner) else "mlp"
+
+
+def parameters(model: Any) -> Counts:
+    """Parameters by module; a tied one counts once, where it comes first."""
+    found: Counter[str] = Counter()
+    for name, parameter in model.named_parameters():
+        module = module_of(name)
+        if module:
+            found[module] += parameter.numel()
+    return dict(found)
+
+
+def forward_flops(model: Any, b: int, s: int) -> int | None:
+    """Forward FLOPs as FlopCounterMode counts them; None where the module code cannot run without values."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    ids = torch.zeros(b, s, dtype=torch.long, device="meta")
+    mask = torch.zeros(b, 1, s, s, dtype=torch.bfloat16, device="meta")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        try:
+            model(input_ids=ids, attention_mask=mask, use_cache=False)
+        except Exception:  # noqa: BLE001 (whatever the module code raises, it could not be traced)
+            return None
+    return int(counter.get_total_flops())
+
+
+# ---------------------------------------------------------------- compared
+
+
+@dataclass(frozen=True)
+class Outcome:
+    model_type: str
+    fate: str  # equal, refused, different
+    note: str
+    flops: str  # equal, untraced, or "" where not asked for
+    config: Json
+
+
+def counts(architecture: Architecture, b: int, s: int) -> Result:
+    """What `derive` makes of it, without memory and time."""
+    strategy = Strategy(fusion="eager", micro_batch_size=b, seq_length=s)
+    check(architecture, strategy)
+    given = resolve({})
+    lowered = lower(architecture, strategy, given)
+    return Result(architecture, strategy, given, lowered, count(lowered), {})
+
+
+def own_flops(result: Result) -> int:
+    """Forward FLOPs, with what Llama 4's module code does differently: it runs every expert on every token."""
+    found = int(result.value("F"))
+    if result.model.modelling == "llama4_text" and result.model.moe:
+        experts = result.flops_by_module().get("experts", {}).get("forward", 0)
+        found += experts * (result.model.moe.num_moe_experts - result.model.moe.moe_router_topk) // result.model.moe.moe_router_topk
+    return found
+
+
+def compare(config: Json, model: Any, flops: bool = False, b: int = 2, s: int = 11) -> Outcome:
+    """A config counted by symsim, against transformers' model of it."""
+    kind = config["model_type"]
+    try:
+        architecture, _ = read_config(config, "drawn", "config.json")
+        result = counts(architecture, b, s)
+    except InputError as error:
+        return Outcome(kind, "refused", str(error), "", config)
+    theirs = parameters(model)
+    ours = {m: int(result.value(f"N_{m}")) for m in MODULES if result.numbers.get(f"N_{m}")}
+    theirs = {m: n for m, n in theirs.items() if n}
+    if ours != theirs:
+        wrong = {m: (ours.get(m, 0), theirs.get(m, 0)) for m in ours.keys() | theirs.keys() if ours.get(m, 0) != theirs.get(m, 0)}
+        return Outcome(kind, "different", f"parameters (ours, transformers): {wrong}", "", config)
+    if int(result.value("N")) != sum(theirs.values()):
+        return Outcome(kind, "different", f"total: {result.value('N')} is not {sum(theirs.values())}", "", config)
+    if not flops or kind in WRAPPERS:
+        return Outcome(kind, "equal", "", "", config)
+    counted = forward_flops(model, b, s)
+    if counted is None:
+        return Outcome(kind, "equal", "", "untraced", config)
+    if counted != own_flops(result):
+        return Outcome(kind, "different", f"forward FLOPs: {own_flops(result)} is not {counted}", "", config)
+    return Outcome(kind, "equal", "", "equal", config)
+
+
+def outcomes(count: int, seed: int, flops_every: int = 5, types: tuple[str, ...] = TYPES) -> Iterator[Outcome]:
+    """`count` configs that transformers builds, over the types in turn; config i follows from (seed, i) alone."""
+    for index in range(count):
+        yield outcome(seed, index, flops_every, types)
+
+
+def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> Outcome:
+    rng = random.Random(f"{seed} {index}")
+    for _ in range(200):
+        config = draw(rng, types[index % len(types)])
+        try:
+            model = build(config)
+        except Exception as error:  # noqa: BLE001 (transformers refuses: any of its own exceptions)
+            refusal = error
+            continue
+        return compare(config, model, flops=flops_every > 0 and index // len(types) % flops_every == 0)
+    raise RuntimeError(f"transformers builds no config of {types[index % len(types)]}: {refusal}")
+
+
+def table(found: list[Outcome]) -> str:
+    """type, drawn, equal, refused, different, FLOPs equal (and not traced); then every reason for a refusal, and what differs."""
+    rows = defaultdict(Counter)
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in found:
+        rows[one.model_type].update({"drawn": 1, one.fate: 1, f"flops {one.flops}": 1})
+        if one.fate == "refused":
+            reasons[one.model_type][re.sub(r"\d+", "N", one.note)] += 1
+    lines = [f"{'type':16} {'drawn':>6} {'equal':>6} {'refused':>8} {'different':>10} {'FLOPs equal':>12} {'untraced':>9}"]
+    for name in sorted(rows, key=TYPES.index):
+        row = rows[name]
+        numbers = (row["drawn"], row["equal"], row["refused"], row["different"], row["flops equal"], row["flops untraced"])
+        lines.append("{:16} {:6} {:6} {:8} {:10} {:12} {:9}".format(name, *numbers))
+    whole = sum(rows.values(), Counter())
+    numbers = (whole["drawn"], whole["equal"], whole["refused"], whole["different"], whole["flops equal"], whole["flops untraced"])
+    lines.append("{:16} {:6} {:6} {:8} {:10} {:12} {:9}".format("all", *numbers))
+    lines += [f"refused {n:5}  {name}: {text}" for name, counted in reasons.items() for text, n in counted.most_common()]
+    lines += [f"DIFFERENT {one.model_type}: {one.note}\n    {json.dumps(one.config)}" for one in found if one.fate == "different"]
+    return "\n".join(lines)
+
+
+def _one(task: tuple[int, int, int, tuple[str, ...]]) -> Outcome:
+    return outcome(*task)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--flops-every", type=int, default=10, help="0: never")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    types = tuple(given.types.split(","))
+    start = time.time()
+    tasks = [(given.seed, i, given.flops_every, types) for i in range(given.count)]
+    if given.jobs > 1:
+        with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
+            found = list(pool.imap_unordered(_one, tasks, chunksize=20))
+    else:
+        found = [_one(task) for task in tasks]
+    print(table(found))
+    took = time.time() - start
+    print(f"{len(found)} configs in {took:.0f} s, {len(found) / took:.1f} a second")
+    return int(any(one.fate == "different" for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

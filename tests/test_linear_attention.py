@@ -1,0 +1,79 @@
+"""The gated delta net of Qwen3-Next: its FLOPs under both conventions."""
+
+from __future__ import annotations
+
+import pytest
+
+from symsim.architecture import Architecture
+from symsim.result import Result, derive
+from symsim.strategy import Strategy
+
+
+def gated_delta_net(b: int, s: int, heads: tuple[int, int], dims: tuple[int, int], taps: int, **assumptions: str) -> Result:
+    (h_k, h_v), (d_k, d_v) = heads, dims
+    linear = {
+        "linear_num_key_heads": h_k,
+        "linear_num_value_heads": h_v,
+        "linear_key_head_dim": d_k,
+        "linear_value_head_dim": d_v,
+        "linear_conv_kernel_dim": taps,
+    }
+    model = Architecture.model_validate(
+        {
+            "name": "gdn",
+            "hidden_size": 64,
+            "vocab_size": 100,
+            "layers": "2 * linear",
+            "layer_kinds": {"linear": {"mixer": "linear_attention"}},
+            "attention": {"num_attention_heads": 4},
+            "linear_attention": linear,
+            "mlp": {"ffn_hidden_size": 96},
+            "modelling": "qwen3_next",
+        }
+    )
+    return derive(model, Strategy(micro_batch_size=b, seq_length=s, fusion="eager"), assumptions)
+
+
+# b, s, (H_k, H_v), (D_k, D_v), taps; FlopCounterMode (torch 2.13) of transformers 5.23's torch_chunk_gated_delta_rule, forward
+# and backward, and of causal_conv1d_fn, forward
+COUNTED = [
+    (2, 11, (2, 6), (5, 7), 4, 1832448, 4629504, 13888),
+    (1, 64, (1, 1), (8, 4), 3, 176128, 434176, 7920),
+    (2, 200, (2, 4), (16, 12), 4, 13893632, 34340864, 363776),
+    (1, 130, (2, 2), (6, 10), 2, 1219584, 3164160, 23056),
+]
+
+
+@pytest.mark.parametrize(("b", "s", "heads", "dims", "taps", "forward", "backward", "convolved"), COUNTED)
+def test_chunks_as_flop_counter_mode_counts_them(
+    b: int, s: int, heads: tuple[int, int], dims: tuple[int, int], taps: int, forward: int, backward: int, convolved: int
+) -> None:
+    result = gated_delta_net(b, s, heads, dims, taps)
+    assert result.value("F_linear_attention_delta_rule") == forward
+    assert result.value("F_linear_attention_conv1d") == convolved
+    plain = gated_delta_net(b, s, heads, dims, taps, linear_attention_flops="recurrence")
+    once, twice = plain.value("F_linear_attention_delta_rule"), 2 * plain.value("F_linear_attention_conv1d")
+    same = plain.value("G_linear") - 2 * once - twice
+    assert result.value("G_linear") - same == backward + 2 * convolved
+
+
+@pytest.mark.parametrize(("b", "s", "heads", "dims", "taps"), [case[:5] for case in COUNTED])
+def test_the_recurrence_is_four_state_products_a_head_and_token(b: int, s: int, heads: tuple[int, int], dims: tuple[int, int], taps: int) -> None:
+    """Megatron-LM training.py gdn_layer_flops, which has d_v squared for d_k d_v."""
+    result = gated_delta_net(b, s, heads, dims, taps, linear_attention_flops="recurrence")
+    (h_k, h_v), (d_k, d_v) = heads, dims
+    assert result.value("F_linear_attention_delta_rule") == 2 * b * s * h_v * 4 * d_k * d_v
+    assert result.value("F_linear_attention_conv1d") == 2 * b * s * taps * (2 * h_k * d_k + h_v * d_v)
+
+
+def test_what_rests_on_the_convention_says_so() -> None:
+    definitions = gated_delta_net(1, 64, (1, 1), (8, 4), 3).derivation.definitions
+    for name in ("F_linear_attention_delta_rule", "F_linear_attention_conv1d", "G_linear"):
+        assert "linear_attention_flops" in definitions[name].assumptions, name
+
+
+def test_a_rank_computes_its_share_of_the_heads_and_of_the_sequence() -> None:
+    model = gated_delta_net(1, 4096, (2, 4), (8, 8), 4).model
+    whole, shared = (derive(model, Strategy(seq_length=4096, tp=tp, cp=cp, sp=tp > 1, cp_comm_type="a2a")) for tp, cp in ((1, 1), (2, 2)))
+    assert shared.value("F_linear_attention_delta_rule") == whole.value("F_linear_attention_delta_rule")
+    assert shared.value("X_linear_attention_delta_rule") * 4 == whole.value("X_linear_attention_delta_rule")
