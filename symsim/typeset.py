@@ -47,6 +47,7 @@ _SYSTEM = {
     "t_launch": (r"t_{\mathrm{launch}}", "s", "the host's time for one kernel"),
     "t_gather": (r"t_{\mathrm{gather}}", "s", "the host's time for gathering the parameters of one module"),
     "e_dp": (r"\hat{\epsilon}^{\mathrm{dp}}", "s", "exposed data-parallel messages of the stage with the longest tail"),
+    "e_offload": (r"\hat{\epsilon}^{\mathrm{host}}", "s", "host traffic that computation does not hide, of the stage with the longest tail"),
     "t_opt": (r"\hat{t}_{\mathrm{opt}}", "s", "optimizer of the stage with the longest tail"),
 }
 _TIERS = {

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from symsim.assumptions import ASSUMPTIONS
 from symsim.cli import app
 from symsim.errors import InputError, near
-from symsim.hf.families import SUPPORTED, WRAPPERS
+from symsim.hf.families import SUPPORTED
+from symsim.hf.wrappers import WRAPPERS
 from symsim.loading import ALIASES, list_models, list_systems, load_model, load_strategy, load_system, split_settings
 from symsim.reading import read_yaml
 from symsim.schedules import SCHEDULES

@@ -68,6 +68,8 @@ class _Opening:
             f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens "
             f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them."
         )
+        if idle := idle_pipeline(s):
+            made.append(f" {idle}")
         return spans(*made)
 
     def _options(self) -> Table:
@@ -89,6 +91,33 @@ class _Opening:
         ]
         columns = (Column("result", 30), Column("about", 10, True), Column("exactly", 16, True))
         return Table(spans("Results at the given sizes."), columns, tuple(Row((t, human(whole(n), u), exact(whole(n)))) for t, n, u in rows))
+
+
+def batch(strategy: Strategy) -> str:
+    """Sequence length, micro-batch and micro-batches of a step under their options' names, whether given or not."""
+    given = strategy.model_fields_set
+
+    def said(name: str, value: int) -> str:
+        return f"{name}={value}{'' if name in given else ' (default)'}"
+
+    follows = "num_microbatches" not in given and "global_batch_size" in given
+    micro = f"num_microbatches={strategy.microbatches}" if follows else said("num_microbatches", strategy.microbatches)
+    tokens = strategy.seq_length * strategy.micro_batch_size * strategy.microbatches * strategy.dp
+    sizes = f"{said('seq_length', strategy.seq_length)}, {said('micro_batch_size', strategy.micro_batch_size)}"
+    return f"{sizes}, {micro}: {tokens:,} tokens a step"
+
+
+def idle_pipeline(strategy: Strategy) -> str:
+    """What to set where a step has fewer micro-batches than the pipeline has stages, so that some stage always waits; else nothing."""
+    pp, m = strategy.pp, strategy.microbatches
+    if m >= pp:
+        return ""
+    enough = 4 * pp
+    whole = enough * strategy.micro_batch_size * strategy.dp
+    return (
+        f"{m} micro-batch{'es' if m > 1 else ''} a step keep{'s' if m == 1 else ''} at most {m} of {pp} pipeline stages busy: set num_microbatches "
+        f"(such as {enough}) or global_batch_size (such as {whole})."
+    )
 
 
 def changed_options(strategy: Strategy) -> list[tuple[str, str, str]]:

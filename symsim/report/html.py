@@ -14,6 +14,9 @@ from symsim.report.templating import template
 from symsim.result import Result
 
 
+_TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
+
+
 def render(report: Report) -> str:
     return template("report.html.j2", **_TOOLS).render(report=report) + "\n"
 
@@ -41,6 +44,8 @@ def math(latex: str) -> Markup:
     # a sign that opens a line still stands between two terms
     latex = re.sub(r"^((?:\\displaystyle |\\quad )*)(?=[+-] )", r"\1{} ", latex)
     upright = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{m[1].replace(chr(92) + '_', '_')}}}", latex)
+    # the converter takes a number with letters behind it for a length: 2pt
+    upright = _TEXT.sub(lambda m: m[1] or f"{m[2]}{{{m[3]}}}", upright)
     made: str = convert(upright.replace(r"\bigl(", "(").replace(r"\bigr)", ")"))
     return Markup(made)
 

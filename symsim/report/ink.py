@@ -29,7 +29,7 @@ class Ink:
         self.used: dict[str, None] = {}
         self.dims: dict[str, Expr] = {}
         self.defined: dict[str, None] = {}
-        self.own: dict[str, None] = {}  # symbols of this report alone, defined where they are first used
+        self.own: dict[str, str] = {}  # symbols of this report alone, and what they mean where no equation defines them
         self._parts: dict[Expr, str] = {}
 
     def note(self, *expressions: Expr) -> None:
@@ -108,7 +108,7 @@ class Ink:
     def local(self, name: str, latex: str) -> str:
         """A symbol of this report alone, which an equation of it defines."""
         self.names[name] = latex
-        self.own[name] = None
+        self.own[name] = ""
         return name
 
     def valued(self, name: str, value: Number) -> Math:

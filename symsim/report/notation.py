@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.formula import Definition
-from symsim.report.amounts import exact, rate, seconds
+from symsim.report.amounts import exact, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex
 from symsim.system import symbol_values
@@ -39,15 +39,20 @@ _FAMILIES = (
 def section(result: Evaluation, ink: Ink) -> Section:
     """Written last (it needs to know what was used), read second."""
     book = result.derivation.definitions
+    # what a size is defined by is a symbol too, and may be used nowhere else
+    derived: dict[str, Row] = {}
+    while more := [s for s in ink.used if s in book and book[s].group == "sizes" and s not in derived]:
+        derived |= {s: _derived(result, ink, s) for s in more}
     places = {name: n for n, name in enumerate(SYMBOLS)}
     plain = sorted((s for s in ink.used if s not in book), key=lambda s: (places.get(s, len(places)), s))
     stage = [s for s in plain if s.endswith("_i") and s not in SYMBOLS]
     rates = [s for s in plain if s in _of_system(result)]
     slowest = [s for s in plain if s in result.step_numbers and s not in result.values]
-    apart = {*_DEGREES, *stage, *rates, *slowest}
+    words = [s for s in plain if s in ink.own]
+    apart = {*words, *_DEGREES, *stage, *rates, *slowest}
     rows = [Row(("Sizes",), "group")]
     rows += [_row(result, ink, s) for s in plain if s not in apart]
-    rows += [_derived(result, ink, s) for s in ink.used if s in book and book[s].group == "sizes"]
+    rows += derived.values()
     rows += [_dimension(result, ink, name) for name in sorted(ink.dims)]
     rows.append(Row(("Degrees and counts of the strategy",), "group"))
     rows += [_row(result, ink, s) for s in plain if s in _DEGREES]
@@ -55,6 +60,8 @@ def section(result: Evaluation, ink: Ink) -> Section:
     rows += [_row(result, ink, s) for s in stage]
     for title, names in (("Of the system", rates), ("Seconds of the slowest stage, and sums over stages", slowest)):
         rows += [Row((title,), "group"), *(_row(result, ink, s) for s in names)] if names else []
+    if words:
+        rows += [Row(("Of one kernel, in words",), "group"), *(Row((ink.symbol(s), ink.own[s], ())) for s in words)]
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
     timed: Spans = (", ", Math("t_n")) if result.system is not None else ()
@@ -93,6 +100,10 @@ def _row(result: Evaluation, ink: Ink, name: str) -> Row:
 def _value(value: Number, unit: str) -> str:
     if unit == "s":
         return seconds(value)
+    if unit == "USD/s":
+        return f"{plain(float(value) * 3600)} USD/h"
+    if unit == "W":
+        return f"{plain(value)} W"
     if unit in ("FLOP/s", "byte/s"):
         return rate(float(value), unit.replace("byte", "B"))
     return exact(value)

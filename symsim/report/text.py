@@ -8,7 +8,7 @@ from symsim.report import text_time
 from symsim.report.amounts import human, whole
 from symsim.report.blocks import COLLECTIVES
 from symsim.report.columns import digits, table, wrapped
-from symsim.report.content import changed_options, in_force
+from symsim.report.content import batch, changed_options, idle_pipeline, in_force
 from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
 from symsim.result import Result
@@ -26,7 +26,9 @@ def _heading(result: Result) -> str:
     ranks = result.strategy.world_size
     on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""
     size = f"{ranks:,} rank{'s' if ranks > 1 else ''}{on}"
-    return "\n".join([wrapped(result.model.name), wrapped(options or "every option at its default"), wrapped(size)])
+    idle = idle_pipeline(result.strategy)
+    lines = [result.model.name, options or "every option at its default", size, batch(result.strategy), *([idle] if idle else [])]
+    return "\n".join(map(wrapped, lines))
 
 
 def _summary(result: Result) -> str:

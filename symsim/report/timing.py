@@ -84,7 +84,7 @@ def _closed_forms(ink: Ink) -> Section:
         "attention\u2032": curves.attention(*heads, causal=True, backward=True, peak=peak),
         "moved": curves.memory_bound(symbol("bytes"), kind="elementwise"),
     }
-    ink.own.update(dict.fromkeys(_DIMENSIONS))
+    ink.own |= _DIMENSIONS
     said = Paragraph(
         spans(
             "A matrix product of rows \u00d7 depth with depth \u00d7 columns is cut into tiles of "
