@@ -13,7 +13,6 @@ from symsim.report.picture import svg
 from symsim.report.templating import template
 from symsim.result import Result
 
-
 _TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
 
 
