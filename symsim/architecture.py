@@ -35,6 +35,7 @@ class Attention(Part):
         description="head: one weight of size d (Qwen3); full: over all heads (OLMo-2); "
         "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4)",
     )
+    qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
@@ -46,6 +47,7 @@ class Attention(Part):
     qk_head_dim: Size | None = Field(None, description="head dimension without position (qk_nope_head_dim)")
     qk_pos_emb_head_dim: Size | None = None
     v_head_dim: Size | None = None
+    latent_norm: bool = Field(True, description="mla: a norm of each latent (Megatron-Core: qk_layernorm)")
     q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
 
     @model_validator(mode="after")
@@ -100,6 +102,7 @@ class Moe(Part):
         "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter"
     )
     moe_latent_size: Size | None = None
+    latent_bias: bool = Field(False, description="biases in the latent projections")
     router_weight_before_experts: bool = Field(
         False, description="probabilities scale the experts' inputs (Llama 4; Megatron-Core moe_apply_probs_on_input)"
     )
@@ -292,6 +295,10 @@ class Architecture(Part):
     @property
     def query_groups(self) -> int:
         return self.attention.num_query_groups or self.attention.num_attention_heads
+
+    @property
+    def qk_norm_bias(self) -> bool:
+        return self.norm_bias if self.attention.qk_norm_bias is None else self.attention.qk_norm_bias
 
     def kind_names(self) -> list[str]:
         """Layer kinds in order of first use."""

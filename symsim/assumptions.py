@@ -76,6 +76,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "all-reduce for it (omitted), the placement rule asks for one (reduced)",
         "megatron.core transformer/multi_latent_attention.py, trace of mla_tp2_nosp",
     ),
+    "expert_bias_gradient": Assumption(
+        "summed",
+        ("summed", "own"),
+        "under sequence parallelism, gradients of the biases of experts' second product: summed over TP at the end of the step, as "
+        "Megatron-Core's row-parallel layer marks its bias whatever etp is (summed), or over the experts' own ranks only (own)",
+        "summed: megatron.core tensor_parallel/layers.py RowParallelLinear; own: TransformerEngine module/grouped_linear.py",
+    ),
     "shared_redistribution": Assumption(
         "true",
         ("true", "false"),

@@ -382,6 +382,12 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
         if strategy.recompute != "full":
             raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
+    depths = architecture.mtp_num_layers if strategy.mtp_num_layers is None else strategy.mtp_num_layers
+    if strategy.recompute == "full" and strategy.recompute_method == "uniform" and depths and strategy.recompute_num_layers > 1:
+        raise InputError(
+            f"recompute_num_layers={strategy.recompute_num_layers} with recompute_method=uniform does not work with multi-token "
+            "prediction: Megatron-Core recomputes a depth by itself; give recompute_num_layers=1"
+        )
     if strategy.recompute == "full" and strategy.recompute_num_layers > architecture.num_layers:
         raise InputError(
             f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
@@ -406,6 +412,8 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
         "mla_up_proj": (architecture.attention.kind == "mla", "multi-head latent attention"),
         "layernorm": (True, ""),
     }
+    if {"moe", "shared_experts"} <= set(strategy.recompute_modules):
+        raise InputError("recompute_modules=moe+shared_experts would run the shared experts twice again: moe has them in it; drop shared_experts")
     seen: set[str] = set()
     for module in strategy.recompute_modules:
         if module in seen:

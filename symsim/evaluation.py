@@ -118,12 +118,13 @@ class Evaluation:
             kinds, kept = self._checkpointed(stage)
             found |= {f"L_{k}_ckpt_i": n for k, n in kinds.items()} | {"checkpoints_i": kept}
         first, loss, mtp = int(stage.embedding), int(stage.loss), stage.mtp
-        holds_last = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks)
+        # the final norm is with the loss, or with the last layer where depths of MTP read it (transformer_block.py)
+        holds_norm = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks) if model.mtp_num_layers else stage.loss
         found |= {
             "first_i": first,
             "loss_i": loss,
             "mtp_i": mtp,
-            "last_layer_i": int(holds_last),
+            "last_layer_i": int(holds_norm),
             "mtp_copies_i": min(mtp, 1) if model.mtp_use_repeated_layer else mtp,
             "embedding_i": int(bool(first or mtp)),
             "output_i": int(loss and not (model.tie_word_embeddings and first)),

@@ -91,10 +91,18 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     )
     return remember(
         differentiated,
-        regions=frozenset(strategy.recompute_modules) if strategy.recompute == "selective" else frozenset(),
+        regions=_regions(strategy),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
         keep_gathered=assume["save_gathered"] == "true" or (assume["save_gathered"] == "profile" and eager),
         early_stop=assume["recompute_early_stop"] == "true" or (assume["recompute_early_stop"] == "profile" and eager),
     )
+
+
+def _regions(strategy: Strategy) -> frozenset[str]:
+    """The recompute modules in force. Full recomputation by layers (uniform) takes the depths of multi-token prediction too,
+    by blocks it skips them (Megatron-Core multi_token_prediction.py)."""
+    if strategy.recompute == "selective":
+        return frozenset(strategy.recompute_modules)
+    return frozenset({"mtp"}) if strategy.recompute == "full" and strategy.recompute_method == "uniform" else frozenset()

@@ -28,7 +28,7 @@ _TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
 _STAGE = {
     "first_i": (r"\delta^{(i)}_{\mathrm{first}}", "1 on the stage that looks the tokens up, else 0"),
     "loss_i": (r"\delta^{(i)}_{\mathrm{loss}}", "1 on the stage that computes the loss, else 0"),
-    "last_layer_i": (r"\delta^{(i)}_{\mathrm{last}}", "1 on the stage of the last decoder layer, else 0"),
+    "last_layer_i": (r"\delta^{(i)}_{\mathrm{last}}", "1 on the stage of the final norm, else 0"),
     "embedding_i": (r"\delta^{(i)}_{\mathrm{emb}}", "1 on a stage that holds the embedding table, else 0"),
     "output_i": (r"\delta^{(i)}_{\mathrm{out}}", "1 on a stage that holds a table of the output layer, else 0"),
     "mtp_i": ("D^{(i)}", "multi-token prediction depths that stage i runs"),

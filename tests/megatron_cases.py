@@ -33,6 +33,8 @@ def architecture(case: dict[str, Any]) -> Architecture:
             qk_pos_emb_head_dim=m["qk_pos_emb_head_dim"],
             v_head_dim=m["v_head_dim"],
             q_input_norm=m["q_lora_rank"] is None and m.get("qk_layernorm", False),
+            latent_norm=m.get("qk_layernorm", False),
+            out_bias=bias,
         )
     else:
         attention = Attention(
@@ -60,6 +62,7 @@ def architecture(case: dict[str, Any]) -> Architecture:
             moe_router_score_function=m.get("moe_router_score_function", "softmax"),
             moe_router_pre_softmax=m.get("moe_router_pre_softmax", False),
             moe_latent_size=m.get("moe_latent_size"),
+            latent_bias=bias,
             router_bias=bias,
             moe_router_enable_expert_bias="buffer" if m.get("moe_router_enable_expert_bias") else "none",
         )
@@ -78,7 +81,7 @@ def architecture(case: dict[str, Any]) -> Architecture:
         normalization=m["normalization"],
         norm_bias=layer_norm,
         tie_word_embeddings=m.get("tied", False),
-        position_embedding="learned" if m.get("pos") == "learned_absolute" else "rope",
+        position_embedding={"learned_absolute": "learned", "none": "none"}.get(m.get("pos", "rope"), "rope"),
         position_embedding_rows=m.get("max_seq", 4096) if m.get("pos") == "learned_absolute" else None,
         mtp_num_layers=m.get("mtp_num_layers", 0),
         mtp_use_repeated_layer=m.get("mtp_use_repeated_layer", False),
@@ -172,26 +175,33 @@ def buffers(case: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _layers(case: dict[str, Any], result: Result) -> list[tuple[str, Any, int, Fraction]]:
-    """(block, lowered variant, how often, load imbalance): dropless routing is data, so each traced layer's own rows
-    stand for the imbalance symbol where the trace shows them."""
+    """(block, lowered variant, how often, load imbalance) in the order of the model, layer by layer: dropless routing is
+    data, so each traced layer's own rows stand for the imbalance symbol where the trace shows them."""
     model, plan = result.model, result.strategy
-    loads: list[Fraction] = []
-    if model.moe and not plan.moe_pad_expert_input_to_capacity:
-        if plan.moe_token_dispatcher_type == "alltoall" and plan.ep > 1:
-            sent = [e for e in case["result"]["order"] if e[:2] == ["fwd", "all_to_all"]][::3]
-            loads = [Fraction(e[4], e[3]) for e in sent]
-        elif plan.moe_token_dispatcher_type == "allgather":
-            loads = [_load_by_flops(case, result)] * model.num_layers
-    found = []
-    for name, block in result.lowered.blocks.items():
-        times = int(result.numbers[f"L_{name}"]) if name in model.layer_kinds else model.mtp_num_layers if name == "mtp" else 1
-        again = min(times, plan.recompute_num_layers if plan.recompute_method == "block" else times) if name in result.lowered.checkpointed else 0
-        for variant, n in ((result.lowered.checkpointed.get(name), again), (block, times - again)):
-            if n and loads and name in model.layer_kinds:
-                found += [(name, variant, 1, load) for load in loads[:n]]
-            elif n:
-                found.append((name, variant, n, Fraction(1)))
-    return found
+    kinds = [kind for segment in model.layers for kind in segment.kinds * segment.repeat]
+    loads = iter(_loads(case, result))
+
+    def load(kind: str) -> Fraction:
+        return next(loads, Fraction(1)) if model.layer_kinds[kind].ffn == "moe" else Fraction(1)
+
+    found: list[tuple[str, Any, int, Fraction]] = []
+    for index, kind in enumerate(kinds):
+        again = kind in result.lowered.checkpointed and (plan.recompute_method == "uniform" or index < plan.recompute_num_layers)
+        found.append((kind, (result.lowered.checkpointed if again else result.lowered.blocks)[kind], 1, load(kind)))
+    found += [("mtp", result.lowered.blocks["mtp"], 1, load(kinds[-1])) for _ in range(model.mtp_num_layers)]
+    return [*found, *((name, result.lowered.blocks[name], 1, Fraction(1)) for name in ("embedding", "head"))]
+
+
+def _loads(case: dict[str, Any], result: Result) -> list[Fraction]:
+    """The load imbalance of each layer of experts, as far as it is not 1."""
+    plan = result.strategy
+    if result.model.moe is None or plan.moe_pad_expert_input_to_capacity:
+        return []
+    if plan.moe_token_dispatcher_type == "alltoall" and plan.ep > 1:
+        return [Fraction(e[4], e[3]) for e in case["result"]["order"] if e[:2] == ["fwd", "all_to_all"]][::3]
+    if plan.moe_token_dispatcher_type == "allgather":
+        return [_load_by_flops(case, result)] * (result.model.num_layers + result.model.mtp_num_layers)
+    return []
 
 
 def _load_by_flops(case: dict[str, Any], result: Result) -> Fraction:
@@ -202,7 +212,7 @@ def _load_by_flops(case: dict[str, Any], result: Result) -> Fraction:
         numbers["lam"] = load
         total = Fraction(0)
         for name, block in result.lowered.blocks.items():
-            times = int(result.numbers[f"L_{name}"]) if name in result.model.layer_kinds else 1
+            times = int(result.numbers[f"L_{name}"]) if name in result.model.layer_kinds else result.model.mtp_num_layers if name == "mtp" else 1
             total += times * sum(
                 Fraction(executed(block.placed, i, op.products, local=True).expr.evaluate(numbers))
                 for i, op in enumerate(block.placed.block.ops)
@@ -211,7 +221,7 @@ def _load_by_flops(case: dict[str, Any], result: Result) -> Fraction:
         return total
 
     base = forward(0)
-    return (expected - base) / (forward(1) - base)
+    return (expected - base) / (forward(1) - base) if forward(1) != base else Fraction(1)
 
 
 def collectives(case: dict[str, Any]) -> tuple[Any, Any]:
@@ -249,15 +259,33 @@ def flops(case: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def saved(case: dict[str, Any]) -> tuple[Any, Any]:
-    """Bytes alive after forward: of the last layer (tables and masks are counted with the first), and of the rest."""
+    """Bytes alive after forward, of every layer (tables and masks are counted with the first that keeps them) and of the
+    rest. Where layers' loads are known on the average only, of all layers together."""
     result = derive(architecture(case), strategy(case), assumptions(case))
-    alive = case["result"]["saved_for_backward"]["alive_bytes_after_forward"]
-    kind = result.model.kind_names()[-1]
-    numbers = {**result.numbers, **result.stage_numbers(result.stages[0])}
-    outside = numbers["A_embedding"] + numbers["A_head"]
-    if result.lowered.checkpointed:
-        return alive["other"], numbers["A_stage"]
-    return (alive[f"layer{result.model.num_layers - 1}"], alive["other"]), (numbers[f"A_{kind}"], outside)
+    alive = dict(case["result"]["saved_for_backward"]["alive_bytes_after_forward"])
+    layers, rest, shared = [], Fraction(0), False
+    for name, variant, times, load in _layers(case, result):
+        numbers = {**result.numbers, "lam": load}
+        size = times * sum(s.bytes.evaluate(numbers) for s in variant.saved)
+        tables = 0 if shared else sum(s.bytes.evaluate(numbers) for s in variant.shared)
+        shared = shared or bool(variant.shared)
+        if name in result.model.layer_kinds and variant is not result.lowered.checkpointed.get(name):
+            layers.append(size + tables)
+        elif name in result.model.layer_kinds:  # a group of layers keeps one input
+            layers.append(0)
+            rest += tables + (size if (len(layers) - 1) % (result.strategy.recompute_num_layers if _uniform(result) else 1) == 0 else 0)
+        else:
+            rest += size + tables
+    # beside each depth's own loss Megatron-Core keeps its mask (int64 here), the masked loss and five scalars, left out of symsim
+    rest += result.model.mtp_num_layers * (12 * result.strategy.micro_batch_size * result.strategy.seq_length + 20)
+    theirs = [alive.pop(f"layer{i}", 0) for i in range(result.model.num_layers)]
+    if result.strategy.moe_token_dispatcher_type == "allgather":
+        return (sum(theirs), sum(alive.values())), (sum(layers), rest)
+    return (theirs, sum(alive.values())), (layers, rest)
+
+
+def _uniform(result: Result) -> bool:
+    return result.strategy.recompute_method == "uniform"
 
 
 def mixer(case: dict[str, Any]) -> tuple[Any, Any]:

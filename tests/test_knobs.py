@@ -100,6 +100,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "layernorm_linear_fusion": (DENSE, {"recompute": "selective", "recompute_modules": ("layernorm",)}, "fused"),
     "moe_permute_fusion": (MOE, {}, "true"),
     "mla_k_pe_gradient": (MLA + " without experts", {"tp": 4}, "reduced"),
+    "expert_bias_gradient": (MOE + " with biases", SP, "own"),
     "shared_redistribution": (DENSE, {"tp": 4, "fusion": "eager"}, "false"),
     "loss_parallel": (DENSE, {"tp": 4}, "false"),
     "save_gathered": (DENSE, SP, "true"),
@@ -130,6 +131,9 @@ def _output(model: str, around: str, assumptions: str) -> str:
     architecture = load_model(model.split()[0]).architecture
     if model.endswith("without experts"):
         architecture = architecture.model_copy(update={"layers": parse_layers("61 * dense"), "moe": None})
+    if model.endswith("with biases"):
+        assert architecture.moe is not None
+        architecture = architecture.model_copy(update={"moe": architecture.moe.model_copy(update={"expert_bias": True})})
     result = derive(architecture, Strategy(**{**BASE, **json.loads(around)}), json.loads(assumptions), None, SYSTEM)
     output = {k: v for k, v in result.to_json().items() if k not in ("strategy", "assumptions")}
     return json.dumps([output, int(result.values["m"])])

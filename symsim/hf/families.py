@@ -269,7 +269,7 @@ FAMILIES: dict[str, Family] = {
         {"num_key_value_heads": 32, "use_qkv_bias": False, "qk_layernorm": False, "use_parallel_residual": False, "hidden_dropout": 0.0,
          "partial_rotary_factor": 0.25},
         attention=SQUARE | {"qkv_bias": flag("use_qkv_bias"), "qk_norm": choose("qk_layernorm", "per_head", "none"),
-                            "rotary_fraction": rotary_fraction},
+                            "qk_norm_bias": choose("qk_layernorm", False, None), "rotary_fraction": rotary_fraction},
         model=LAYERNORM | {"parallel_block": flag("use_parallel_residual"),
                            "norms": choose("use_parallel_residual", ("pre_attention",), TWO_NORMS),
                            "hidden_dropout": number("hidden_dropout"), "embedding_dropout": 0.0},

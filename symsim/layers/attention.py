@@ -24,6 +24,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
             name,
             over,
             kind=model.normalization,
+            bias=model.qk_norm_bias,
             weight=spec.qk_norm != "l2",
             weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None,
             unit_offset=model.norm_unit_offset,

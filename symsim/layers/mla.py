@@ -14,9 +14,11 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     net.dim("d_kv", net.dims["d_k"].size + net.dims["d_v"].size)
     net.dim("r_kd", net.dims["r_k"].size + net.dims["d_r"].size)
 
+    def normed(latent: str, name: str, rank: str) -> str:
+        return n.norm(net, latent, name, rank, kind=model.normalization, bias=model.qk_norm_bias) if spec.latent_norm else latent
+
     if spec.q_lora_rank:
-        q_latent = n.linear(net, x, "q_a_proj", "b s r_q", bias=spec.qkv_bias)
-        q_latent = n.norm(net, q_latent, "q_a_layernorm", "r_q", kind=model.normalization)
+        q_latent = normed(n.linear(net, x, "q_a_proj", "b s r_q", bias=spec.qkv_bias), "q_a_layernorm", "r_q")
         q_source, q_contract, q_name = q_latent, "r_q", "q_b_proj"
     else:
         q_source, q_contract, q_name = x, "h", "q_proj"
@@ -24,7 +26,7 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
             q_source = n.norm(net, x, "q_layernorm", "h", kind=model.normalization, bias=model.norm_bias)
     joint = n.linear(net, x, "kv_a_proj_with_mqa", "b s r_kd", bias=spec.qkv_bias)
     latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
-    latent = n.norm(net, latent, "kv_a_layernorm", "r_k", kind=model.normalization)
+    latent = normed(latent, "kv_a_layernorm", "r_k")
     k_pe = n.gather(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
 
     with net.within("", region="mla_up_proj"):

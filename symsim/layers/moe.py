@@ -16,7 +16,7 @@ def moe(net: Net, x: str, model: Architecture) -> str:
     source = x
     if spec.moe_latent_size:
         with net.within("latent", "router"):
-            source = n.linear(net, x, "fc1_latent_proj", "b s ell")
+            source = n.linear(net, x, "fc1_latent_proj", "b s ell", bias=spec.latent_bias)
     with net.within("gate", "router"):
         probabilities, indices = route(net, x, model)
     with net.within("experts", "experts"):
@@ -25,12 +25,12 @@ def moe(net: Net, x: str, model: Architecture) -> str:
         y = combine(net, y, weights, indices, width)
     if spec.moe_latent_size:
         with net.within("latent", "router"):
-            y = n.linear(net, y, "fc2_latent_proj", "b s h", contract="ell")
+            y = n.linear(net, y, "fc2_latent_proj", "b s h", contract="ell", bias=spec.latent_bias)
     if spec.moe_shared_expert_intermediate_size:
         with net.within("shared_experts", "shared_experts", region="shared_experts"):
             shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation)
         if spec.moe_shared_expert_gate:
-            with net.within("shared_expert_gate", "router"):
+            with net.within("shared_expert_gate", "router", region="shared_experts"):
                 gate = n.sigmoid(net, n.linear(net, x, "shared_expert_gate", "b s one", high_precision=True), "gate")
                 shared = n.multiply(net, gate, shared, "gated")
         y = n.add(net, y, shared, "add_shared")

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from symsim.expr import Expr
-from symsim.ir import Block, IRError, Op, Tensor, verify
+from symsim.expr import Expr, symbol
+from symsim.ir import Block, Dim, IRError, Op, Tensor, verify
 from symsim.mesh import Layout, Mesh, parameter_layout, place
 
 PARTIAL = "partial"
@@ -146,7 +146,9 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
     kind = kinds[(source is not None, source == PARTIAL, target is not None)]
     tensor = state.tensors[name]
     made = f"{name}@{key[1]}"
-    state.tensors[made] = replace(tensor, name=made, view_of=None)
+    # a rank's share of what a view has gathered is a view too: its memory stays whole
+    gathered = kind == "slice" and any(o.is_view and name in o.outputs for o in state.ops)
+    state.tensors[made] = replace(tensor, name=made, view_of=name if gathered else None)
     layout = {d: tuple(a for a in axes if a != axis) for d, axes in state.layouts[name].items()}
     if target is not None:
         layout[target] = (*layout[target], axis)
@@ -177,22 +179,28 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
 
 
 def _expand_groups(block: Block) -> Block:
-    """Fewer key/value heads than TP ranks: views of the joint projection first gather it (Megatron-Core attention.py)."""
-    ops = []
+    """Fewer key/value heads than TP ranks: views of the joint projection first gather it (Megatron-Core attention.py), and
+    every rank then holds the whole head that its queries need, `own[g]`: one of tp copies."""
+    ops: list[Op] = []
+    own, regrouped = "own[g]", False
     for op in block.ops:
         parts = block.dims[block.tensors[op.inputs[0]].dims[-1]].parts if op.is_view and op.inputs else ()
         if "g" in parts and op.is_view:
+            regrouped = True
             whole = f"{op.inputs[0]}.whole"
             joint = block.tensors[op.inputs[0]]
             dim = f"{joint.dims[-1]}.whole"
             tensors = {**block.tensors, whole: replace(joint, name=whole, dims=(*joint.dims[:-1], dim))}
             for name in op.outputs:
                 tensors[name] = replace(tensors[name], view_of=whole)
-            block = replace(block, tensors=tensors, dims={**block.dims, dim: replace(block.dims[joint.dims[-1]], parts=())})
+            dims = {**block.dims, dim: replace(block.dims[joint.dims[-1]], parts=()), own: Dim(symbol("tp"), block.dims["g"].size, parts=("g",))}
+            block = replace(block, tensors=tensors, dims=dims)
             ops.append(replace(op, kind="regroup", name=f"{op.name}.regroup", outputs=(whole,)))
-            ops.append(replace(op, inputs=(whole,)))
-        else:
-            ops.append(op)
+            op = replace(op, inputs=(whole,))
+        if regrouped:
+            held = {n: replace(t, dims=tuple(own if d == "g" else d for d in t.dims)) for n in op.outputs if "g" in (t := block.tensors[n]).dims}
+            block = replace(block, tensors={**block.tensors, **held})
+        ops.append(op)
     return replace(block, ops=tuple(ops))
 
 

@@ -376,7 +376,7 @@ def held_output_layer(book: Derivation, at: Mapping[str, Expr] | None = None) ->
 
 def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     """Parameters of one rank of stage i (Megatron-Core gpt_model.py): the embedding also where MTP is, the head's own
-    table unless tied on the stage of the embedding, the final norm with the last decoder layer."""
+    table unless tied on the stage of the embedding, the final norm with the loss (with MTP: with the last decoder layer)."""
     model = lowered.profile.model
     dense: list[Quantity] = []
     expert: list[Quantity] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symsim.expr import symbol
 from symsim.ir import Dim, Op, Tensor
 from symsim.passes.kernels import (
     Kernels,
@@ -37,7 +38,7 @@ def te_linear(k: Kernels, op: Op) -> None:
     op = replace(op, attrs=attrs)
     if len(op.outputs) > 1:
         joined_linear(k, op, saves)
-        if k.profile.model.query_groups != k.profile.model.attention.num_attention_heads:
+        if k.profile.strategy.tp < k.profile.model.query_groups != k.profile.model.attention.num_attention_heads:
             _ungroup_heads(k, op)
     else:
         einsum(k, op.inputs[0], list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, attrs=op.attrs)
@@ -58,8 +59,8 @@ def quantise(k: Kernels, x: str) -> list[str]:
 
 
 def _ungroup_heads(k: Kernels, op: Op) -> None:
-    """The joint projection is laid out by group, (a/g queries, key, value) each, so bringing the queries of several
-    groups together copies them (Megatron-Core attention.py get_query_key_value_tensors)."""
+    """The joint projection is laid out by group, (a/g queries, key, value) each, so bringing the queries of a rank's several
+    groups together copies them; those of one group lie together (Megatron-Core attention.py get_query_key_value_tensors)."""
     copies = []
     for name in op.outputs:
         if k.dims_of(name)[-2:] == ("a", "d"):
@@ -217,7 +218,10 @@ def te_embed(k: Kernels, op: Op) -> None:
 
 
 def te_positions(k: Kernels, op: Op) -> None:
-    """Learned positions are added to the whole sequence, which is split only afterwards (language_model_embedding.py)."""
+    """Learned positions are added to the whole sequence, which is split only afterwards, and in the residual stream's type
+    (language_model_embedding.py)."""
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
     ids = k.make("position_ids", ["b", "s"], "int64", "index")
     k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids], idle=frozenset({"tp"}))
 
@@ -251,14 +255,19 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
 
 
 def te_top_k(k: Kernels, op: Op) -> None:
-    """Unfused router (moe_utils.py topk_softmax_with_capacity): keeps the chosen indices and the scores' softmax."""
+    """Unfused router (moe_utils.py topk_routing_with_score_function): keeps the chosen indices and the softmax of their
+    scores; or the scores of all experts where those come first, and with sigmoid what is divided and the sum it is divided by."""
     (logits,), (probabilities, indices) = op.inputs, op.outputs
     dims = k.dims_of(logits)
-    extra: list[str] = []
-    if op.attrs["pre_softmax"] or op.attrs["score"] == "sigmoid":
-        extra.append(k.make("scores", dims, "fp32", "index"))
+    assert k.profile.model.moe is not None
+    several = k.profile.model.moe.moe_router_topk > 1
+    first = op.attrs["pre_softmax"] or op.attrs["score"] == "sigmoid"
+    extra = [k.make("scores", dims, "fp32", "index")] if first else []
+    if op.attrs["score"] == "sigmoid" and several:
+        extra.append(k.make("sum", dims[:-1], "fp32", "index"))
+    chosen = [probabilities] if not first or (op.attrs["score"] == "sigmoid" and several) else []
     balancing = k.profile.strategy.moe_router_load_balancing_type
-    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, probabilities, *extra], attrs={**op.attrs, "balancing": balancing})
+    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, *chosen, *extra], attrs={**op.attrs, "balancing": balancing})
 
 
 def te_dispatch(k: Kernels, op: Op) -> None:
@@ -269,7 +278,8 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     strategy = k.profile.strategy
     if strategy.moe_token_dispatcher_type == "allgather":
         k.retype(weights, dtype=_weight_dtype(k))
-        k.emit("exchange_gather", [x, probabilities, indices], [rows, weights], attrs=op.attrs, idle=frozenset({"etp"}))
+        kept = _gathered_map(k)
+        k.emit("exchange_gather", [x, probabilities, indices], [rows, weights, *kept], saves=kept, attrs=op.attrs, idle=frozenset({"etp"}))
         return
     padded = strategy.moe_pad_expert_input_to_capacity
     sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
@@ -294,6 +304,20 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
     k.retype(weights, dtype=_weight_dtype(k))
     k.emit("exchange", [sent, sent_weights], [rows, weights], attrs={**op.attrs, "sent": sent_dims})
+
+
+def _gathered_map(k: Kernels) -> list[str]:
+    """What the allgather dispatcher keeps: the token of every row, and of all gathered tokens the map to the rank's experts
+    with its probabilities, from which those of the rows are selected (token_dispatcher.py dispatch_postprocess)."""
+    if k.profile.assumptions["moe_permute_fusion"] == "true":
+        return []
+    k.dims["gathered_map"] = Dim(k.dims["E_r"].size * (symbol("etp") if k.profile.strategy.expert_tp > 1 else 1))
+    local = ("b", "s", "gathered_map")
+    return [
+        k.make("index", ["R"], "int64", "index"),
+        k.make("local_probabilities", local, _weight_dtype(k), "index"),
+        k.make("local_map", local, "bool", "index"),
+    ]
 
 
 def _weight_dtype(k: Kernels) -> str:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from symsim.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.formula import Derivation
 from symsim.lowered import Lowered
+from symsim.mesh import EXPERT_TENSOR_PARALLEL
 from symsim.messages import Message
+from symsim.passes.communicate import Placed
 from symsim.passes.count import MODULES, counted_parameters, held_output_layer
 from symsim.passes.differentiate import elements
 
@@ -88,11 +90,21 @@ def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
     remembered = lowered.blocks[name]
     placed = remembered.placed
     reduced = remembered.differentiated.reduced_over
+    marked = _expert_biases(lowered, placed)
     found = ZERO
     for tensor in counted_parameters(placed, name):
-        if "tp" in reduced.get(tensor.name, ()):
+        if "tp" in reduced.get(tensor.name, ()) or tensor.name in marked:
             found = found + elements(placed, tensor.name)
     return found
+
+
+def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
+    """Biases of the experts' row-parallel product, where they count as parameters that saw a share of the tokens."""
+    mesh = lowered.mesh
+    if not (mesh.sequence_parallel and mesh.active("tp")) or lowered.profile.assumptions["expert_bias_gradient"] == "own":
+        return set()
+    rows = [op for op in placed.block.ops if op.kind == "grouped" and EXPERT_TENSOR_PARALLEL & set(op.attrs["contract"])]
+    return {t for op in rows for t in op.inputs[1:] if not set(op.attrs["contract"]) & set(placed.block.tensors[t].dims)}
 
 
 @dataclass(frozen=True)

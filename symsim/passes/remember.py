@@ -19,6 +19,7 @@ from symsim.passes.differentiate import Differentiated, elements
 
 # why a message of forward is sent once more in backward
 RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
+RECOMPUTE_OF = "recompute of "
 DISCARD = frozenset({"layernorm", "moe_act", "mla_up_proj"})
 GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
 STORED_OUTPUTS = {"sac_mm": ("einsum",), "sac_attn": ("attention",), "sac_mm_attn": ("einsum", "attention", "grouped")}
@@ -71,8 +72,8 @@ def remember(
     distribute: bool = False,
 ) -> Remembered:
     """What a block keeps. regions: recompute modules; full: the whole block is one region; stored: PyTorch selective
-    checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the input of a
-    full region is kept split over TP and gathered again (Megatron-Core distribute_saved_activations).
+    checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the block's input, where
+    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations).
     """
     placed = differentiated.placed
     block = placed.block
@@ -92,7 +93,7 @@ def remember(
             if tensor.kind != "parameter" and (
                 name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
             ):
-                kept.add(name, f"recompute of {op.name}")
+                kept.add(name, f"{RECOMPUTE_OF}{op.name}")
         if stored and op.kind in STORED_OUTPUTS[stored]:
             for name in op.outputs:
                 kept.add(name, op.name)
@@ -106,13 +107,16 @@ def remember(
     messages += [(i, _in_backward(m, RECOMPUTED)) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
     saved, shared = _by_storage(placed, kept.by, keep_gathered)
-    if full and distribute:
+    if distribute:
         degree = placed.mesh.degree("tp")
+        split = [s for s in saved if s.tensor.name in block.inputs and all(by.startswith(RECOMPUTE_OF) for by in s.by)]
         messages += [
-            (0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint")) for s in saved
+            (0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint")) for s in split
         ]
-        saved = tuple(replace(s, elements=s.elements / degree) for s in saved)
-    return Remembered(differentiated, saved, shared, frozenset(again), tuple(messages))
+        saved = tuple(replace(s, elements=s.elements / degree) if s in split else s for s in saved)
+    # an auxiliary loss is taken only where gradients are recorded (router.py): not in the first pass of what runs again
+    first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or block.ops[i].kind != "top_k")
+    return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
 
 
 def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: bool) -> frozenset[str]:
