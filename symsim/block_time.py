@@ -17,6 +17,7 @@ from symsim.collectives import Network
 from symsim.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.formula import SECOND, Derivation, Quantity, total
 from symsim.kernel_time import backward_seconds, forward_seconds, launches
+from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.messages import Message
 from symsim.passes.count import ascii_name, label
@@ -84,7 +85,7 @@ def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remember
 
 
 def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag: str, remembered: Remembered, kernels: _Kernels) -> BlockTime:
-    title = label(tag)
+    title, words = label(tag), _said(name, tag)
 
     def define(prefix: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
         """The kernels one after the other, or the host where it is slower."""
@@ -93,7 +94,7 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag:
         book.define(
             f"{prefix}_{tag}",
             Quantity(seconds, SECOND),
-            f"{tag}: kernels of {meaning}",
+            f"{words}: kernels of {meaning}",
             unit=SECOND,
             group=name,
             latex=rf"{latex}_{{{title}}}",
@@ -116,6 +117,10 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag:
             own = [(i, m) for i, m in messages if m.axis == axis]
             exposed[phase][axis] = _exposed(book, network, lowered, name, tag, phase, axis, own, remembered, kernels)
     return BlockTime(f"t_f_{name}", f"t_i_{name}", f"t_w_{name}", f"t_r_{tag}", exposed["f"], exposed["b"])
+
+
+def _said(name: str, tag: str) -> str:
+    return in_words(name) if tag == name else f"{in_words(name)}, recomputed in full"
 
 
 def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
@@ -152,7 +157,7 @@ def _exposed(
     whole = book.define(
         f"c_{phase}_{tag}_{axis}",
         total((t for _, _, t in times), SECOND),
-        f"{tag}: messages over {axis}, {word}",
+        f"{_said(name, tag)}: messages over {axis}, {word}",
         unit=SECOND,
         group=name,
         latex=rf"c^{{{phase},{over}}}_{{{title}}}",
@@ -178,7 +183,7 @@ def _exposed(
     book.define(
         f"e_{phase}_{tag}_{axis}",
         hidden,
-        f"{tag}: messages over {axis} that nothing hides, {word}",
+        f"{_said(name, tag)}: messages over {axis} that nothing hides, {word}",
         unit=SECOND,
         group=name,
         latex=rf"\epsilon^{{{phase},{over}}}_{{{title}}}",

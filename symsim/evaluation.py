@@ -93,7 +93,7 @@ class Evaluation:
         return known
 
     def _reduced(self) -> dict[str, Number]:
-        return reductions([self.stage_numbers(s) for s in self.stages], mirrored=schedule_of(self.strategy).placement == "mirrored")
+        return reductions(self.derivation, [self.stage_numbers(s) for s in self.stages], mirrored=schedule_of(self.strategy).placement == "mirrored")
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from symsim.architecture import Architecture, LayerKind
 from symsim.assumptions import resolve
 from symsim.ir import Block, Net
+from symsim.kinds import respelt
 from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
 from symsim.layers.head import head
@@ -32,8 +33,8 @@ from symsim.strategy import Strategy
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
-    profile = Profile(model, strategy, resolve(assumptions))
-    mesh = mesh_of(strategy)
+    profile = Profile(respelt(model), strategy, resolve(assumptions))
+    model, mesh = profile.model, mesh_of(strategy)
     blocks = {name: lower_block(block, profile, mesh) for name, block in declare(profile, mesh).items()}
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):

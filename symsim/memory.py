@@ -15,8 +15,9 @@ from fractions import Fraction
 from symsim.expr import ONE, ZERO, Expr, Number, expr, maximum, minimum, symbol
 from symsim.formula import BYTE, ELEMENT, NONE, Derivation, Quantity
 from symsim.ir import WIDTHS
+from symsim.kinds import in_words
 from symsim.lowered import Lowered
-from symsim.passes.count import counted_parameters, held_output_layer, label
+from symsim.passes.count import MODULES, counted_parameters, held_output_layer, label
 from symsim.passes.differentiate import elements
 from symsim.passes.kernels import multiplied_in
 from symsim.passes.reduce import expert_groups, shards
@@ -208,17 +209,18 @@ class _Memory:
     def _workspaces(self) -> None:
         """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
         eager = self.assume["save_gathered"] == "true" or (self.assume["save_gathered"] == "profile" and self.eager)
-        variants = [(n, b, False) for n, b in self.lowered.blocks.items()] + [(f"{n}_ckpt", b, True) for n, b in self.lowered.checkpointed.items()]
-        for name, remembered, whole in variants:
+        variants = [(n, n, b) for n, b in self.lowered.blocks.items()] + [(n, f"{n}_ckpt", b) for n, b in self.lowered.checkpointed.items()]
+        for plain, name, remembered in variants:
             forward = forward_moments(remembered, returns_logits=self.eager)
-            backward = backward_moments(remembered, keep_gathered=eager, whole=whole, into_main_gradient=self._into_main_gradient(name))
+            backward = backward_moments(remembered, keep_gathered=eager, whole=name != plain, into_main_gradient=self._into_main_gradient(name))
+            words = in_words(plain) + ("" if name == plain else ", recomputed in full")
             for direction, found in (("fwd", forward), ("bwd", backward)):
                 self.book.define(
                     f"W_{direction}_{name}",
                     Quantity(maximum(*(self._held(m) for m in found)), BYTE),
-                    f"{name}: bytes at the worst kernel of {'forward' if direction == 'fwd' else 'backward'} ({_kernels(found)})",
+                    f"{words}: bytes at the worst kernel of {'forward' if direction == 'fwd' else 'backward'} ({_kernels(found)})",
                     unit=BYTE,
-                    group=name.removesuffix("_ckpt"),
+                    group=plain,
                     latex=rf"W^{{\mathrm{{{direction}}}}}_{{{label(name)}}}",
                     source=LIVENESS,
                 )
@@ -306,19 +308,18 @@ class _Memory:
             )
 
         others = self.earlier + self.own
-        for name in self._running():
-            plain = name.removesuffix("_ckpt")
-            rest = held + others - self._after(name) - symbol(f"A_{name}")
-            present = self._runs(name)
-            at(f"forward_{name}", rest + symbol(f"W_fwd_{name}") + self._gathered(plain), f"forward of {_the_last(name)}", present=present)
-            worst = rest + self._rebuilt(name) + symbol(f"W_bwd_{name}") + self._gradients_after(plain) + self._gathered(plain, backward=True)
-            at(f"backward_{name}", worst, f"backward of {_the_last(name)}", present=present)
+        for plain, name in self._running():
+            rest = held + others - self._after(plain, name) - symbol(f"A_{name}")
+            present, last = self._runs(plain, name), _the_last(plain, name)
+            at(f"forward_{name}", rest + symbol(f"W_fwd_{name}") + self._gathered(plain), f"forward of {last}", present=present)
+            worst = rest + self._rebuilt(plain, name) + symbol(f"W_bwd_{name}") + self._gradients_after(plain) + self._gathered(plain, backward=True)
+            at(f"backward_{name}", worst, f"backward of {last}", present=present)
             if self.strategy.zero == 3 and plain in self.model.layer_kinds:
                 behind = self._reduction(plain) + self._shard_gradients(self._parameters(plain)) - symbol(f"A_{name}")
                 at(
                     f"second_{name}",
                     worst + behind,
-                    f"backward of the layer before {_the_last(name)}, whose gradients are reduced",
+                    f"backward of the layer before {last}, whose gradients are reduced",
                     present=minimum(1, maximum(0, symbol(f"L_{plain}_i") - 1)) * present,
                     source="torch distributed/fsdp/_fully_shard",
                 )
@@ -381,25 +382,24 @@ class _Memory:
                 source="Megatron-Core optimizer/cpu_offloading; TransformerEngine cpu_offload.py",
             )
 
-    def _running(self) -> list[str]:
-        names = []
+    def _running(self) -> list[tuple[str, str]]:
+        """Blocks and the names of the forms in which they run: as they are, and recomputed in full."""
+        found = []
         for name in self.lowered.blocks:
-            names.append(name)
+            found.append((name, name))
             if name in self.lowered.checkpointed:
-                names.append(f"{name}_ckpt")
-        return [n for n in names if n != "embedding"]
+                found.append((name, f"{name}_ckpt"))
+        return [(plain, name) for plain, name in found if plain != "embedding"]
 
-    def _runs(self, name: str) -> Expr:
+    def _runs(self, plain: str, name: str) -> Expr:
         """1 where the stage runs the block in this form."""
-        plain = name.removesuffix("_ckpt")
         if plain not in self.lowered.checkpointed:
             return self.has[plain]
         again = symbol(f"L_{plain}_ckpt_i")
         return minimum(1, again if name != plain else symbol(f"L_{plain}_i") - again)
 
-    def _after(self, name: str) -> Expr:
+    def _after(self, plain: str, name: str) -> Expr:
         """Saved bytes of what comes after the block's last layer on the stage: freed by its backward, not there in its forward."""
-        plain = name.removesuffix("_ckpt")
         if plain == "head":
             return ZERO
         later = symbol("A_head") * symbol("loss_i")
@@ -426,11 +426,11 @@ class _Memory:
         last = max(i for i, s in enumerate(self.model.layers) if kind in s.kinds)
         return [k for k in self.model.kind_names() if min(i for i, s in enumerate(self.model.layers) if k in s.kinds) > last]
 
-    def _rebuilt(self, name: str) -> Expr:
+    def _rebuilt(self, plain: str, name: str) -> Expr:
         """Layers of a recomputed group whose saved tensors are rebuilt together, besides the one at work."""
-        if not name.endswith("_ckpt") or self.strategy.recompute != "full" or self.strategy.recompute_method != "uniform":
+        if name == plain or self.strategy.recompute != "full" or self.strategy.recompute_method != "uniform":
             return ZERO
-        return symbol(f"A_{name.removesuffix('_ckpt')}") * (self.strategy.recompute_num_layers - 1)
+        return symbol(f"A_{plain}") * (self.strategy.recompute_num_layers - 1)
 
     def _gradients_after(self, name: str) -> Expr:
         """PyTorch's gradients that exist before this block's backward where the step has one micro-batch: the head's (under
@@ -565,19 +565,19 @@ def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int:
 
 
 def _modules(book: Derivation, block: str) -> list[str]:
-    return [name.removeprefix(f"P_{block}_") for name in book.definitions if name.startswith(f"P_{block}_")]
+    return [m for m in MODULES if f"P_{block}_{m}" in book.definitions]
 
 
 def _kernels(found: Iterable[Moment]) -> str:
     return " or ".join(dict.fromkeys(m.kernel for m in found))
 
 
-def _the_last(name: str) -> str:
-    if name == "head":
+def _the_last(plain: str, name: str) -> str:
+    if plain == "head":
         return "the final norm, the logits and the loss"
-    if name == "mtp":
+    if plain == "mtp":
         return "the last multi-token prediction depth"
-    return f"the last {name.removesuffix('_ckpt')} layer" + (" that is recomputed" if name.endswith("_ckpt") else "")
+    return f"the last {in_words(plain)} layer" + (" that is recomputed" if name != plain else "")
 
 
 def _rational(value: "float | str") -> Expr:

@@ -196,6 +196,7 @@ def derive(
         _imbalance(model, strategy, overrides["lam"])
     given = resolve(assumptions or {})
     lowered = lower(model, strategy, given)
+    model = lowered.profile.model
     counted = count(lowered)
     peak_memory(counted.derivation, lowered)
     if system is not None:

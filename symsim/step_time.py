@@ -297,12 +297,22 @@ def _optimizer(lowered: Lowered) -> Quantity:
     return seconds
 
 
-def reductions(stages: Sequence[Mapping[str, Number]], *, mirrored: bool = False) -> dict[str, Number]:
+def timed_of_stage(book: Derivation) -> list[str]:
+    """Names of a stage's seconds: t..._stage of its kernels and messages, e..._stage of messages that nothing hides."""
+    return [n for n, d in book.definitions.items() if d.group == "stages" and n.endswith("_stage") and n.startswith(("t", "e_"))]
+
+
+def exposed_of_stage(book: Derivation) -> list[str]:
+    """Of them, those of a micro-batch's messages: e_f_AXIS_stage and e_b_AXIS_stage."""
+    return [n for n in timed_of_stage(book) if n.startswith(("e_f_", "e_b_"))]
+
+
+def reductions(book: Derivation, stages: Sequence[Mapping[str, Number]], *, mirrored: bool = False) -> dict[str, Number]:
     """Over the stages of a pipeline: the slowest one's times (tf, ti, tw, tr, e_AXIS), sums over stages (sum_tf, ...),
     and the longest tail (its messages e_dp, its optimizer t_opt). mirrored: a rank holds a stage and its mirror image and
     half of the micro-batches pass each, so its times are the means of the two."""
     if mirrored:
-        timed = [n for n in stages[0] if n.endswith("_stage") and n.startswith(("t", "e_"))]
+        timed = timed_of_stage(book)
         stages = [{**one, **{n: (one[n] + two[n]) / 2 for n in timed}} for one, two in zip(stages, reversed(stages))]
     slowest = max(stages, key=lambda n: n["t_stage"])
     last = max(stages, key=lambda n: n["t_tail_stage"])
@@ -310,16 +320,15 @@ def reductions(stages: Sequence[Mapping[str, Number]], *, mirrored: bool = False
     found |= {f"sum_{name}": sum(n[f"{name}_stage"] for n in stages) for name in ("tf", "ti", "tw", "tr")}
     found["t_place"] = place_gain([n["t_stage"] for n in stages], int(slowest["m"]))
     found["tfb"] = sum(found[name] for name in ("tf", "ti", "tw", "tr"))
-    found |= {name.removesuffix("_stage"): value for name, value in slowest.items() if name.startswith(("e_f_", "e_b_")) and name.endswith("_stage")}
+    found |= {name.removesuffix("_stage"): slowest[name] for name in exposed_of_stage(book)}
     return found | {name: last[f"{name}_stage"] for name in ("e_dp", "t_opt", "e_offload") if f"{name}_stage" in last}
 
 
 def _exposed_of_stage(book: Derivation) -> dict[str, list[str]]:
     """Axis -> names, of the slowest stage, of its exposed messages forward and backward."""
     found: dict[str, list[str]] = {}
-    for name in book.definitions:
-        if name.startswith(("e_f_", "e_b_")) and name.endswith("_stage"):
-            found.setdefault(name.split("_", 2)[2].removesuffix("_stage"), []).append(name.removesuffix("_stage"))
+    for name in exposed_of_stage(book):
+        found.setdefault(name.split("_", 2)[2].removesuffix("_stage"), []).append(name.removesuffix("_stage"))
     return found
 
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from symsim.expr import Atom, Call, Expr, Monomial, Number, Symbol
 from symsim.formula import Definition
+from symsim.kinds import SPELT, kind_of
 from symsim.vocabulary import SYMBOLS, Entry
 
 # The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
@@ -61,7 +62,7 @@ _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if 
 
 def word(text: str) -> str:
     """Text as an upright name; LaTeX's special characters cannot get through."""
-    return r"\mathrm{" + re.sub(r"[^A-Za-z0-9]+", r"\\_", text).strip("\\_") + "}"
+    return r"\mathrm{" + re.sub(r"_*[^A-Za-z0-9_][^A-Za-z0-9]*|_", r"\\_", text).strip("\\_") + "}"
 
 
 def entry(name: str) -> Entry:
@@ -86,13 +87,16 @@ def entry(name: str) -> Entry:
     if exposed:
         direction = {"f": "forward", "b": "backward"}[exposed[1]]
         return Entry(rf"\epsilon^{{{exposed[1]},{word(exposed[2])}}}", "s", f"exposed messages over {exposed[2]} of the slowest stage, {direction}")
-    layers = re.fullmatch(r"L_(.+?)(_ckpt)?(_i)?", name)
+    layers = re.fullmatch(rf"L_({SPELT})(_ckpt)?(_i)?", name)
     if layers:
-        kind, again, here = layers[1], bool(layers[2]), bool(layers[3])
+        kind, again, here = layers[1], bool(layers[2]), " on stage i" if layers[3] else ""
         latex = ("L^{(i)}" if here else "L") + "_{" + word(kind) + (r",\mathrm{ckpt}" if again else "") + "}"
-        return Entry(latex, "1", f"layers of kind {kind}" + (" that are recomputed in full" if again else "") + (" on stage i" if here else ""))
-    if name.startswith("f_"):
-        return Entry(f"f_{{{word(name[2:])}}}", "1", f"feed-forward width of layers of kind {name[2:]}")
+        return Entry(
+            latex, "1", f"layers of kind {kind_of(kind)}" + (" that are recomputed in full" if again else "") + (" on stage i" if here else "")
+        )
+    width_of = re.fullmatch(rf"f_({SPELT})", name)
+    if width_of:
+        return Entry(f"f_{{{word(width_of[1])}}}", "1", f"feed-forward width of layers of kind {kind_of(width_of[1])}")
     head, _, rest = name.partition("_")
     return Entry(f"{head}_{{{word(rest)}}}" if rest and len(head) == 1 else word(name), "1", name)
 

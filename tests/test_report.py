@@ -36,6 +36,7 @@ CASES = {
     "recomputed": ("gemma-3-4b", "tp=2,pp=2,vpp=2,recompute=full"),
     "eager": ("gpt2", "fusion=eager,cp=2"),
     "fsdp": ("qwen3-next-80b-a3b", "zero=3,dp=8"),
+    "packed": ("llama3-8b", "dp=2,packed_document_length=512"),
     "widths": ("llama4-maverick", "tp=4,ep=4,etp=1,sp=true,recompute=selective,recompute_modules=mlp+core_attn"),
 }
 

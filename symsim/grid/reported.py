@@ -19,7 +19,7 @@ from symsim.grid.scope import Scope
 from symsim.grid.slots import Pipeline, Slots, make_slots, pipeline
 from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.schedules import schedule_of
-from symsim.step_time import exposed_axes
+from symsim.step_time import exposed_axes, timed_of_stage
 from symsim.strategy import Strategy
 from symsim.system import symbol_values
 
@@ -58,6 +58,7 @@ class Reported:
             definitions |= self._shortened({n: e for n, (e, _) in definitions.items()})
         self.base = Scope(program, _Lazy(self._symbol), definitions)
         self._masks: Value | None = None
+        self._recomputed = {f"L_{k}_ckpt" for k in self.result.lowered.checkpointed}
 
     def _shortened(self, definitions: Mapping[str, Expr]) -> dict[str, tuple[Expr, bool]]:
         """The step's time with the slowest stage's four parts, and the tail's, as one each where only their sum matters."""
@@ -76,7 +77,7 @@ class Reported:
             return self._array(self.variant.family.size("group"))
         if name in self._from_axes:
             return self._from_axes[name]
-        if name.startswith("L_") and name.endswith("_ckpt"):
+        if name in self._recomputed:
             return self.slots.summed_holding(f"{name}_i")
         reduced = self._reduced(name) if self.result.system is not None else None
         if reduced is not None:
@@ -185,7 +186,8 @@ class Reported:
         mirrored = schedule_of(self.result.strategy).placement == "mirrored"
         assert not mirrored or len(lines) == 1
         which = np.array(where_to)[inverse.reshape(codes.shape)]
-        return make_slots(self.program, self.base, lines, which, self.stage_definitions, mirrored=mirrored)
+        timed = timed_of_stage(self.result.derivation) if mirrored else ()
+        return make_slots(self.program, self.base, lines, which, self.stage_definitions, mirrored=timed)
 
     @cached_property
     def _options(self) -> str:

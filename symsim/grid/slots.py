@@ -14,7 +14,7 @@ flight holds the most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -240,9 +240,10 @@ def make_slots(
     codes: np.ndarray,
     stage_definitions: Mapping[str, tuple[Expr, bool]],
     *,
-    mirrored: bool = False,
+    mirrored: Collection[str] = (),
 ) -> Slots:
-    """codes: over the axes of pp and vpp, which of `pipelines` a point has (of a mirrored schedule there is one)."""
+    """codes: over the axes of pp and vpp, which of `pipelines` a point has. mirrored: names of a stage's seconds, of a schedule whose ranks
+    hold a stage and its mirror image (there is one pipeline then)."""
 
     def table(values: Sequence[Number]) -> Value:
         return program.array(np.array([float(v) for v in values])[codes])
@@ -274,23 +275,23 @@ def make_slots(
                 if not again:
                     slots.append(slot)
     if mirrored:
-        slots = _pairs(program, slots, pipelines[0])
+        slots = _pairs(program, slots, pipelines[0], mirrored)
     return Slots(program, slots, memory, pipelines, table, base)
 
 
 class _Means:
     """The scope of a rank that holds a stage and its mirror image, and half of the micro-batches pass each: times are means."""
 
-    def __init__(self, program: Program, one: "Scope | _Means", two: "Scope | _Means"):
-        self.program, self.one, self.two = program, one, two
+    def __init__(self, program: Program, one: "Scope | _Means", two: "Scope | _Means", timed: Collection[str]):
+        self.program, self.one, self.two, self.timed = program, one, two, timed
 
     def value(self, name: str) -> Value:
-        if not (name.endswith("_stage") and name.startswith(("t", "e_"))):
+        if name not in self.timed:
             return self.one.value(name)
         return self.program.product(Fraction(1, 2), [(self.program.total([(self.one.value(name), 1), (self.two.value(name), 1)]), 1)])
 
 
-def _pairs(program: Program, slots: list[Slot], line: Pipeline) -> list[Slot]:
+def _pairs(program: Program, slots: list[Slot], line: Pipeline, timed: Collection[str]) -> list[Slot]:
     """Slots of the pairs (i, pp - 1 - i) of one pipeline."""
     stages = [run.holdings for run in line.runs for _ in range(run.first, run.last + 1)]
     of_class = {slot.held[0]: slot for slot in slots}
@@ -299,7 +300,7 @@ def _pairs(program: Program, slots: list[Slot], line: Pipeline) -> list[Slot]:
         counts[one, two] = counts.get((one, two), 0) + 1
     made = []
     for (one, two), count in counts.items():
-        scope = _Means(program, of_class[one].scope, of_class[two].scope)
+        scope = _Means(program, of_class[one].scope, of_class[two].scope, timed)
         made.append(Slot(scope, program.number(count), program.number(1), True, (one,)))
     return made
 

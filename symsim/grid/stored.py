@@ -23,6 +23,7 @@ from symsim.expr import Number
 from symsim.formula import Definition, Derivation
 from symsim.grid import cache
 from symsim.grid.names import DEGREES, SIZES
+from symsim.kinds import respelt
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
 from symsim.result import derive
@@ -30,7 +31,7 @@ from symsim.strategy import Strategy
 from symsim.system import System
 
 # of what is kept: another one is another entry
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def evaluation(
     definitions, checkpointed = found
     counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
     lowered = cast(Lowered, Kept(dict.fromkeys(checkpointed)))
-    return Evaluation(model, strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
+    return Evaluation(respelt(model), strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
 
 
 _ALLOWED = {

@@ -24,10 +24,11 @@ from symsim.formula import BYTE, ELEMENT, FLOP, Definition
 from symsim.grid.base import Base
 from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
 from symsim.grid.slots import Holdings, Pipeline, pipeline
+from symsim.kinds import kind_of
 from symsim.loading import load_system, on_ranks
 from symsim.result import derive
 from symsim.schedules import schedule_of
-from symsim.step_time import exposed_axes
+from symsim.step_time import exposed_axes, exposed_of_stage
 from symsim.strategy import Strategy
 from symsim.system import symbol_values
 from symsim.typeset import entry
@@ -355,7 +356,7 @@ class _Unroller:
 
     def _contents(self, held: Holdings) -> str:
         own = dict(zip(self._line.names, held))
-        parts = [f"{own[n]} {n[2:-2]} layers" for n in own if n.startswith("L_") and not n.endswith("_ckpt_i") and own[n]]
+        parts = [f"{own[f'L_{k}_i']} {kind_of(k)} layers" for k in self.result.model.kind_names() if own[f"L_{k}_i"]]
         words = {"embedding_i": "the embedding", "loss_i": "the head", "mtp_i": "multi-token prediction"}
         return ", ".join(
             [w for n, w in words.items() if own.get(n) and n == "embedding_i"]
@@ -397,7 +398,7 @@ class _Unroller:
     def _reductions(self) -> None:
         """The counterpart of symsim.step_time.reductions."""
         ranks, stage_names = self._ranks, [d.symbol for d in self.result.derivation.definitions.values() if d.group == "stages"]
-        exposed = [n.removesuffix("_stage") for n in stage_names if n.startswith(("e_f_", "e_b_")) and n.endswith("_stage")]
+        exposed = [n.removesuffix("_stage") for n in exposed_of_stage(self.result.derivation)]
         after = [n for n in ("e_dp", "t_opt", "e_offload") if f"{n}_stage" in stage_names]
         if self.shortest:
             self._reduced("t_slow", "a micro-batch on the slowest stage", maximum(*(self._timed("t_stage", r) for r in self._slowest())))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, total
 from symsim.ir import WIDTHS, Op, Tensor
+from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.mesh import local_size
 from symsim.passes.communicate import Placed
@@ -49,7 +50,8 @@ def ascii_name(*parts: str) -> str:
 
 
 def label(text: str) -> str:
-    return r"\mathrm{" + re.sub(r"[_\W]+", r"\\_", text).strip("\\_") + "}"
+    """Text as an upright subscript; underscores stay as many as they are, since names differ in them."""
+    return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", text).strip("\\_") + "}"
 
 
 def count(lowered: Lowered) -> Counted:
@@ -90,7 +92,7 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
         book.define(
             f"L_{kind}_of_i",
             Quantity(layers),
-            f"{kind} layers on stage i",
+            f"{in_words(kind)} layers on stage i",
             latex=rf"L^{{(i)}}_{{{label(kind)}}}",
             group="stages",
             source="the even split, rounded down at every boundary; Megatron-Core asks for an explicit layout where L is uneven",
@@ -153,10 +155,10 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
                 latex=rf"Q_{{{label(op.name)}}}",
             )
         )
-    title = label(name)
-    book.define(f"F_{name}", total(forward, FLOP), f"{name}: forward", unit=FLOP, group=name, latex=f"F_{{{title}}}")
-    book.define(f"X_{name}", total(executed, FLOP), f"{name}: forward on one rank", unit=FLOP, group=name, latex=f"X_{{{title}}}")
-    book.define(f"Q_{name}", total(moved, BYTE), f"{name}: HBM bytes of forward on one rank", unit=BYTE, group=name, latex=f"Q_{{{title}}}")
+    title, words = label(name), in_words(name)
+    book.define(f"F_{name}", total(forward, FLOP), f"{words}: forward", unit=FLOP, group=name, latex=f"F_{{{title}}}")
+    book.define(f"X_{name}", total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, group=name, latex=f"X_{{{title}}}")
+    book.define(f"Q_{name}", total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, group=name, latex=f"Q_{{{title}}}")
     _backward(book, name, remembered, title)
     _recomputation(made, name, remembered)
 
@@ -181,18 +183,18 @@ def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
-    rests_on = assumed(placed, {"attention": ASSUMED["attention"], **COUNTED_BY})
+    rests_on, words = assumed(placed, {"attention": ASSUMED["attention"], **COUNTED_BY}), in_words(name)
     book.define(
         f"G_{name}",
         total(whole, FLOP),
-        f"{name}: backward (input and weight gradients)",
+        f"{words}: backward (input and weight gradients)",
         unit=FLOP,
         group=name,
         latex=f"G_{{{title}}}",
         assumptions=rests_on,
     )
-    book.define(f"Y_{name}", total(local, FLOP), f"{name}: backward on one rank", unit=FLOP, group=name, latex=f"Y_{{{title}}}")
-    book.define(f"U_{name}", total(moved, BYTE), f"{name}: HBM bytes of backward on one rank", unit=BYTE, group=name, latex=f"U_{{{title}}}")
+    book.define(f"Y_{name}", total(local, FLOP), f"{words}: backward on one rank", unit=FLOP, group=name, latex=f"Y_{{{title}}}")
+    book.define(f"U_{name}", total(moved, BYTE), f"{words}: HBM bytes of backward on one rank", unit=BYTE, group=name, latex=f"U_{{{title}}}")
 
 
 def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str = "") -> None:
@@ -203,7 +205,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
     book.define(
         f"R_{tag}",
         total((Quantity(symbol(ascii_name("F", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
-        f"{name}: computed again in backward",
+        f"{in_words(name)}: computed again in backward",
         unit=FLOP,
         group=name,
         latex=f"R_{{{title}}}",
@@ -212,7 +214,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
     book.define(
         f"Z_{tag}",
         total((Quantity(symbol(ascii_name("X", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
-        f"{name}: computed again in backward, on one rank",
+        f"{in_words(name)}: computed again in backward, on one rank",
         unit=FLOP,
         group=name,
         latex=f"Z_{{{title}}}",
@@ -233,7 +235,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
     book.define(
         f"A_{tag}",
         total(saved, BYTE),
-        f"{name}: bytes kept for backward on one rank",
+        f"{in_words(name)}: bytes kept for backward on one rank",
         unit=BYTE,
         group=name,
         latex=f"A_{{{title}}}",
@@ -244,7 +246,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
         book.define(
             f"A_{tag}_shared",
             shared,
-            f"{name}: kept once for all layers (tables, masks)",
+            f"{in_words(name)}: kept once for all layers (tables, masks)",
             unit=BYTE,
             group=name,
             latex=f"A^{{\\mathrm{{shared}}}}_{{{title}}}",
@@ -272,7 +274,7 @@ def _parameters(book: Derivation, name: str, placed: Placed) -> None:
             book.define(
                 f"{prefix}_{name}_{module}",
                 total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in owned), ELEMENT),
-                f"{name}: {module} parameters{where}",
+                f"{in_words(name)}: {module} parameters{where}",
                 unit=ELEMENT,
                 group=name,
                 latex=f"{prefix}_{{{label(name)},{label(module)}}}",

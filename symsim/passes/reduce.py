@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from symsim.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.formula import Derivation
+from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.mesh import EXPERT_TENSOR_PARALLEL
 from symsim.messages import Message
@@ -132,9 +133,9 @@ def fsdp_units(lowered: Lowered, derivation: Derivation, at: Mapping[str, Expr])
     units = []
     for kind in lowered.profile.model.kind_names():
         times = at[f"L_{kind}_i"]
-        units.append(Unit(f"{kind} layer", held(kind, expert=False if apart else None), times))
+        units.append(Unit(f"{in_words(kind)} layer", held(kind, expert=False if apart else None), times))
         if apart:
-            units.append(Unit(f"experts of a {kind} layer", held(kind, expert=True), times, expert=True))
+            units.append(Unit(f"experts of a {in_words(kind)} layer", held(kind, expert=True), times, expert=True))
     root = held("embedding") * at["embedding_i"] + held_output_layer(derivation, at)
     if "P_head_norm" in own:
         root = root + symbol("P_head_norm") * at["last_layer_i"]

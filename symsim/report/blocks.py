@@ -10,6 +10,7 @@ from symsim.evaluation import Evaluation
 from symsim.expr import ONE, Expr, Number
 from symsim.formula import BYTE, ELEMENT, Unit
 from symsim.ir import Op
+from symsim.kinds import in_words, kind_of
 from symsim.messages import Message, merge
 from symsim.passes.count import MODULES, ascii_name
 from symsim.passes.differentiate import REDISTRIBUTIONS
@@ -56,7 +57,7 @@ class Blocks:
 
     def _title(self, name: str) -> str:
         if name in self.result.model.layer_kinds:
-            return f"Decoder layer: {name}"
+            return f"Decoder layer: {kind_of(name)}"
         return {"embedding": "Embedding", "head": "Output head and loss", "mtp": "Multi-token prediction depth"}.get(name, name)
 
     def _about(self, name: str) -> Spans:
@@ -105,7 +106,9 @@ class Blocks:
             Column(("bytes ", Math("Q_n")), 14.5),
             Column("keeps", 4),
         )
-        return [Table(spans(f"Operations of {name}, forward, on one rank."), columns, self._since("operations", name, tuple(rows)))]
+        return [
+            Table(spans(f"Operations of {in_words(name)}, forward, on one rank."), columns, self._since("operations", in_words(name), tuple(rows)))
+        ]
 
     def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
         placed, definitions = remembered.placed, self.result.derivation.definitions
@@ -160,7 +163,7 @@ class Blocks:
         rows = [message_row(self.ink, m, self.result.numbers) for m in merge(messages)]
         return [
             Table(
-                spans(f"Messages of {name}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."),
+                spans(f"Messages of {in_words(name)}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."),
                 message_columns(),
                 tuple(rows),
             )
@@ -180,9 +183,9 @@ class Blocks:
         )
         return [
             Table(
-                spans(f"What {name} keeps for backward{title}, on one rank, one micro-batch."),
+                spans(f"What {in_words(name)} keeps for backward{title}, on one rank, one micro-batch."),
                 columns,
-                self._since("saved", name + title, tuple(rows)),
+                self._since("saved", in_words(name) + title, tuple(rows)),
             )
         ]
 
@@ -248,7 +251,7 @@ class Blocks:
             Column("held by one rank", 22),
             Column("number", 5, True),
         )
-        return [Table(spans(f"Parameters of {name}."), columns, tuple(rows))] if rows else []
+        return [Table(spans(f"Parameters of {in_words(name)}."), columns, tuple(rows))] if rows else []
 
     def _definitions(self, name: str, suffix: str = "") -> list[Part]:
         """The block's totals over sizes alone: its operations' own definitions are put in."""

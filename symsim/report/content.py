@@ -8,6 +8,7 @@ import symsim
 from symsim.architecture import format_layers
 from symsim.assumptions import ASSUMPTIONS
 from symsim.formula import BYTE, ELEMENT, FLOP
+from symsim.kinds import kind_of
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks
@@ -47,7 +48,7 @@ class _Opening:
         extra = f", and {model.mtp_num_layers} multi-token prediction depth{'s' if model.mtp_num_layers > 1 else ''}" if model.mtp_num_layers else ""
         return spans(
             said,
-            Code(format_layers(model.layers)),
+            Code(format_layers(tuple(s.model_copy(update={"kinds": tuple(map(kind_of, s.kinds))}) for s in model.layers))),
             extra + ". Every operation is an einsum over named dimensions; the strategy places those names on a mesh of ranks, "
             "and FLOPs, bytes and messages follow by rule: twice the product of an operation's dimensions, the sizes of its operands, and the "
             "redistributions its placement requires.",

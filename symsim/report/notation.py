@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.formula import Definition
+from symsim.passes.count import MODULES
 from symsim.report.amounts import exact, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex
@@ -45,7 +46,8 @@ def section(result: Evaluation, ink: Ink) -> Section:
         derived |= {s: _derived(result, ink, s) for s in more}
     places = {name: n for n, name in enumerate(SYMBOLS)}
     plain = sorted((s for s in ink.used if s not in book), key=lambda s: (places.get(s, len(places)), s))
-    stage = [s for s in plain if s.endswith("_i") and s not in SYMBOLS]
+    of_stage = result.stage_values(result.stages[0])
+    stage = [s for s in plain if s in of_stage and s not in SYMBOLS]
     rates = [s for s in plain if s in _of_system(result)]
     slowest = [s for s in plain if s in result.step_numbers and s not in result.values]
     words = [s for s in plain if s in ink.own]
@@ -72,7 +74,7 @@ def section(result: Evaluation, ink: Ink) -> Section:
 
 
 def _subscripts(ink: Ink, book: Mapping[str, Definition]) -> Paragraph:
-    example = next(s for s in book if s.startswith("N_embedding_"))
+    example = next(s for s in (f"N_embedding_{m}" for m in MODULES) if s in book)
     return Paragraph(
         spans(
             "A quantity's subscript names the block it belongs to (",

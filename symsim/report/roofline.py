@@ -5,6 +5,7 @@ Source of the picture: Williams, Waterman and Patterson, Roofline, CACM 52(4), 2
 
 from __future__ import annotations
 
+from symsim.kinds import in_words
 from symsim.report.amounts import percent, seconds
 from symsim.report.document import Code, Column, Paragraph, Point, Roofline, Row, Section, Table, spans
 from symsim.report.kernels import Kernel, achieved, moves, peaks
@@ -63,7 +64,7 @@ def _row(kernel: Kernel, whole: float, step: Step) -> Row:
     roof = kernel.bytes_per_second / float(step.result.values["B_hbm"]) if moves(kernel) else kernel.flops_per_second / kernel.peak
     return Row(
         (
-            Code(kernel.block),
+            Code(in_words(kernel.block)),
             (Code(kernel.operation), f", {kernel.phase}"),
             str(kernel.calls),
             seconds(kernel.total),

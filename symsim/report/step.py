@@ -8,6 +8,7 @@ from functools import cached_property
 
 from symsim.expr import Number
 from symsim.formula import BYTE
+from symsim.kinds import kind_of
 from symsim.known import TAGS
 from symsim.memory import moments
 from symsim.report.amounts import human, seconds, whole
@@ -15,7 +16,7 @@ from symsim.report.kernels import Kernel, stage_kernels
 from symsim.report.totals import ranges
 from symsim.result import Result
 from symsim.stages import runs
-from symsim.step_time import STAGE_TIMES, exposed_axes
+from symsim.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.system import System, quantities
 
 # what a stage's peak memory is the sum of, and how it is said
@@ -80,12 +81,12 @@ class Step:
     @cached_property
     def axes(self) -> list[str]:
         """Over which a block's messages go."""
-        return [n[len("e_f_") : -len("_stage")] for n in self.result.derivation.definitions if n.startswith("e_f_") and n.endswith("_stage")]
+        return [n.removeprefix("e_f_").removesuffix("_stage") for n in exposed_of_stage(self.result.derivation) if n.startswith("e_f_")]
 
     def exposed(self, stage: int) -> float:
         """Seconds of messages that nothing hides, of one micro-batch of a stage."""
         numbers = self.stages[stage]
-        return float(sum(v for n, v in numbers.items() if n.startswith(("e_f_", "e_b_")) and n.endswith("_stage")))
+        return float(sum(numbers[n] for n in exposed_of_stage(self.result.derivation)))
 
     def number(self, name: str) -> float:
         return float(self.result.step_numbers[name])
@@ -131,7 +132,7 @@ class Step:
         others = [self.blocks(n) for n in self.stages]
         more = {b: mine[b] - sum(o[b] for o in others) / len(others) for b in mine}
         block = max(more, key=lambda b: more[b])
-        said = _BLOCKS.get(block, f"its layers of kind {block}" if block else "sharded parameters")
+        said = _BLOCKS.get(block, f"its layers of kind {kind_of(block)}" if block else "sharded parameters")
         alike = [n for n, numbers in enumerate(self.stages) if numbers["t_stage"] == slowest["t_stage"]]
         who = f"Stage {self.slowest} is" if len(alike) == 1 else f"Stages {ranges(alike)} are"
         where = f"with {seconds(more[block])} more than the mean in {said}"

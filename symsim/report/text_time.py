@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symsim.formula import BYTE
+from symsim.kinds import in_words
 from symsim.report.amounts import human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
 from symsim.report.kernels import Kernel, achieved
@@ -54,7 +55,8 @@ def _ascii(text: str) -> str:
 
 def title(kernel: Kernel) -> str:
     """Block and operation; an operation that begins with the block's name says it already."""
-    return kernel.operation if kernel.operation.startswith(f"{kernel.block}.") else f"{kernel.block} {kernel.operation}"
+    block = in_words(kernel.block)
+    return kernel.operation if kernel.operation.startswith(f"{block}.") else f"{block} {kernel.operation}"
 
 
 def _percent(share: float) -> str:

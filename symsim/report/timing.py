@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from symsim import curves
 from symsim.expr import ZERO, Call, Expr, expr, symbol
 from symsim.formula import BYTE, SECOND, Definition
+from symsim.kinds import in_words
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
@@ -149,11 +150,13 @@ def _block(step: Step, ink: Ink, name: str) -> Section:
         rows.append(Row((Code(operation), *cells, percent(sum(k.seconds for k in kernels) / whole))))
     headings = [c for title in ("forward", "inputs", "weights") for c in (Column(title, 6, True), Column("bound", 4.8))]
     table = Table(
-        spans(f"Seconds of the kernels of {name} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."),
+        spans(
+            f"Seconds of the kernels of {in_words(name)} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."
+        ),
         (Column("operation", 13), *headings, Column("share", 5, True)),
         tuple(rows),
     )
-    return Section(f"Seconds of {name}", (table, Equations(tuple(_sums(step, ink, name)))), 2)
+    return Section(f"Seconds of {in_words(name)}", (table, Equations(tuple(_sums(step, ink, name)))), 2)
 
 
 def _column(phase: str) -> str:
@@ -191,12 +194,12 @@ def _messages(step: Step, ink: Ink) -> Section:
     network = [d for d in book.values() if d.group == "network"]
     rows = []
     for name in step.result.lowered.blocks:
-        for tag in (name, f"{name}_ckpt"):
+        for tag, words in ((name, in_words(name)), (f"{name}_ckpt", f"{in_words(name)}, run again")):
             for phase, word in (("f", "forward"), ("b", "backward")):
                 own = f"c_{phase}_{tag}_"
-                rows += [_message_row(step, ink, tag, word, book[own + axis]) for axis in step.axes if own + axis in book]
+                rows += [_message_row(step, ink, words, axis, word, book[own + axis]) for axis in step.axes if own + axis in book]
     columns = (Column("block", 9), Column("over", 5), Column("in", 6), Column("seconds", 16), Column("beside", 16), Column("exposed", 16))
-    said = Paragraph(
+    about = Paragraph(
         spans(
             "A collective of buffer S over n ranks takes S (n \u2013 1)/n times the seconds a byte of its ring, and its latency; an all-reduce the "
             "shorter of twice that and a tree; an all-to-all sends each part directly. The equations of one group stand for those of all.",
@@ -211,7 +214,7 @@ def _messages(step: Step, ink: Ink) -> Section:
         columns,
         tuple(rows),
     )
-    return Section("Seconds of messages", (said, Equations(tuple(equations)), _network(step, ink, network), *([table] if rows else [])), 2)
+    return Section("Seconds of messages", (about, Equations(tuple(equations)), _network(step, ink, network), *([table] if rows else [])), 2)
 
 
 def _first_of_each(network: list[Definition]) -> list[Definition]:
@@ -237,17 +240,16 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
     return Table(spans("Seconds a byte (in picoseconds), and latencies, of every group and collective."), columns, tuple(rows))
 
 
-def _message_row(step: Step, ink: Ink, tag: str, word: str, definition: Definition) -> Row:
+def _message_row(step: Step, ink: Ink, block: str, axis: str, word: str, definition: Definition) -> Row:
     book, numbers = step.result.derivation.definitions, step.result.numbers
     exposed = book["e" + definition.symbol[1:]]
     beside = [book[s].meaning for s in sorted(exposed.expr.symbols()) if s.startswith("t_") and s in book]
-    axis = definition.symbol.removeprefix(f"c_{definition.symbol[2]}_{tag}_")
     cells = []
     for d in (definition, exposed):
         ink.defined[d.symbol] = None
         cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
     hidden: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
-    return Row((Code(tag), Code(axis), word, cells[0], hidden, cells[1]))
+    return Row((Code(block), Code(axis), word, cells[0], hidden, cells[1]))
 
 
 def _timed(step: Step, group: str, skip: Iterable[str] = ()) -> list[Definition]:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from symsim.expr import Expr, Number, Symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Unit
+from symsim.kinds import kind_of
 from symsim.passes.count import MODULES, multiplicity
 from symsim.passes.remember import Saved
 from symsim.report.amounts import exact, human, percent, whole
@@ -199,7 +200,7 @@ def _stage_table(result: Result, ink: Ink, totals: Totals) -> Table:
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers[first]
-        layers = " + ".join(f"{numbers[f'L_{k}_i']} {k}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
+        layers = " + ".join(f"{numbers[f'L_{k}_i']} {kind_of(k)}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
         rows.append(Row((ranges(members), layers, *(human(whole(numbers[n]), book[n].unit) for n in held))))
     columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in held))
     return Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows))
