@@ -433,12 +433,19 @@ class _Memory:
         return symbol(f"A_{plain}") * (self.strategy.recompute_num_layers - 1)
 
     def _gradients_after(self, name: str) -> Expr:
-        """PyTorch's gradients that exist before this block's backward where the step has one micro-batch: the head's (under
-        FSDP they wait, whole, for the root's reduction)."""
+        """PyTorch's gradients of the head that exist before this block's backward: its own where the step has one micro-batch
+        (under FSDP they wait, whole, for the root's reduction), and always that of a table it shares with the embedding."""
         if not self.eager or name == "head":
             return ZERO
         of_head = held_output_layer(self.book) * WIDTHS[self.strategy.precision]
-        return of_head if self.strategy.zero == 3 else self.fresh * of_head
+        return (of_head if self.strategy.zero == 3 else self.fresh * of_head) + self._tied()
+
+    def _tied(self) -> Expr:
+        """The gradient that the head makes of a table it shares with the stage's embedding: it waits for the lookup's, and
+        both are there as they are added (torch autograd input_buffer.cpp)."""
+        if not self.eager or not self.model.tie_word_embeddings:
+            return ZERO
+        return symbol("P_output") * (symbol("loss_i") - symbol("output_i")) * WIDTHS[self.strategy.precision]
 
     def _first_layers(self) -> Expr:
         """What the backward of the stage's first layer, or of the embedding, holds besides the gradients of all."""
@@ -454,10 +461,15 @@ class _Memory:
             to_come = self._shard_gradients(self._parameters(kind) + self._root())
             units = self._gathered(kind, backward=True) + self._reduction(kind) + waiting - to_come
             last = self._gathered("embedding", backward=True) + waiting - self._shard_gradients(self._root())
-            return maximum(layer + units * symbol("first_i"), table + last)
+            return maximum(layer + units * symbol("first_i"), table + last, *self._sums(2 * self._tied() + last))
         width = WIDTHS[self.strategy.precision]
         tables = symbol("P_embedding_embedding") * width * symbol("first_i")
-        return maximum(layer - self.fresh * (self._unit(kind) * symbol("first_i") + tables), table - self.fresh * tables)
+        head, sums = self._tied(), self._sums((3 - self.fresh) * self._tied())
+        return maximum(layer - self.fresh * (self._unit(kind) * symbol("first_i") + tables) + head, table - self.fresh * tables + head, *sums)
+
+    def _sums(self, held: Expr) -> list[Expr]:
+        """What is held as the two gradients of a shared table are added."""
+        return [held] if self._tied() else []
 
     # parameters gathered for use ---------------------------------------------------------------------------------------
 

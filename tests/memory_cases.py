@@ -36,6 +36,8 @@ RECOMPUTE = {None: "none", "full": "full", "selective": "sac_mm_attn"}
 
 def architecture(case: dict[str, Any]) -> Architecture:
     """The oracle's model with the case's number of layers; its DeepSeek-V3 has one dense layer before the others."""
+    if "config" in case:
+        return read_config(case["config"], case["config"]["model_type"], "a config")[0]
     over = {"first_k_dense_replace": 1} if case["model"] == "deepseek-v3" else {}
     if not over:
         whole = load_model(MODELS[case["model"]]).architecture if case["model"] in MODELS else model(case["model"])
