@@ -176,6 +176,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "computed again (executed); HFU adds recomputation",
         "PaLM, arXiv:2204.02311, App. B; Korthikanti et al., arXiv:2205.05198, sec. 5",
     ),
+    "mfu_windows": Assumption(
+        "computed",
+        ("computed", "counted"),
+        "attention that MFU and HFU count in layers with a window or chunks: the keys inside them (computed), or what causal "
+        "says, with full every key (counted: as torch FlopCounterMode counts)",
+        "computed: FlashAttention-2 window_size, which skips blocks outside; counted: PaLM, arXiv:2204.02311, App. B, as written for full attention",
+    ),
     "apply_rope_fusion": Assumption(
         "false",
         ("false", "true"),

@@ -108,7 +108,7 @@ class _Memory:
         only_main = strategy.zero == 3 and self.assume["fsdp_parameters"] == "main"
         weights = self._of_each(WIDTHS[main] if only_main else precision, 3)
         if strategy.fp8 != "none":
-            weights = weights + 2 * self._quantised_parameters()
+            weights = weights + self._quantised()
         self.weights = self.stage(
             "M_stage_weights",
             weights * self.schedule.weights,
@@ -152,8 +152,8 @@ class _Memory:
             assumptions=("te_dummy_wgrad", "library_workspace"),
         )
 
-    def _quantised_parameters(self) -> Expr:
-        """Weights of one rank that are multiplied in FP8: those of layers, and of the depths of multi-token prediction."""
+    def _quantised(self) -> Expr:
+        """FP8 copies of the weights of one rank that are multiplied so: of layers, and of the depths of multi-token prediction."""
         found = ZERO
         for name, remembered in self.lowered.blocks.items():
             placed = remembered.placed
@@ -167,12 +167,12 @@ class _Memory:
             if not weights:
                 continue
             quantised = self.book.define(
-                f"P8_{name}",
-                Quantity(_sum(weights), ELEMENT),
-                f"{name}: weights multiplied in FP8, held by one rank",
-                unit=ELEMENT,
-                group=name,
-                latex=rf"P^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
+                f"M_fp8_{name}",
+                Quantity(2 * _sum(weights), BYTE),
+                f"{name}: FP8 copies of weights, for rows and columns",
+                unit=BYTE,
+                group="stages",
+                latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
             )
             found = found + quantised.expr * symbol(holds(name))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import symsim
@@ -106,6 +107,7 @@ class Result(Evaluation):
                 ],
             },
             **{name: float(number[name]) for name in HEADLINES if name in number},
+            **({"above_peak": self.above_peak} if self.above_peak else {}),
         }
 
     def _messages_json(self, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
@@ -150,6 +152,13 @@ class Result(Evaluation):
                     for i in variant.recomputed & forward.keys():
                         add(placed.block.ops[i].module, "recompute", self.numbers[ascii_name("F", name, placed.block.ops[i].name)] * count_of)
         return {m: {k: int(v) for k, v in entry.items()} for m, entry in sorted(found.items(), key=lambda e: MODULES.index(e[0]))}
+
+    @cached_property
+    def above_peak(self) -> str:
+        """The convention that makes MFU or HFU exceed 100 %, in a sentence; empty where neither does."""
+        from symsim.above_peak import above_peak
+
+        return above_peak(self)
 
     def table(self) -> str:
         """The result in 80 columns of text."""

@@ -37,6 +37,7 @@ from symsim.schedules import place_gain, schedule_of
 from symsim.stages import holds, runs
 from symsim.strategy import Strategy
 from symsim.system import System
+from symsim.utilisation import utilisation
 
 STAGE_TIMES = {"forward": "tf", "input_gradients": "ti", "weight_gradients": "tw", "recompute": "tr", "tail": "t_tail"}
 HEADLINES = ("tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
@@ -376,10 +377,7 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     replicas = symbol("m") * symbol("dp")
     tokens = Quantity(replicas * symbol("b") * symbol("s") / symbol("t_step"), NONE / SECOND)
     define("tokens_per_second", tokens, "tokens of all ranks a second", r"\mathrm{tokens}/\mathrm{s}")
-    rate = symbol("t_step") * symbol("world") * symbol("Phi")
-    executed = symbol("F") + symbol("G")
-    model = 3 * symbol("F") if lowered.profile.assumptions["mfu_flops"] == "model" else executed
-    define("mfu", Quantity(model * replicas / rate), "model FLOPs utilisation", r"\mathrm{MFU}", ("mfu_flops", "causal"))
+    utilisation(book, lowered)
     over_tokens = 10**12 / symbol("tokens_per_second") * symbol("world")
     if system.accelerator.price is not None:
         cost = Quantity(over_tokens * symbol("c_chip"))
@@ -388,4 +386,3 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
         energy = Quantity(over_tokens * symbol("W_chip") / (3600 * 10**6))
         meaning = "MWh of the accelerators, at full power, for 10^12 tokens"
         define("energy_per_trillion_tokens", energy, meaning, r"\mathrm{MWh}/10^{12}\,\mathrm{tokens}")
-    define("hfu", Quantity((executed + symbol("R")) * replicas / rate), "hardware FLOPs utilisation", r"\mathrm{HFU}", ("causal",))

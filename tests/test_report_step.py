@@ -41,6 +41,8 @@ CASES = {
     "moe": ("deepseek-v3", "tp=2,cp=2,pp=8,vpp=2,ep=8,dp=8,sp=true,num_microbatches=32,recompute=full", "b200-sxm"),
     "fsdp": ("llama3-8b", "zero=3,dp=64,num_microbatches=2", "a100-sxm-80"),
     "fp8": ("qwen3-235b-a22b", "tp=4,pp=4,ep=8,etp=1,sp=true,num_microbatches=16,fp8=blockwise,dp=8", "h100-sxm"),
+    "window": ("gemma-3-12b", "tp=8,sp=true,seq_length=32768,recompute=full", "h100-sxm"),
+    "chunk": ("llama4-scout", "tp=8,sp=true,seq_length=65536", "h100-sxm"),
     "eager": ("gpt2", "fusion=eager,dp=2,seq_length=1024", "mi300x"),
     "too_large": ("llama3-70b", "tp=2,pp=2,num_microbatches=8", "h100-sxm"),
 }

@@ -71,7 +71,8 @@ def answer(step: Step) -> Table:
     ):
         if name in numbers:
             rows.append((what, plain(step.number(name))))
-    return Table(spans(f"The step on {step.system.name}."), (Column("result", 24), Column("value", 24)), tuple(Row(r) for r in rows))
+    caption = f"The step on {step.system.name}. {step.result.above_peak}".rstrip()
+    return Table(spans(caption), (Column("result", 24), Column("value", 24)), tuple(Row(r) for r in rows))
 
 
 def _closed_forms(ink: Ink) -> Section:

@@ -173,7 +173,7 @@ def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
             ").",
         )
     )
-    names = ["F", "G", "R"]
+    names = ["F", "G", "R", "F_outside", "G_outside", "R_outside"]
     return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
 
 
