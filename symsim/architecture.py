@@ -300,6 +300,11 @@ class Architecture(Part):
     def qk_norm_bias(self) -> bool:
         return self.norm_bias if self.attention.qk_norm_bias is None else self.attention.qk_norm_bias
 
+    @property
+    def dropped_embedding(self) -> bool:
+        """Whether dropout is applied to what the stream begins with."""
+        return bool(self.hidden_dropout if self.embedding_dropout is None else self.embedding_dropout)
+
     def kind_names(self) -> list[str]:
         """Layer kinds in order of first use."""
         return list(dict.fromkeys(k for s in self.layers for k in s.kinds))

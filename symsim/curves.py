@@ -128,21 +128,38 @@ def gemm(
     width_out: Expr | Number,
     peak: Expr,
     grouped: bool | None = None,
+    beside: Expr | Number = 0,
 ) -> Expr:
     """Seconds of `groups` products of m x k by k x n (rows, columns and depth of this product: of dgrad and wgrad too).
 
-    Widths are bytes an element; `peak` is the multiplier's rate in FLOP/s; `kind` is forward, dgrad or wgrad. A wgrad is
-    added to its main gradient, which is read and written. `grouped` says which coefficients apply; left out, those of a
-    grouped GEMM do unless `groups` is 1.
+    Widths are bytes an element; `peak` is the multiplier's rate in FLOP/s; `kind` is forward, dgrad or wgrad. `grouped` says
+    which coefficients apply; left out, those of a grouped GEMM do unless `groups` is 1. `beside` are bytes that the kernel
+    moves besides operands and result (a bias).
     """
     m, n, k, groups = expr(m), expr(n), expr(k), expr(groups)
     several = groups != 1 if grouped is None else grouped
     eta, exposed = (symbol("eta_group"), symbol("phi_group")) if several else (symbol("eta_gemm"), symbol("phi_gemm"))
     tiles = groups * ceil(m / TILE) * ceil(n / TILE)
     compute = 2 * TILE**2 * k * maximum(tiles, symbol("n_sm")) / (peak * eta)
-    written = expr(width_out) * (2 if kind == "wgrad" else 1)
-    memory = groups * (width_in * (m * k + k * n) + written * m * n) / (symbol("B_hbm") * symbol("eta_mem"))
+    moved = gemm_bytes(m, n, k, groups=groups, kind=kind, width_in=width_in, width_out=width_out) + beside
+    memory = moved / (symbol("B_hbm") * symbol("eta_mem"))
     return maximum(compute, memory) + exposed * minimum(compute, memory) + symbol("t_gemm")
+
+
+def gemm_bytes(
+    m: Expr | Number,
+    n: Expr | Number,
+    k: Expr | Number,
+    *,
+    groups: Expr | Number = 1,
+    kind: str,
+    width_in: Expr | Number,
+    width_out: Expr | Number,
+) -> Expr:
+    """Bytes that `groups` products read and write in HBM. A wgrad is added to its main gradient, which is read and written."""
+    m, n, k = expr(m), expr(n), expr(k)
+    written = expr(width_out) * (2 if kind == "wgrad" else 1)
+    return groups * (width_in * (m * k + k * n) + written * m * n)
 
 
 def attention(

@@ -118,8 +118,8 @@ def test_a_products_bytes_and_flops_by_hand() -> None:
     kernels = {k.phase: k for k in block_kernels(made("eager"), "dense") if k.operation == "attention.o_proj"}
     size, tokens = 768, 1024
     assert kernels["forward"].flops == 2 * tokens * size * size
-    assert kernels["forward"].bytes == pytest.approx(2 * (2 * tokens * size + size * size))
-    assert kernels["forward"].intensity == pytest.approx(tokens * size / (2 * tokens + size))
+    assert kernels["forward"].bytes == 2 * (2 * tokens * size + size * size + size)  # and the bias
+    assert kernels["forward"].intensity == pytest.approx(tokens * size / (2 * tokens + size + 1))
 
 
 def test_attention_counts_half_the_pairs_whatever_is_charged() -> None:

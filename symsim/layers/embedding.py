@@ -1,4 +1,4 @@
-"""Token embedding, learned positions, and the norm some models put after them."""
+"""Token embedding, learned positions, and the norm and the dropout some models put after them."""
 
 from __future__ import annotations
 
@@ -21,4 +21,6 @@ def embedding(net: Net, model: Architecture) -> str:
             x = y
         if model.embedding_norm:
             x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias)
+        if model.dropped_embedding:
+            x = n.dropout(net, x, "dropout")
     return x

@@ -19,6 +19,8 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         table = net.parameter("word_embeddings.weight", "V h")
         embedded = net.tensor("words", "b s h")
         net.op("embed", "lookup", [ids, table], [embedded], unread=(table,), rows_read=(embedded,))
+        if model.dropped_embedding:
+            embedded = n.dropout(net, embedded, "dropout")
     with net.within("mtp", "mtp", region="mtp"):  # what full recomputation runs again of a depth
         embedded = n.norm(net, embedded, "enorm", kind=model.normalization, bias=model.norm_bias)
         hidden = n.norm(net, x, "hnorm", kind=model.normalization, bias=model.norm_bias)

@@ -148,6 +148,13 @@ def add(net: Net, x: str, y: str, name: str) -> str:
     return z
 
 
+def dropout(net: Net, x: str, name: str) -> str:
+    """x with elements set to zero at random."""
+    y = net.tensor(f"{name}.out", net.dims_of(x))
+    net.op("dropout", name, [x], [y])
+    return y
+
+
 def view(net: Net, x: str, name: str, parts: "Iterable[tuple[str, str]]") -> tuple[str, ...]:
     """Parts of x that share its memory."""
     made = tuple(net.tensor(label, dims, net.tensors[x].dtype, net.tensors[x].kind, view_of=x) for label, dims in parts)

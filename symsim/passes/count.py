@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, total
-from symsim.ir import WIDTHS, Op, Tensor
+from symsim.ir import WIDTHS, Tensor
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.mesh import local_size
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import REDISTRIBUTIONS, elements
+from symsim.passes.hbm import backward_bytes, forward_bytes
+from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
 from symsim.sizes import capacity, keys_per_query
 from symsim.stages import runs, stage_layer_formula
@@ -59,7 +61,7 @@ def count(lowered: Lowered) -> Counted:
     made = Counted(Derivation(), {})
     _derived_sizes(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
-        _block(made, name, remembered)
+        _block(made, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
         _recomputation(made, name, remembered, suffix="ckpt")
     _model_totals(made.derivation, lowered)
@@ -108,19 +110,7 @@ def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, lo
     return Quantity(result, FLOP)
 
 
-def touched(op: Op) -> list[str]:
-    """The tensors a forward kernel reads and writes; a lookup reads as many rows as it writes, not its table."""
-    read = [t for t in op.inputs if t not in op.attrs.get("unread", ())]
-    return [*read, *op.attrs.get("rows_read", ()), *op.outputs]
-
-
-def traffic(placed: Placed, names: Iterable[str]) -> Quantity:
-    """Bytes of these tensors as one rank holds them: what a kernel reads and writes in HBM."""
-    block = placed.block
-    return total((Quantity(elements(placed, n) * WIDTHS[block.tensors[n].dtype], BYTE) for n in names), BYTE)
-
-
-def _block(made: Counted, name: str, remembered: Remembered) -> None:
+def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -> None:
     book, placed = made.derivation, remembered.placed
     block = placed.block
     _parameters(book, name, placed)
@@ -148,7 +138,7 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
         moved.append(
             book.define(
                 ascii_name("Q", name, op.name),
-                traffic(placed, touched(op)),
+                forward_bytes(placed, index, profile),
                 f"{op.name}, bytes read and written on one rank",
                 unit=BYTE,
                 group=name,
@@ -159,7 +149,7 @@ def _block(made: Counted, name: str, remembered: Remembered) -> None:
     book.define(f"F_{name}", total(forward, FLOP), f"{words}: forward", unit=FLOP, group=name, latex=f"F_{{{title}}}")
     book.define(f"X_{name}", total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, group=name, latex=f"X_{{{title}}}")
     book.define(f"Q_{name}", total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, group=name, latex=f"Q_{{{title}}}")
-    _backward(book, name, remembered, title)
+    _backward(book, name, remembered, profile, title)
     _recomputation(made, name, remembered)
 
 
@@ -169,12 +159,21 @@ def assumed(placed: Placed, table: Mapping[str, tuple[str, ...]]) -> tuple[str, 
     return tuple(dict.fromkeys(a for kind, names in table.items() if kind in present for a in names))
 
 
-def _backward(book: Derivation, name: str, remembered: Remembered, title: str) -> None:
+def _backward(book: Derivation, name: str, remembered: Remembered, profile: Profile, title: str) -> None:
     placed = remembered.placed
     whole, local, moved = [], [], []
     for kernel in remembered.differentiated.backward:
         op = placed.block.ops[kernel.forward]
-        moved.append(traffic(placed, [*kernel.reads, *kernel.writes]))
+        moved.append(
+            book.define(
+                ascii_name("U", name, op.name, kernel.label),
+                backward_bytes(placed, kernel, profile),
+                f"{op.name}, {kernel.label}, bytes read and written on one rank",
+                unit=BYTE,
+                group=name,
+                latex=rf"U^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
+            )
+        )
         if not kernel.products:
             continue
         if op.kind in ("einsum", "grouped"):

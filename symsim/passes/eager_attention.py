@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 
 from symsim.expr import expr
 from symsim.ir import Dim, Op, Tensor
 from symsim.passes.kernels import (
     Kernels,
+    Scores,
     attention_products,
 )
 from symsim.passes.primitives import cast, in_order, run
@@ -126,10 +126,12 @@ def math_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: li
     operands = [operands[0], *(repeated(k, op, t) for t in operands[1:])]
     operands = [run(k, "scale", [t]) for t in operands[:2]] + operands[2:]
     operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in operands]
-    scores = k.make("probabilities", ["b", at["heads"], "s", "z"], "fp32", "index")
+    scores = Scores(k, op, "z")
+    scores.softmax("probabilities", "fp32")
+    if k.profile.model.attention_dropout:
+        scores.dropout("fp32")
     result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], "fp32")
-    forward, backward = attention_products(op, flash=False)
-    k.emit("attention", [*operands, *offsets], [result, scores], saves=[*operands, scores], products=forward, backward=backward, attrs=at)
+    scores.emit([*operands, *offsets], result)
     k.retype(op.outputs[0], dims=k.dims_of(result))
     cast(k, result, precision, into=op.outputs[0])
 
@@ -143,27 +145,22 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     precision = k.tensors[q].dtype
     operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in (q, repeated(k, op, key), repeated(k, op, value))]
     keys = "z"
-    made: list[str] = []
-
-    def scores(name: str, dtype: str, dims: Iterable[str] = ()) -> None:
-        made.append(k.make(name, tuple(dims) or ("b", at["heads"], "s", keys), dtype, "index"))
-
-    if model.attention.logit_softcap:
-        scores("capped", precision)
     if offsets:
         keys = "z_and_sink"
         k.dims.setdefault(keys, Dim(k.dims["z"].size + 1))
-        scores("largest", "int64", ["b", at["heads"], "s"])
+    scores = Scores(k, op, keys)
+    if model.attention.logit_softcap:
+        scores.softmax("capped", precision)
+    if offsets:
+        scores.tensor("largest", "int64", ["b", at["heads"], "s"])
     if model.modelling in SOFTMAX_IN_COMPUTE_TYPE:
-        scores("probabilities", precision)
+        scores.softmax("probabilities", precision)
     else:
-        scores("softmax", "fp32")
-        if not model.attention_dropout and precision != "fp32":
-            scores("probabilities", precision)
+        scores.softmax("softmax", "fp32")
+        if precision != "fp32":
+            scores.cast("probabilities", precision)
     if model.attention_dropout:
-        scores("mask", "bool")
-        scores("dropped", precision)
+        scores.dropout(precision)
     result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], precision)
-    forward, backward = attention_products(op, flash=False)
-    k.emit("attention", [*operands, *offsets], [result, *made], saves=[*operands, *made], products=forward, backward=backward, attrs=at)
+    scores.emit([*operands, *offsets], result)
     run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

@@ -136,6 +136,11 @@ def eager_positions(k: Kernels, op: Op) -> None:
     k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids])
 
 
+def eager_dropout(k: Kernels, op: Op) -> None:
+    """nn.Dropout of what the stream begins with (GPT2Model.drop)."""
+    run(k, "dropout", op.inputs, also=[k.make("mask", k.dims_of(op.inputs[0]), "bool", "index")], into=op.outputs[0])
+
+
 def eager_cross_entropy(k: Kernels, op: Op) -> None:
     """ForCausalLMLoss (loss/loss_utils.py): fp32 logits; log_softmax keeps its result, nll_loss that, the labels and the
     total weight. Over a sharded vocabulary: torch.distributed.tensor.parallel.loss_parallel."""
@@ -241,6 +246,7 @@ LOWERINGS: dict[str, Lowering] = {
     "multiply": declared_primitive,
     "embed": eager_embed,
     "add_positions": eager_positions,
+    "dropout": eager_dropout,
     "cross_entropy": eager_cross_entropy,
     "top_k": eager_top_k,
     "dispatch": eager_dispatch,

@@ -13,6 +13,7 @@ from symsim.ir import Dim, Op, Tensor
 from symsim.passes.kernels import (
     Kernels,
     Lowering,
+    Scores,
     attention_products,
     convolution,
     delta_rule,
@@ -132,16 +133,12 @@ def te_pack(k: Kernels, op: Op) -> None:
 
 
 def te_attention(k: Kernels, op: Op) -> None:
-    """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py);
-    unfused: keeps q, k, v and the scores after softmax.
-    """
+    """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py)."""
     q, key, value, *offsets = op.inputs
     o = op.outputs[0]
     at = op.attrs
     if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
-        forward, backward = attention_products(op, flash=False)
-        scores = k.make("scores", ["b", at["heads"], "s", "z"], k.tensors[q].dtype, "index")
-        k.emit("attention", op.inputs, [o, scores], saves=[q, key, value, scores], products=forward, backward=backward, attrs=at)
+        _written_out_attention(k, op)
         return
     packed = []
     for name, tensor in (("q", q), ("k", key), ("v", value)):
@@ -155,6 +152,24 @@ def te_attention(k: Kernels, op: Op) -> None:
     mask = _mask(k)
     inputs = [*packed, *offsets, *mask]
     k.emit("attention", inputs, [o, lse], saves=[*packed, o, lse], products=forward, backward=backward, attrs={**at, "unread": tuple(mask)})
+
+
+def _written_out_attention(k: Kernels, op: Op) -> None:
+    """Two products with a softmax between them (transformer/dot_product_attention.py): keeps q, k, v, the probabilities, and
+    with dropout its byte mask and the probabilities that are left. Keys and values of fewer groups than heads are repeated."""
+    q, key, value, *offsets = op.inputs
+    at, model, tp = op.attrs, k.profile.model, k.profile.strategy.tp
+    if at["groups"] != at["heads"] and model.attention.num_attention_heads // tp > max(1, model.query_groups // tp):
+        repeated = []
+        for name, tensor in (("k", key), ("v", value)):
+            repeated.append(k.make(f"{name}.repeated", ("b", "s", at["heads"], k.dims_of(tensor)[-1]), k.tensors[tensor].dtype))
+            k.emit("copy", [tensor], repeated[-1:], name=f"repeat_{name}")
+        key, value = repeated
+    scores = Scores(k, op, "z")
+    scores.softmax("probabilities", k.tensors[q].dtype)
+    if model.attention_dropout:
+        scores.dropout(k.tensors[q].dtype)
+    scores.emit([q, key, value, *offsets], op.outputs[0])
 
 
 def _mask(k: Kernels) -> list[str]:
@@ -224,6 +239,14 @@ def te_positions(k: Kernels, op: Op) -> None:
         k.retype(op.outputs[0], dtype="fp32")
     ids = k.make("position_ids", ["b", "s"], "int64", "index")
     k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids], idle=frozenset({"tp"}))
+
+
+def te_dropout(k: Kernels, op: Op) -> None:
+    """Of what the stream begins with: a byte mask (language_model_embedding.py, after the split of the sequence)."""
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
+    mask = k.make("mask", k.dims_of(op.outputs[0]), "bool", "index")
+    k.emit("dropout", op.inputs, [*op.outputs, mask], saves=[mask])
 
 
 def te_cross_entropy(k: Kernels, op: Op) -> None:
@@ -364,6 +387,7 @@ LOWERINGS: dict[str, Lowering] = {
     "multiply": keep_inputs,
     "embed": te_embed,
     "add_positions": te_positions,
+    "dropout": te_dropout,
     "cross_entropy": te_cross_entropy,
     "top_k": te_top_k,
     "dispatch": te_dispatch,

@@ -167,6 +167,45 @@ def attention_products(op: Op, *, flash: bool) -> tuple[list[tuple[str, ...]], l
     return [scores, values], ([("scores again", scores)] if flash else []) + backward
 
 
+class Scores:
+    """The kernels of written-out attention between its two products: what each makes of the scores, and what its backward
+    needs. They are one operation with the products, so that context parallelism sees one attention."""
+
+    def __init__(self, k: Kernels, op: Op, keys: str):
+        self.k, self.op, self.keys = k, op, keys
+        self.made: list[str] = []
+        self.passes: list[tuple[str, str, str]] = []
+        """Result, byte mask and what backward reads again (or "") of every pass over the scores."""
+
+    def tensor(self, name: str, dtype: str, dims: Iterable[str] = ()) -> str:
+        """A tensor made on the way, by default of the size of the scores."""
+        self.made.append(self.k.make(name, tuple(dims) or ("b", self.op.attrs["heads"], "s", self.keys), dtype, "index"))
+        return self.made[-1]
+
+    def softmax(self, name: str, dtype: str) -> None:
+        """A pass whose backward needs its result (a tanh is another)."""
+        result = self.tensor(name, dtype)
+        self.passes.append((result, "", result))
+
+    def cast(self, name: str, dtype: str) -> None:
+        """A pass whose backward needs nothing; its result is kept where the product reads it."""
+        self.passes.append((self.tensor(name, dtype), "", ""))
+
+    def dropout(self, dtype: str) -> None:
+        """A byte mask, and the probabilities that are left."""
+        mask = self.tensor("mask", "bool")
+        self.passes.append((self.tensor("dropped", dtype), mask, ""))
+
+    def emit(self, inputs: list[str], result: str) -> None:
+        """The attention over queries, keys, values (and offsets): keeps those, and of what was made of the scores what the
+        second product reads (the last) and what backward of a pass needs."""
+        forward, backward = attention_products(self.op, flash=False)
+        passing = {made for made, _, kept in self.passes[:-1] if not kept}
+        saves = [*inputs[:3], *(t for t in self.made if t not in passing)]
+        attrs = {**self.op.attrs, "passes": tuple(self.passes)}
+        self.k.emit("attention", inputs, [result, *self.made], saves=saves, products=forward, backward=backward, attrs=attrs)
+
+
 def gathered_logits(k: Kernels, logits: str) -> str:
     """Logits of the whole vocabulary on every tensor-parallel rank, for a loss that knows of no sharding."""
     k.dims["V_all"] = Dim(k.dims["V"].size)

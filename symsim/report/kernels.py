@@ -6,7 +6,7 @@ A kernel's seconds stand in one formula over the rates of the machine, so what b
     memory alone     its seconds were the multipliers infinitely fast and starts free
     latency alone    its seconds were both infinitely fast
 
-and the longest of the three binds. The bytes it moves are memory alone, at full efficiency, times the bandwidth.
+and the longest of the three binds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from symsim.curves import SYMBOLS as COEFFICIENTS
 from symsim.expr import Expr, Number, minimum, symbol
 from symsim.lowered import Lowered
-from symsim.passes.count import ascii_name, flops, touched, traffic
+from symsim.passes.count import ascii_name, flops
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered
 from symsim.report.amounts import rate
@@ -29,7 +29,6 @@ from symsim.vocabulary import SYMBOLS
 
 BOUNDS = ("compute", "memory", "latency")
 _LATENCIES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit == "s")
-_SHARES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit != "s")
 _RATES = tuple(f"Phi_{kind}" for kind in Peak.model_fields)
 
 
@@ -90,13 +89,13 @@ def block_kernels(result: Result, name: str) -> list[Kernel]:
         if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
             continue
         found = ascii_name("t_f", name, op.name)
-        work, moved = flops(placed, index, op.products, local=True).expr, traffic(placed, touched(op)).expr
+        work, moved = flops(placed, index, op.products, local=True).expr, ascii_name("Q", name, op.name)
         made.append(_kernel(result, name, op.name, "forward", found, work, moved, numbers, own))
     for kernel in remembered.differentiated.backward:
         op = placed.block.ops[kernel.forward]
         found = ascii_name("t_b", name, op.name, kernel.label)
         work = flops(placed, kernel.forward, kernel.products, local=True).expr
-        moved = traffic(placed, [*kernel.reads, *kernel.writes]).expr
+        moved = ascii_name("U", name, op.name, kernel.label)
         made.append(_kernel(result, name, op.name, kernel.label, found, work, moved, numbers, own))
     return made
 
@@ -132,12 +131,11 @@ def _worked(result: Result) -> dict[str, Number]:
 
 
 def _kernel(
-    result: Result, block: str, operation: str, phase: str, definition: str, work: Expr, moved: Expr, numbers: Mapping[str, Number], own: float
+    result: Result, block: str, operation: str, phase: str, definition: str, work: Expr, moved: str, numbers: Mapping[str, Number], own: float
 ) -> Kernel:
     formula = result.derivation.definitions[definition].expr
     alone = bounds(formula, result.numbers)
     used = [rate for name, rate in peaks(result).items() if name in formula.symbols()]
-    moves = _alone(formula, {**result.numbers, **{n: 1.0 for n in _SHARES}}, compute=False, latency=False) * float(result.values["B_hbm"])
     return Kernel(
         block=block,
         operation=operation,
@@ -146,7 +144,7 @@ def _kernel(
         calls=1,
         seconds=float(result.numbers[definition]),
         flops=float(work.evaluate(numbers)),
-        bytes=moves or float(moved.evaluate(numbers)),
+        bytes=float(result.numbers[moved]),
         bound=max(BOUNDS, key=lambda b: alone[b]),
         peak=max(used, default=own),
     )

@@ -1,0 +1,118 @@
+"""One count of the bytes that a kernel reads and writes in HBM: what a report gives is what its seconds are made of.
+
+With multipliers that take no time, no starts and a bandwidth of one byte a second, a kernel's seconds are its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+
+from symsim.expr import Number
+from symsim.loading import load_model, load_system
+from symsim.passes.count import ascii_name
+from symsim.report.kernels import block_kernels
+from symsim.result import Result, derive
+from symsim.strategy import Strategy
+
+CASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
+    "dense": ("llama3-8b", {"tp": 2, "sp": True}, {}),
+    "native loss": ("llama3-8b", {"cross_entropy_fusion": "native", "cp": 2}, {}),
+    "te loss": ("qwen3-0.6b", {"cross_entropy_fusion": "te", "tp": 2, "grad_reduce_in_fp32": False}, {}),
+    "whole logits": ("llama3-8b", {"tp": 2}, {"loss_parallel": "false"}),
+    "written-out attention": ("gpt3-175b", {"tp": 8, "sp": True, "seq_length": 2048}, {"attention_kernel": "math"}),
+    "written-out, few groups": ("llama3-8b", {"tp": 2}, {"attention_kernel": "math"}),
+    "fp8": ("llama3-8b", {"tp": 2, "sp": True, "fp8": "mxfp8"}, {}),
+    "experts": ("mixtral-8x7b", {"ep": 4, "dp": 4, "tp": 2, "sp": True, "etp": 1}, {}),
+    "experts one by one": ("mixtral-8x7b", {"ep": 2, "dp": 2}, {"moe_grouped_gemm": "false"}),
+    "latent attention": ("deepseek-v3", {"tp": 4, "sp": True, "ep": 8, "dp": 8}, {}),
+    "recurrence": ("qwen3-next-80b-a3b", {"ep": 8, "dp": 8}, {}),
+    "windows": ("gemma-2-9b", {"tp": 2, "sp": True}, {}),
+    "op by op": ("gpt2", {"fusion": "eager", "seq_length": 1024}, {"attention_kernel": "eager"}),
+    "op by op, math": ("gpt2", {"fusion": "eager", "seq_length": 1024}, {"attention_kernel": "math"}),
+    "op by op, experts": ("mixtral-8x7b", {"fusion": "eager", "ep": 4, "dp": 4}, {"attention_kernel": "eager"}),
+    "op by op, sinks": ("gpt-oss-20b", {"fusion": "eager"}, {"attention_kernel": "eager"}),
+}
+
+
+def made(name: str) -> Result:
+    model, strategy, assumptions = CASES[name]
+    return derive(load_model(model).architecture, Strategy(**strategy), assumptions, system=load_system("h200-sxm"))  # type: ignore[arg-type]
+
+
+def at_one_byte_a_second(result: Result) -> Mapping[str, Number]:
+    known = dict(result.values)
+    known |= {n: Fraction(10) ** 60 for n in known if n.startswith("Phi")}
+    known |= {n: 1 for n in known if n.startswith(("eta_", "phi_"))} | {n: 0 for n in known if n.startswith(("phi_", "t_", "tau_"))}
+    known["B_hbm"] = 1
+    return known
+
+
+def whole(value: Number) -> Fraction:
+    """Bytes, without the 10^-40 that multipliers of 10^60 FLOP/s leave."""
+    nearest = Fraction(round(Fraction(value) * 2**20), 2**20)
+    assert abs(nearest - Fraction(value)) < Fraction(1, 10**9)
+    return nearest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bytes_of_a_kernel_are_those_of_its_seconds(name: str) -> None:
+    result = made(name)
+    known, book = at_one_byte_a_second(result), result.derivation
+    wrong = []
+    for block, remembered in result.lowered.blocks.items():
+        backward = Fraction(0)
+        for kernel in remembered.differentiated.backward:
+            op = remembered.placed.block.ops[kernel.forward]
+            seconds = whole(book.formula(ascii_name("t_b", block, op.name, kernel.label)).value(known))
+            bytes = Fraction(book.formula(ascii_name("U", block, op.name, kernel.label)).value(known))
+            backward += bytes
+            if seconds != bytes and (seconds or not flash(op)):
+                wrong.append((block, op.name, kernel.label, bytes, seconds))
+        assert backward == book.formula(f"U_{block}").value(known)
+        for op in remembered.placed.block.ops:
+            if ascii_name("t_f", block, op.name) not in book.definitions:
+                assert ascii_name("Q", block, op.name) not in book.definitions
+                continue
+            seconds, bytes = (Fraction(whole(book.formula(ascii_name(p, block, op.name)).value(known))) for p in ("t_f", "Q"))
+            if seconds != bytes and (seconds or not flash(op)):
+                wrong.append((block, op.name, "forward", bytes, seconds))
+    assert not wrong
+
+
+def flash(op: object) -> bool:
+    """Flash attention takes its seconds from the multipliers alone: whatever it moves is inside the share that it reaches."""
+    return op.kind == "attention" and not any("scores" in t or "probabilities" in t for t in op.outputs)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["written-out attention", "dense", "fp8"])
+def test_the_report_gives_the_same_bytes(name: str) -> None:
+    result = made(name)
+    for block in result.lowered.blocks:
+        for kernel in block_kernels(result, block):
+            letter = "Q" if kernel.phase == "forward" else "U"
+            tail = () if kernel.phase == "forward" else (kernel.phase,)
+            assert kernel.bytes == float(result.value(ascii_name(letter, block, kernel.operation, *tail)))
+
+
+def test_the_loss_in_ten_kernels() -> None:
+    """Unfused cross entropy: 38 bytes a logit forward and 14 backward (megatron.core tensor_parallel/cross_entropy.py)."""
+    result = made("dense")
+    logits = 4096 * 128256 // 2
+    assert result.value("Q_head_loss_cross_entropy") == 38 * logits
+    assert result.value("U_head_loss_cross_entropy_backward") == 14 * logits
+    stage = result.to_json()["hbm_bytes"]["per_rank"][0]
+    assert stage["forward"] == result.value("Q_head") + result.value("Q_embedding") + 32 * result.value("Q_dense")
+
+
+def test_written_out_attention() -> None:
+    """abs^2/t scores in bf16: the softmax reads and writes them (4), dropout reads them and writes its mask and result (5),
+    the products write and read them once each (4); queries, keys, values and the result are moved besides."""
+    result = made("written-out attention")
+    scores = 96 * 2048**2 // 8
+    operands = 4 * 2 * 2048 * 12288 // 8
+    assert result.value("Q_dense_attention_core") == (4 + 5 + 4) * scores + operands
+    # two products read and two write the scores' gradients or the probabilities (8), dropout 5, the softmax 6
+    assert result.value("U_dense_attention_core_backward") == (8 + 5 + 6) * scores + 2 * operands
