@@ -3,7 +3,7 @@
 Every count symsim derives is a product of sizes over a product of degrees, so this closed, canonical form
 covers the derivation exactly, builds in microseconds, and evaluates to integers without rounding. Functions
 that are not polynomial (max, min, ceil, floor, log2) appear as opaque atoms and are never rewritten, so
-ceil(x/y) keeps its true division. `to_sympy` gives the SymPy view for algebra; SymPy is imported only there.
+ceil(x/y) keeps its true division. `to_sympy` gives the SymPy view for algebra (`algebra.py`).
 Seconds are evaluated in floating point: a rate given as a float makes everything that stands on it a float.
 """
 
@@ -21,7 +21,7 @@ Number = Union[int, Fraction, float]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A named positive quantity; its LaTeX, unit and meaning live in `vocabulary`."""
+    """A named quantity; its LaTeX, unit, meaning and domain live in `vocabulary`."""
 
     name: str
 
@@ -203,25 +203,10 @@ class Expr:
         return total
 
     def to_sympy(self, symbols: Mapping[str, Any] | None = None) -> Any:
-        """The SymPy view; symbols are positive integers unless given."""
-        import sympy
+        """The SymPy view (`algebra.view`); symbols are in the domains of the vocabulary unless given."""
+        from symsim.algebra import view
 
-        names = symbols if symbols is not None else {n: sympy.Symbol(n, positive=True, integer=True) for n in self.symbols()}
-        functions = {
-            "max": sympy.Max,
-            "min": sympy.Min,
-            "ceil": sympy.ceiling,
-            "floor": sympy.floor,
-            "log2": lambda x, evaluate: sympy.ceiling(sympy.log(x, 2)),
-        }
-
-        def atom_view(atom: Atom) -> Any:
-            if isinstance(atom, Symbol):
-                return names[atom.name]
-            arguments = [a.to_sympy(names) for a in atom.arguments]
-            return arguments[0] if atom.function == "sum" else functions[atom.function](*arguments, evaluate=False)
-
-        return sympy.Add(*(sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in self.terms.items()))
+        return view(self, symbols)
 
     def __str__(self) -> str:
         """A Python expression in the formula grammar (`grammar.parse` reads it back)."""

@@ -129,7 +129,7 @@ class Formula:
         return known[self.result.symbol]
 
     def sympy(self) -> Any:
-        """The expanded closed form as a SymPy expression over positive integer symbols."""
+        """The expanded closed form as a SymPy expression, its symbols in the domains of the vocabulary."""
         return self.expand().to_sympy()
 
     def latex(self) -> str:

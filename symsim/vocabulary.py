@@ -1,7 +1,8 @@
-"""Every symbol that a formula may use: its LaTeX, unit and meaning. One name for one thing, everywhere."""
+"""Every symbol that a formula may use: its LaTeX, unit, meaning and domain. One name for one thing, everywhere."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -92,3 +93,32 @@ eta_permute | \eta_P       | 1    | share of the HBM bandwidth that permuted row
 eta_ce      | \eta_C       | 1    | share of the HBM bandwidth that the loss reaches
 t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on the device
 """)
+
+# Where a symbol's values lie, if not where its unit says: sizes and degrees (unit 1) are positive integers, all else is
+# positive. Zero is for what may be absent: an index, an indicator of a stage, a latency, time that is hidden.
+_DOMAINS: dict[str, str] = {
+    **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i".split(), "non-negative integer"),
+    **dict.fromkeys("world n_sm".split(), "positive integer"),
+    **dict.fromkeys("u n_z n_w n_c lam tf ti tfb sum_tf sum_ti Phi B_hbm B_host W_chip c_chip".split(), "positive"),
+    **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
+    **dict.fromkeys("phi_gemm phi_group zeta_fa".split(), "non-negative"),
+    **dict.fromkeys("tw tr tc t_place sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
+    **dict.fromkeys("t_gemm tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
+}
+# Symbols of a layer kind, a tier, a type or an axis. A collective may reach more than its link's rate, where switches add.
+_FAMILIES: tuple[tuple[str, str], ...] = (
+    (r"L_.+_(i|ckpt)", "non-negative integer"),
+    (r"L_.+|f_.+|R_\d+", "positive integer"),
+    (r"[BC]_\d+|eta_\d+_\w+|Phi_\w+", "positive"),
+    (r"(alpha|lambda)_\d+|e_[fb]_\w+", "non-negative"),
+)
+
+
+def domain(name: str) -> str:
+    """Where a symbol's values lie: 'positive integer', 'non-negative integer', 'positive', 'non-negative', 'share' (in
+    (0, 1]), or 'real', which is all that is known of a definition."""
+    if name in _DOMAINS:
+        return _DOMAINS[name]
+    if name in SYMBOLS:
+        return "positive integer" if SYMBOLS[name].unit == "1" else "positive"
+    return next((kind for pattern, kind in _FAMILIES if re.fullmatch(pattern, name)), "real")
