@@ -19,6 +19,7 @@ from symsim.architecture import Architecture, format_layers
 from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.errors import InputError, cut, nearest
 from symsim.grammar import parse_value
+from symsim.limits import MOST_RANKS
 from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
 from symsim.spellings import of_setting, of_strategy
 from symsim.strategy import Strategy
@@ -480,8 +481,8 @@ def split_settings(items: Iterable[str]) -> Settings:
         elif name in FREE_SYMBOLS:
             target = ("symbol", name)
             value = parse_value(text)
-            if isinstance(value, (bool, str)) or not value >= 1:
-                raise InputError(f"--set {name}={cut(text)}: {SYMBOLS[name].meaning}; it is a number from 1 up")
+            if isinstance(value, (bool, str)) or not 1 <= value <= MOST_RANKS:
+                raise InputError(f"--set {name}={cut(text)}: {SYMBOLS[name].meaning}; it is a number from 1 up, and at most {MOST_RANKS}")
             settings.symbols[name] = Fraction(str(value))
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")

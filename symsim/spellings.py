@@ -6,6 +6,7 @@ Names that are accepted are in `symsim.loading` (ALIASES).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from symsim.errors import cut, near, nearest
 from symsim.strategy import Strategy
@@ -145,6 +146,7 @@ def _plain(name: str) -> str:
     return cut(name, 100).strip().lstrip("-").replace("-", "_")
 
 
+@cache
 def _others() -> dict[str, str]:
     """Every other setting by its full name, and what kind of thing it is."""
     from symsim.assumptions import ASSUMPTIONS

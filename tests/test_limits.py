@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import symsim
 from symsim.architecture import Architecture
 from symsim.errors import InputError
 from symsim.limits import LARGEST_SIZE, MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, MOST_RANKS, MOST_STAGES
@@ -92,6 +93,20 @@ def test_what_lies_at_the_bounds_is_answered_in_ten_seconds(model: str, strategy
     found = result.to_json()
     assert found["time"]["step"] > 0 and found["memory"]["peak"] > 0
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("axis", "reason"),
+    [
+        ("vpp=65536,2", "65536 is more than the largest value that a grid takes, 256"),
+        ("dp=1,1000001", "1000001 is more than the largest value that a grid takes, 1000000"),
+        ("world=8,100000000000000000000", "is more than the largest value that a grid takes"),
+        ("vpp==num_microbatches*1000", "vpp cannot be 4000"),
+    ],
+)
+def test_an_axis_is_bounded_as_its_setting_is(axis: str, reason: str):
+    with pytest.raises(InputError, match=reason):
+        symsim.sweep("llama3-8b", [axis, "num_microbatches=4,8"])
 
 
 @pytest.mark.parametrize(

@@ -479,7 +479,7 @@ def test_counts_are_whole_to_the_last_digit():
 
 
 def test_more_sequences_than_an_integer_holds_cannot_run():
-    sizes = {"micro_batch_size": [1, 2**24], "dp": [1, 2**40], "global_batch_size": [64, 2**40]}
+    sizes = {"micro_batch_size": [1, 2**40], "dp": [1, 10**6], "global_batch_size": [64, 2**40]}
     found = symsim.sweep("llama3-8b", sizes, columns="world")
     expected = [(b, d, g) for b in sizes["micro_batch_size"] for d in sizes["dp"] for g in sizes["global_batch_size"] if g % (b * d) == 0]
     assert sorted(zip(*(found.rows[n].tolist() for n in sizes))) == sorted(expected)

@@ -115,7 +115,7 @@ def sweep(
         return ""
     assert found.rows is not None
     if as_json:
-        return json.dumps(sweep_json(found.columns, found.rows), indent=1) + "\n"
+        return json.dumps(sweep_json(found.columns, found.rows), indent=1, allow_nan=False) + "\n"
     if not found.count:
         return ""
     rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}

@@ -21,7 +21,7 @@ from symsim.checks import RULES, whole_batches
 from symsim.errors import InputError
 from symsim.grid.axes import DerivedAxis
 from symsim.grid.conditions import evaluate, names
-from symsim.grid.names import DEGREES, LARGEST_SIZE, RANKS, SIZES, Column, field_of, is_number, is_whole, text_of
+from symsim.grid.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest, text_of
 from symsim.grid.tabulate import tabulate
 from symsim.loading import override_architecture
 from symsim.schedules import schedule_sizes
@@ -209,7 +209,7 @@ def _taken_as(key: str, value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if key in (*SIZES, *DEGREES):
-        return value if is_whole(value) and value <= LARGEST_SIZE else None
+        return value if is_whole(value) and value <= largest(key) else None
     if isinstance(Strategy.model_fields[key].default, bool) != isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         return None
     try:

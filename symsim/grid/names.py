@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, get_args
+
+from annotated_types import Le
 
 from symsim.loading import ALIASES, STRATEGY_SYMBOLS
+from symsim.strategy import Strategy
 
 # Fields that a derivation knows by their symbols alone
 SIZES = ("micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "packed_document_length", "microbatch_group_size_per_vp_stage")
@@ -15,7 +19,8 @@ DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimize
 RANKS = ("world", "world_size")
 MACHINE = "system"
 
-LARGEST_SIZE = 2**40
+# integers of arrays have 64 bits, and sizes are multiplied
+_LARGEST = 2**40
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,18 @@ class Column:
 def field_of(name: str) -> str:
     """The field of the strategy that a symbol or another system's name stands for; else the name itself."""
     return STRATEGY_SYMBOLS.get(name) or ALIASES.get(name) or name
+
+
+@cache
+def largest(field: str) -> int:
+    """The most that a size or degree of a strategy, or a number of ranks, may be in a grid."""
+    return _LARGEST if field in RANKS else min([_LARGEST, *_bounds(Strategy.model_fields[field].annotation), *_bounds(Strategy.model_fields[field])])
+
+
+def _bounds(annotation: Any) -> list[int]:
+    """The upper bounds that a field's annotation carries."""
+    own = [bound.le for bound in getattr(annotation, "metadata", ()) if isinstance(bound, Le) and isinstance(bound.le, int)]
+    return own + [bound for part in get_args(annotation) for bound in _bounds(part)]
 
 
 def is_whole(value: Any) -> bool:

@@ -126,6 +126,11 @@ def numpy_operation(op: str, *args: Any) -> Any:
 
 
 def _plain(x: Number) -> Number:
+    """A whole number as an integer; what no float can hold as infinity, which it is to every array."""
+    if type(x) is float:
+        return x
+    if x.numerator.bit_length() > 1000 and x.numerator.bit_length() - x.denominator.bit_length() > 1000:
+        return math.copysign(math.inf, x.numerator >> x.numerator.bit_length() - 2)
     return x.numerator if type(x) is Fraction and x.denominator == 1 else x
 
 
@@ -237,7 +242,7 @@ class Program:
         while stack:
             value, by = stack.pop()
             if not value.mask and value.known:
-                constant = constant + value.data * by
+                constant = _plain(constant + value.data * by)
             elif value.terms is not None and not value.known:
                 stack.extend((v, c * by) for v, c in reversed(value.terms))
             elif value.id in weights:
@@ -340,7 +345,7 @@ class Program:
         bottom: list[Value] = []
         for value, power in factors:
             if not value.mask and value.known:
-                by = by * value.data if power > 0 else _EXACT["div"](by, value.data)
+                by = _plain(by * value.data if power > 0 else _EXACT["div"](by, value.data))
             elif value.factors is not None and not value.known:
                 for inner, own in value.factors:
                     (top if own * power > 0 else bottom).append(inner)

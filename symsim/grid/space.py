@@ -25,7 +25,7 @@ from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.base import Base
 from symsim.grid.conditions import names
 from symsim.grid.family import Family
-from symsim.grid.names import DEGREES, LARGEST_SIZE, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_number, is_whole, text_of
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_number, is_whole, largest, text_of
 from symsim.loading import changed_system, load_strategy, split_settings, system_document
 from symsim.reading import Document
 from symsim.strategy import Strategy
@@ -92,6 +92,7 @@ class Space:
             for value in values:
                 if not is_whole(value):
                     raise InputError(f"--axis {name}: {text_of(value)} is not a number of ranks")
+            self._bounded(name, name, values)
             return Place("ranks", "world"), tuple(values)
         if name == MACHINE:
             for value in values:
@@ -99,8 +100,7 @@ class Space:
             return Place("machine", MACHINE), tuple(map(str, values))
         field_name = field_of(name)
         if field_name in (*SIZES, *DEGREES) and all(is_whole(v) for v in values):
-            if max(values) > LARGEST_SIZE:
-                raise InputError(f"--axis {name}: {max(values)} is more than any size that can be trained (at most 2^40)")
+            self._bounded(name, field_name, values)
             return Place("strategy", field_name), tuple(values)
         place, found = None, []
         for value in values:
@@ -113,6 +113,10 @@ class Space:
             place = own
         assert place is not None
         return place, tuple(found)
+
+    def _bounded(self, name: str, field: str, values: Sequence[Any]) -> None:
+        if max(values) > largest(field):
+            raise InputError(f"--axis {name}: {max(values)} is more than the largest value that a grid takes, {largest(field)}")
 
     def _setting(self, name: str, asked: Any, value: Any) -> tuple[Place, Any]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from symsim.expr import Number
@@ -52,7 +53,7 @@ def rate(value: float, unit: str) -> str:
 
 def plain(value: Number) -> str:
     """Four digits of a number without unit, thousands apart by thin spaces."""
-    return exact(round(value)) if abs(float(value)) >= 1000 else four(float(value))
+    return exact(round(value)) if 1000 <= abs(float(value)) < math.inf else four(float(value))
 
 
 def four(value: float) -> str:
@@ -62,6 +63,8 @@ def four(value: float) -> str:
 
 def exact(value: Number) -> str:
     """Every digit, thousands apart by thin spaces."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, (Fraction, float)) and value != int(value):
         return f"{float(value):.6g}"
     return f"{int(value):,}".replace(",", THIN)

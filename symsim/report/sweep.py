@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,13 +57,17 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any]) -> str:
 
 
 def sweep_json(columns: Sequence[Column], rows: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One object a point, by column name; counts are integers."""
+    """One object a point, by column name; counts are integers, and null is what JSON has for no number and for infinity."""
     count = len(next(iter(rows.values()))) if rows else 0
-    return [{c.name: _plain(rows[c.name][k]) for c in columns} for k in range(count)]
+    return [{c.name: _finite(_plain(rows[c.name][k])) for c in columns} for k in range(count)]
 
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(column: Column, value: Any) -> str:
