@@ -127,7 +127,7 @@ def numpy_operation(op: str, *args: Any) -> Any:
 
 def _plain(x: Number) -> Number:
     """A whole number as an integer; what no float can hold as infinity, which it is to every array."""
-    if type(x) is float:
+    if isinstance(x, float):
         return x
     if x.numerator.bit_length() > 1000 and x.numerator.bit_length() - x.denominator.bit_length() > 1000:
         return math.copysign(math.inf, x.numerator >> x.numerator.bit_length() - 2)
