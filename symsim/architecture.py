@@ -40,6 +40,7 @@ class Attention(Part):
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
+    clip_qkv: bool = Field(False, description="queries, keys and values clamped to a range (OLMo, DBRX)")
     rotary_fraction: float = Field(1.0, ge=0, le=1, description="part of the head dimension that RoPE turns")
     # multi-head latent attention
     q_lora_rank: Size | None = None

@@ -48,7 +48,7 @@ NO_EFFECT: dict[str, str] = {
         "small constant of a norm": "rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps moe_norm_min",
         "scale, clamp or noise, elementwise": "routed_scaling_factor embedding_multiplier logits_scaling residual_multiplier attention_multiplier "
         "logit_scale query_pre_attn_scalar attn_scale floor_scale attn_temperature_tuning scale_attn_weights "
-        "scale_attn_by_inverse_layer_idx clip_qkv attn_config.clip_qkv softmax_scale attn_config.softmax_scale "
+        "scale_attn_by_inverse_layer_idx softmax_scale attn_config.softmax_scale "
         "swiglu_alpha swiglu_limit router_jitter_noise input_jitter_noise ffn_config.moe_jitter_eps",
         "weight of an auxiliary loss": "router_aux_loss_coef output_router_logits aux_loss_alpha seq_aux router_z_loss_coef z_loss_coef "
         "ffn_config.moe_loss_weight for_llm_finetuning",

@@ -33,6 +33,8 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     has_norm = spec.qk_norm != "none" and (rotary or spec.qk_norm != "l2")  # Llama 4 normalises in its rotary layers only
     if has_norm and spec.qk_norm_position == "before_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
+    if spec.clip_qkv:
+        q, k, v = n.clip(net, (q, k, v), "clip_qkv")
     if rotary:
         q = n.rope(net, q, "rope_q", "d", fraction=spec.rotary_fraction)
         k = n.rope(net, k, "rope_k", "d", fraction=spec.rotary_fraction)

@@ -25,5 +25,5 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
     a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")
     net.op("delta_rule", "delta_rule", [q, k, v, gates, a_log, dt_bias], [o])
     o = n.norm(net, o, "norm", "D_v", kind="RMSNorm")
-    o = n.multiply(net, n.sigmoid(net, z, "gate"), o, "gated")
+    o = n.multiply(net, n.activate(net, z, "gate", "silu", in_fp32=True), o, "gated")
     return n.linear(net, o, "out_proj", "b s h", contract="H_v D_v")

@@ -133,12 +133,31 @@ def attend(
     return o
 
 
-def activate(net: Net, x: "str | tuple[str, ...]", name: str, function: str, *, scale: "str | None" = None) -> str:
-    """function(gate) * up for a pair, function(x) otherwise; `scale` multiplies rows (routing probabilities)."""
+def activate(net: Net, x: "str | tuple[str, ...]", name: str, function: str, *, scale: "str | None" = None, in_fp32: bool = False) -> str:
+    """function(gate) * up for a pair, function(x) otherwise; `scale` multiplies rows (routing probabilities).
+
+    in_fp32: the modelling code casts x first.
+    """
     parts = [x] if isinstance(x, str) else list(x)
     y = net.tensor(f"{name}.out", net.dims_of(parts[-1]))
-    net.op("activation", name, parts + ([scale] if scale else []), [y], function=function, gated=len(parts) == 2, scaled=scale is not None)
+    net.op(
+        "activation",
+        name,
+        parts + ([scale] if scale else []),
+        [y],
+        function=function,
+        gated=len(parts) == 2,
+        scaled=scale is not None,
+        in_fp32=in_fp32,
+    )
     return y
+
+
+def clip(net: Net, tensors: "Sequence[str]", name: str) -> tuple[str, ...]:
+    """Each tensor clamped to a range."""
+    made = tuple(net.tensor(f"{name}.{i}", net.dims_of(x), net.tensors[x].dtype) for i, x in enumerate(tensors))
+    net.op("clip", name, tensors, made)
+    return made
 
 
 def add(net: Net, x: str, y: str, name: str) -> str:

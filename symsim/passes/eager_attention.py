@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from symsim.expr import expr
@@ -14,7 +15,8 @@ from symsim.passes.kernels import (
 from symsim.passes.primitives import cast, in_order, run
 
 ROTARY_CONCATENATES = frozenset({"phi3", "gpt_oss", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "stablelm"})  # apply_rotary_pos_emb ends in a cat
-ROTARY_IN_FP32 = frozenset({"olmo", "olmo2"})  # *RotaryEmbedding leaves cos and sin in fp32
+ROTARY_IN_FP32 = frozenset({"olmo", "olmo2", "ernie4_5_moe"})  # *RotaryEmbedding leaves cos and sin in fp32
+ROTARY_REPEATED = frozenset({"ernie4_5_moe", "glm4"})  # apply_rotary_pos_emb makes interleaved tables anew in every layer
 ROTARY_HALF = frozenset({"gpt_oss"})  # tables of half the width
 ROTARY_COMPLEX = frozenset({"deepseek_v2", "llama4_text"})  # one complex64 table in place of cos and sin
 SOFTMAX_IN_COMPUTE_TYPE = frozenset({"gpt2", "falcon", "gpt_oss", "llama4_text"})  # eager_attention_forward without dtype=float32
@@ -33,7 +35,18 @@ def tables(k: Kernels, head: str, fraction: float) -> list[str]:
     dtype = "fp32" if family in ROTARY_IN_FP32 | ROTARY_COMPLEX else k.profile.strategy.precision
     for name in names:
         k.tensors.setdefault(name, Tensor(name, ("s", rotary), dtype, "table", None, "attention"))
+    if family in ROTARY_REPEATED:
+        return [_repeated_table(k, name) for name in names]
     return list(names)
+
+
+def _repeated_table(k: Kernels, table: str) -> str:
+    """The layer's own table, made once for queries and keys."""
+    made = f"{table}.interleaved"
+    if made not in k.tensors:
+        k.tensors[made] = replace(k.tensors[table], name=made, kind="index")
+        k.emit("repeat", [table], [made], name=made.split(".")[1])
+    return made
 
 
 def eager_rope(k: Kernels, op: Op) -> None:
@@ -71,8 +84,19 @@ def eager_attention(k: Kernels, op: Op) -> None:
     """
     kernel = k.profile.assumptions["attention_kernel"]
     q, key, value, *offsets = op.inputs
+    if _picks_heads(k):
+        picks = [k.make(f"{name}_head", [], "int64", "index") for name in ("key", "value")]
+        k.emit("pick", [key, value], picks, saves=picks, name="pick")
     lowering = {"flash": flash_attention, "efficient": efficient_attention, "math": math_attention, "eager": written_attention}[kernel]
     lowering(k, op, q, key, value, offsets)
+
+
+def _picks_heads(k: Kernels) -> bool:
+    """modeling_falcon.py _split_heads takes keys and values by a list of one index, which autograd keeps: with multi-query
+    attention, and in the new decoder (parallel with two norms)."""
+    model = k.profile.model
+    new = model.parallel_block and "pre_mlp" in model.norms
+    return model.modelling == "falcon" and (new or model.query_groups < model.attention.num_attention_heads)
 
 
 def repeated(k: Kernels, op: Op, x: str) -> str:

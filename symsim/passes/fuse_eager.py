@@ -2,9 +2,8 @@
 
 A declared operation becomes the aten operations its module runs; what each keeps for backward follows from `KEEPS`
 alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
-are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Three modules are taken for
-their plainer relatives: PhiMoE's sparsemixer router, Llama 4's router and experts (which run every expert on every token),
-and DBRX's bf16 router; Qwen3-Next's convolution and delta rule keep their inputs.
+are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Two modules are taken for
+their plainer relatives: Llama 4's router and experts (which run every expert on every token), and DBRX's bf16 router.
 """
 
 from __future__ import annotations
@@ -13,24 +12,25 @@ from dataclasses import replace
 
 from symsim.ir import Op
 from symsim.passes.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
+from symsim.passes.eager_linear_attention import eager_convolution, eager_delta_rule
 from symsim.passes.kernels import (
     Kernels,
     Lowering,
-    convolution,
-    delta_rule,
     einsum,
     gathered_logits,
     grouped,
     joined_linear,
     keep,
 )
-from symsim.passes.primitives import cast, dropped, in_order, run
+from symsim.passes.primitives import cast, dropped, in_order, run, unique
 
 # Facts of module code that no config key tells (src/transformers/models/<model_type>/modeling_<model_type>.py).
 WEIGHT_IN_FP32 = frozenset({"olmo2", "gpt_oss"})  # *RMSNorm: (weight * x).to(dtype), where Llama casts x first
 NORM_IN_FP32 = frozenset({"olmo"})  # OlmoLayerNorm: layer_norm of an fp32 copy
 CENTRED_NORM = frozenset({"cohere"})  # CohereLayerNorm: written out in fp32, with an fp32 weight
 ROUTER_IN_FP32 = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe", "dots1", "ernie4_5_moe"})  # F.linear of fp32 copies of x and weight
+ROUTER_WEIGHT_IN_FP32 = frozenset({"ernie4_5_moe"})  # the parameter itself is fp32: no copy
+SPARSEMIXER = frozenset({"phimoe"})  # two experts, one after the other, each with a softmax over the scores near the best
 ROUTER_CASTS_WEIGHTS = frozenset({"qwen2_moe", "qwen3_moe", "qwen3_next", "olmoe", "ernie4_5_moe", "llama4_text"})  # top-k weights .to(dtype)
 ROUTER_GATHERS = frozenset({"ernie4_5_moe"})  # weights gathered by indices chosen from biased scores, as all sigmoid routers do
 TOP_K_FIRST = frozenset({"gpt_oss"})  # softmax over the chosen experts only; every other softmax router is over all
@@ -38,8 +38,14 @@ TOP_K_FIRST = frozenset({"gpt_oss"})  # softmax over the chosen experts only; ev
 
 def declared_primitive(k: Kernels, op: Op) -> None:
     """A declared operation that is one aten operation."""
-    primitive = "mul" if op.kind == "multiply" else op.kind
-    run(k, primitive, op.inputs, k.dims_of(op.outputs[0]), k.tensors[op.outputs[0]].dtype, into=op.outputs[0])
+    y, inputs = op.outputs[0], list(op.inputs)
+    if op.kind == "multiply":  # in one memory order, and in fp32 where an operand is
+        inputs = [in_order(k, x, k.dims_of(y)) if set(k.dims_of(x)) == set(k.dims_of(y)) else x for x in inputs]
+        wide = "fp32" if "fp32" in [k.tensors[x].dtype for x in inputs] else k.tensors[y].dtype
+        if wide != k.tensors[y].dtype:
+            cast(k, run(k, "mul", inputs, k.dims_of(y), wide), k.tensors[y].dtype, into=y)
+            return
+    run(k, "mul" if op.kind == "multiply" else op.kind, inputs, k.dims_of(y), k.tensors[y].dtype, into=y)
 
 
 def eager_linear(k: Kernels, op: Op) -> None:
@@ -50,7 +56,7 @@ def eager_linear(k: Kernels, op: Op) -> None:
     parameters, saves = op.inputs[1:], [x]
     if op.attrs["labels"] == ("router",) and k.profile.model.modelling in ROUTER_IN_FP32:
         x = cast(k, x, "fp32")
-        saves = [x, cast(k, parameters[0], "fp32")]
+        saves = [x] if k.profile.model.modelling in ROUTER_WEIGHT_IN_FP32 else [x, cast(k, parameters[0], "fp32")]
         k.retype(op.outputs[0], dtype="fp32")
     if op.attrs["fused"] and count > 1:
         joined_linear(k, replace(op, inputs=(x, *parameters)), saves)
@@ -95,6 +101,9 @@ def eager_activation(k: Kernels, op: Op) -> None:
     """act(gate) * up, or act(x). Routing weights are applied after the experts, not here."""
     y, function = op.outputs[0], op.attrs["function"]
     gate, *rest = op.inputs[:2] if op.attrs["gated"] else op.inputs[:1]
+    if op.attrs["in_fp32"]:
+        gate = cast(k, gate, "fp32")
+        k.retype(y, dtype="fp32")
     if function == "swiglu_clamped":
         clamped = run(k, "clamp", [gate])
         gated = run(k, "mul", [clamped, run(k, "sigmoid", [run(k, "scale", [clamped])])])
@@ -130,6 +139,21 @@ def eager_embed(k: Kernels, op: Op) -> None:
     run(k, "mul", [rows, k.make("scale", [], k.tensors[rows].dtype, "table")], into=op.outputs[0])
 
 
+def eager_clip(k: Kernels, op: Op) -> None:
+    """Clamp keeps what it clamps: each projection, or all three at once where one GEMM made them."""
+    whole = {k.tensors[x].view_of for x in op.inputs}
+    if len(whole) == 1 and None not in whole:
+        (x,) = whole
+        assert x is not None
+        joined = run(k, "clamp", [x])
+        for y in op.outputs:
+            k.retype(y, view_of=joined)
+        k.emit("view", [joined], op.outputs, name="split")
+        return
+    for x, y in zip(op.inputs, op.outputs, strict=True):
+        run(k, "clamp", [x], into=y)
+
+
 def eager_positions(k: Kernels, op: Op) -> None:
     """Learned positions: an embedding of the same ids for every sequence."""
     ids = k.make("position_ids", ["s"], "int64", "index")
@@ -163,6 +187,9 @@ def eager_top_k(k: Kernels, op: Op) -> None:
     (scores,), (weights, indices) = op.inputs, op.outputs
     family, precision = k.profile.model.modelling, k.profile.strategy.precision
     chosen = k.dims_of(indices)
+    if family in SPARSEMIXER:
+        sparsemixer(k, scores, weights, indices)
+        return
     if family in TOP_K_FIRST:
         best = run(k, "topk", [scores], chosen, also=[indices])
         run(k, "softmax", [best], into=weights)
@@ -184,6 +211,24 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         cast(k, values, precision, into=weights)
     else:
         run(k, "scale", [values], into=weights)
+
+
+def sparsemixer(k: Kernels, scores: str, weights: str, indices: str) -> None:
+    """modeling_phimoe.py sparsemixer in training: each expert's weight is read from a softmax over the scores within the
+    jitter of the best, and a PhimoeMultiplier keeps that weight, the choice and the softmax."""
+    rows, multipliers, choices = k.dims_of(indices)[:-1], [], []
+    for _ in range(2):
+        mask, choice = k.make("far", k.dims_of(scores), "bool", "index"), k.make("choice", rows, "int64", "index")
+        k.emit("choose", [scores], [mask], name=unique(k, "choose"))
+        gates = run(k, "softmax", [run(k, "masked_fill", [scores, mask])])
+        k.emit("choose", [gates], [choice], name=unique(k, "choose"))
+        value = run(k, "gather", [gates, choice], rows)
+        multiplier = k.make("multiplier", rows, k.tensors[value].dtype)
+        k.emit("multiplier", [scores, value, choice, gates], [multiplier], saves=[value, choice, gates], name=unique(k, "multiplier"))
+        multipliers.append(multiplier)
+        choices.append(choice)
+    run(k, "cat", multipliers, k.dims_of(weights), into=weights)
+    k.emit("choose", choices, [indices], name=unique(k, "choose"))
 
 
 def eager_dispatch(k: Kernels, op: Op) -> None:
@@ -253,6 +298,7 @@ LOWERINGS: dict[str, Lowering] = {
     "grouped": eager_grouped,
     "combine": eager_combine,
     "concat": keep,
-    "convolution": convolution,
-    "delta_rule": delta_rule,
+    "convolution": eager_convolution,
+    "delta_rule": eager_delta_rule,
+    "clip": eager_clip,
 }

@@ -385,6 +385,7 @@ LOWERINGS: dict[str, Lowering] = {
     "add": te_add,
     "sigmoid": te_sigmoid,
     "multiply": keep_inputs,
+    "clip": keep_inputs,
     "embed": te_embed,
     "add_positions": te_positions,
     "dropout": te_dropout,

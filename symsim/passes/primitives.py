@@ -21,6 +21,8 @@ KEEPS = {
     "clamp": "inputs",
     "gather": "inputs",
     "rsqrt": "result",
+    "exp": "result",
+    "softplus": "inputs",
     "sigmoid": "result",
     "tanh": "result",
     "relu": "result",
@@ -30,7 +32,7 @@ KEEPS = {
     "max": "integers",
     "masked_fill": "integers",
     "dropout": "integers",
-}  # cast, copy, repeat, cat, add, sum, mean and scale (by a number) keep nothing
+}  # cast, copy, repeat, pad, cat, add, sum, mean and scale (by a number) keep nothing
 
 
 def needs_gradient(k: Kernels, name: str) -> bool:
