@@ -19,10 +19,10 @@ TIME_ONLY = (
     "overlap_param_gather",
     "overlap_p2p_comm",
     "moe_shared_expert_overlap",
-    "overlap_moe_expert_parallel_comm",
-    "delay_wgrad_compute",
     "clip_grad",
 )
+# Those that show in times, and under some strategies in memory too
+TIMED = (*TIME_ONLY, "overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
 
 # Options whose effect depends on other options or on the model. Degrees, sizes and batches always show.
 CONDITIONAL = (
@@ -54,7 +54,7 @@ CONDITIONAL = (
     "optimizer_offload_fraction",
     "deallocate_pipeline_outputs",
     "schedule",
-    *TIME_ONLY,
+    *TIMED,
 )
 
 
@@ -66,7 +66,7 @@ def idle_options(result: Result) -> list[str]:
     output = None
     for name in CONDITIONAL:
         default = Strategy.model_fields[name].default
-        if name not in given or given[name] == default or (result.system is None and name in TIME_ONLY):
+        if name not in given or given[name] == default or (result.system is None and name in TIMED):
             continue
         try:
             other = derive(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)

@@ -212,7 +212,10 @@ class _Memory:
         variants = [(n, n, b) for n, b in self.lowered.blocks.items()] + [(n, f"{n}_ckpt", b) for n, b in self.lowered.checkpointed.items()]
         for plain, name, remembered in variants:
             forward = forward_moments(remembered, returns_logits=self.eager)
-            backward = backward_moments(remembered, keep_gathered=eager, whole=name != plain, into_main_gradient=self._into_main_gradient(name))
+            delayed = TE_MODULES if self.strategy.delay_wgrad_compute else ()
+            backward = backward_moments(
+                remembered, keep_gathered=eager, whole=name != plain, into_main_gradient=self._into_main_gradient(name), delayed=delayed
+            )
             words = in_words(plain) + ("" if name == plain else ", recomputed in full")
             for direction, found in (("fwd", forward), ("bwd", backward)):
                 self.book.define(
@@ -313,6 +316,7 @@ class _Memory:
             present, last = self._runs(plain, name), _the_last(plain, name)
             at(f"forward_{name}", rest + symbol(f"W_fwd_{name}") + self._gathered(plain), f"forward of {last}", present=present)
             worst = rest + self._rebuilt(plain, name) + symbol(f"W_bwd_{name}") + self._gradients_after(plain) + self._gathered(plain, backward=True)
+            worst = worst + self._beside(plain)
             at(f"backward_{name}", worst, f"backward of {last}", present=present)
             if self.strategy.zero == 3 and plain in self.model.layer_kinds:
                 behind = self._reduction(plain) + self._shard_gradients(self._parameters(plain)) - symbol(f"A_{name}")
@@ -325,7 +329,7 @@ class _Memory:
                 )
         at(
             "first_layers",
-            self.gradients + self.earlier + self._first_layers(),
+            self.gradients + self.earlier + self._first_layers() + self._paired() * self._forwarded(),
             "backward of the first layer and of the embedding, with all other gradients made",
         )
         if self.strategy.zero == 3:
@@ -420,6 +424,40 @@ class _Memory:
         again = symbol(f"L_{kind}_ckpt_i")
         kept = again / self.strategy.recompute_num_layers if self.strategy.recompute_method == "uniform" else again
         return symbol(f"A_{kind}") * (layers - again) + symbol(f"A_{kind}_ckpt") * kept
+
+    def _paired(self) -> Expr:
+        """1 where a forward runs beside a backward: with overlap_moe_expert_parallel_comm, while forwards are left after the
+        warm-up, which has one more then, so that as many micro-batches are whole when a pair begins as without it
+        (Megatron-Core schedules.py get_pp_rank_microbatches, combined_1f1b.py)."""
+        if not self.strategy.overlap_moe_expert_parallel_comm:
+            return ZERO
+        return minimum(1, maximum(0, (symbol("m") - self.alive) * symbol("vpp")))
+
+    def _forwarded(self) -> Expr:
+        """A chunk that its forward has left while the backward beside it is at its first layer; counted already by
+        schedules whose in-flight chunks begin with their forward."""
+        return ZERO if self.schedule.pairs else self._layers_saved(None) / symbol("vpp")
+
+    def _layers_saved(self, count: Expr | None) -> Expr:
+        """Saved bytes of the stage's first `count` layers, or of all."""
+        found, before = ZERO, ZERO
+        for kind in self.model.kind_names():
+            layers = symbol(f"L_{kind}_i")
+            taken = layers if count is None else minimum(layers, maximum(0, count - before))
+            found, before = found + symbol(f"A_{kind}") * taken, before + layers
+        return found
+
+    def _beside(self, kind: str) -> Expr:
+        """What the forward of another micro-batch holds beside the backward of the last layer of this kind: the layers that it
+        has passed, as many as the backward has, and the layer it is in, at its worst kernel."""
+        paired = self._paired()
+        if not paired or kind not in self.model.layer_kinds:
+            return ZERO
+        passed = self._layers_saved(_sum(symbol(f"L_{k}_i") for k in self._kinds_after(kind))) / symbol("vpp")
+        running = [(k, n) for k, n in self._running() if k in self.model.layer_kinds]
+        if self.schedule.pairs:
+            return paired * maximum(*((symbol(f"W_fwd_{n}") - symbol(f"A_{n}")) * self._runs(k, n) for k, n in running))
+        return paired * (passed + maximum(*(symbol(f"W_fwd_{n}") * self._runs(k, n) for k, n in running)))
 
     def _kinds_after(self, kind: str) -> list[str]:
         """Kinds of layers that all come after the last of this kind."""

@@ -47,8 +47,9 @@ class Schedule:
     input gradients only, after which a weight gradient needs less. alive: the part of in_flight that belongs to chunk
     `j`. whole: of in_flight, micro-batches that are kept whole while the rest are recomputed, beyond the one whose
     backward runs. weights: copies of each parameter in the pipeline. requires: what the order of operations needs.
-    chunks: how many a rank holds. placement: rank i holds chunks i + j*pp (loop), i and 2*pp - 1 - i (v), or the stages i
-    and pp - 1 - i of two copies of the model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low.
+    pairs: in_flight counts whole the forward that runs beside a backward. chunks: how many a rank holds. placement:
+    rank i holds chunks i + j*pp (loop), i and 2*pp - 1 - i (v), or the stages i and pp - 1 - i of two copies of the
+    model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Schedule:
     alive: Expr
     whole: Expr = ZERO
     weights: Expr = ONE
+    pairs: bool = False
     requires: tuple[Condition, ...] = ()
     exact_while: tuple[Condition, ...] = ()
     splits_backward: bool = False
@@ -372,6 +374,7 @@ def _dualpipev() -> Schedule:
         requires=(_PIPE, (m - 2 * p, "num_microbatches of 2*pp or more")),
         exact_while=_pair_times(2 * tc),
         splits_backward=True,
+        pairs=True,
         chunks=2,
         placement="v",
     )
@@ -398,6 +401,7 @@ def _dualpipe() -> Schedule:
         ),
         exact_while=_pair_times(tc),
         splits_backward=True,
+        pairs=True,
         placement="mirrored",
     )
 

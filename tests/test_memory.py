@@ -184,6 +184,67 @@ def test_fp8_copies_of_every_weight_that_is_multiplied_in_fp8() -> None:
     assert quantised - plain == 2 * (62 * attention + 3 * dense + 59 * moe + 2 * h * h)
 
 
+PAIRED = {"overlap_moe_expert_parallel_comm": True}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("qwen3-30b-a3b", {"ep": 8, "num_microbatches": 4}),
+        ("qwen3-30b-a3b", {"ep": 8, "num_microbatches": 4, "recompute": "selective", "recompute_modules": ("moe_act", "layernorm")}),
+        ("qwen3-30b-a3b", {"ep": 4, "pp": 4, "vpp": 2, "num_microbatches": 16}),
+        ("qwen3-30b-a3b", {"ep": 4, "pp": 2, "vpp": 4, "num_microbatches": 4, "microbatch_group_size_per_vp_stage": 4}),
+        ("mixtral-8x7b", {"ep": 4, "pp": 2, "num_microbatches": 8}),
+        ("deepseek-v2-lite", {"ep": 8, "num_microbatches": 4}),
+        ("deepseek-v2-lite", {"ep": 8, "num_microbatches": 4, "recompute": "selective", "recompute_modules": ("moe_act", "mla_up_proj")}),
+    ],
+)
+def test_a_forward_beside_a_backward_holds_its_layers_too(model: str, settings: dict[str, Any]) -> None:
+    """Replayed: layer j of a chunk runs forward beside the backward of layer n - 1 - j; what is behind the one and before the
+    other is saved, and both are at their worst kernels. Equal layers: the same number; else no less, and at most what the working
+    memory of two kinds differs by."""
+    result = made(model, **settings, **PAIRED)
+    stage = result.stages[0]
+    at, alone = result.stage_numbers(stage), made(model, **settings).stage_numbers(stage)
+    kinds = result.model.kind_names()
+    chunk = [k for k in kinds for _ in range(int(at[f"L_{k}_i"]) // result.strategy.vpp)]
+    n, saved = len(chunk), [at[f"A_{k}"] for k in chunk]
+    pairs = [sum(saved[:j]) + at[f"W_fwd_{chunk[j]}"] + sum(saved[: n - 1 - j]) + at[f"W_bwd_{chunk[n - 1 - j]}"] for j in range(n)]
+    by_itself = sum(saved[:-1]) + at[f"W_bwd_{chunk[-1]}"]
+    names = [f"M_at_backward_{k}" for k in kinds]
+    more = max(at[name] for name in names) - max(alone[name] for name in names)
+    replayed = max(pairs) - by_itself
+    spread = max(at[f"W_{d}_{k}"] for d in ("fwd", "bwd") for k in kinds) - min(at[f"W_{d}_{k}"] for d in ("fwd", "bwd") for k in kinds)
+    assert 0 < replayed <= more <= replayed + (spread if len(kinds) > 1 else 0)
+    assert at["alive_i"] == alone["alive_i"]
+
+
+def test_no_forward_is_left_to_pair() -> None:
+    """One micro-batch, or as many as the warm-up has: peaks are those without overlap."""
+    for settings in ({"ep": 8, "num_microbatches": 1}, {"ep": 4, "pp": 4, "num_microbatches": 2}):
+        plain, paired = (made("qwen3-30b-a3b", **settings, **o) for o in ({}, PAIRED))
+        assert of_stage(plain)["peak"] == of_stage(paired)["peak"]
+
+
+def test_dualpipe_counts_the_pair_once() -> None:
+    """Its p + 1 chunks hold the one that is being filled: a pair adds what a layer's worst kernel holds beyond what is saved."""
+    settings: dict[str, Any] = {"ep": 4, "pp": 4, "num_microbatches": 8, "schedule": "dualpipe"}
+    plain, paired = (made("qwen3-30b-a3b", **settings, **o) for o in ({}, PAIRED))
+    at, alone = (r.stage_numbers(r.stages[0]) for r in (paired, plain))
+    assert at["M_at_backward_moe"] - alone["M_at_backward_moe"] == at["W_fwd_moe"] - at["A_moe"] > 0
+
+
+def test_delayed_weight_gradients_keep_their_operands() -> None:
+    """Attention's two products wait for the end of the layer: their inputs (the normed hidden state, the heads' output) and
+    gradients of their outputs are all there as the first of them runs."""
+    late, at_once = (made("qwen3-30b-a3b", ep=8, num_microbatches=4, **PAIRED, delay_wgrad_compute=d).numbers for d in (True, False))
+    b, s, h, a, g, d = (late[n] for n in ("b", "s", "h", "a", "g", "d"))
+    operands = 2 * b * s * (h + a * d) + 2 * b * s * (h + (a + 2 * g) * d)
+    assert late["W_bwd_moe"] > at_once["W_bwd_moe"]
+    assert late["W_bwd_moe"] >= operands
+    assert late["A_moe"] == at_once["A_moe"] and late["W_fwd_moe"] == at_once["W_fwd_moe"]
+
+
 N = 8_030_261_248
 FREE = {"te_dummy_wgrad": "false"}
 

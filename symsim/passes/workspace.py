@@ -42,13 +42,16 @@ def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> 
     return worst(walk.forward(range(len(walk.ops)), kept, held, {}))
 
 
-def backward_moments(remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: Container[str] = ()) -> list[Moment]:
+def backward_moments(
+    remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: Container[str] = (), delayed: Container[str] = ()
+) -> list[Moment]:
     """The kernels of backward that may hold the most, the forward that recomputation runs again among them.
 
     keep_gathered: gathered inputs were kept so. whole: what runs again is one region, the block. into_main_gradient:
-    modules whose products write weight gradients where they are accumulated.
+    modules whose products write weight gradients where they are accumulated. delayed: modules whose weight gradients come
+    after the input gradients of their node (`_node`), so that the operands of all of them wait.
     """
-    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient).moments())
+    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed).moments())
 
 
 def worst(moments: Iterable[Moment]) -> list[Moment]:
@@ -124,9 +127,10 @@ class _Walk:
 class _Backward:
     """One pass over a block from its last operation to its first."""
 
-    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: Container[str]):
+    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: Container[str], delayed: Container[str] = ()):
         self.remembered, self.walk, self.whole = remembered, _Walk(remembered.placed), whole
-        self.into_main_gradient = into_main_gradient
+        self.into_main_gradient, self.delayed = into_main_gradient, delayed
+        self.waiting: dict[int, dict[str, Expr]] = {}  # gradients that delayed weight gradients still read, by operation
         self.block = remembered.placed.block
         self.kernels: dict[int, list[BackwardOp]] = {}
         for kernel in remembered.differentiated.backward:
@@ -152,8 +156,18 @@ class _Backward:
                 self._transpose(index, op, arrived)
             for name in arrived:
                 self.gradients.pop(name, None)
+            self._weight_gradients(index)
             self._release(index)
         return self.found
+
+    def _weight_gradients(self, index: int) -> None:
+        """Delayed weight gradients of a node whose input gradients are all made, one after the other."""
+        for later in [i for i in self.waiting if not any(_node(op) == _node(self.block.ops[i]) and op.products for op in self.block.ops[:index])]:
+            self._note(f"{self.block.ops[later].name}, wgrad", self._gathered_again(self.block.ops[later]))
+            del self.waiting[later]
+
+    def _gathered_again(self, op: Op) -> Expr:
+        return _sum(self.walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
 
     def _kept_as(self, name: str) -> str:
         """The version of a tensor that is kept: before a gather that runs again in backward."""
@@ -164,7 +178,8 @@ class _Backward:
         return name
 
     def _note(self, kernel: str, extra: Expr = ZERO, latest: Expr = ZERO) -> None:
-        self.found.append(Moment(kernel, _sum([*self.live.values(), *self.gradients.values()]) + extra, self.of_parameters + latest, latest))
+        held = [*self.live.values(), *self.gradients.values(), *(n for sizes in self.waiting.values() for n in sizes.values())]
+        self.found.append(Moment(kernel, _sum(held) + extra, self.of_parameters + latest, latest))
 
     def _rebuild(self, index: int) -> None:
         """Run forward again for the recomputed run of operations that made what this one needs."""
@@ -212,8 +227,11 @@ class _Backward:
                 del self.gradients[name]
             self._add(source, new)
             return
-        gathered = _sum(walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
+        gathered = self._gathered_again(op)
         for kernel in self.kernels.get(index, ()):
+            if kernel.label == "wgrad" and op.module in self.delayed:
+                self.waiting[index] = {t: self.gradients[t] for t in arrived}
+                continue
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
             if op.kind in ("einsum", "grouped") and op.module in self.into_main_gradient:
@@ -231,10 +249,16 @@ class _Backward:
 
     def _release(self, index: int) -> None:
         """Free what no earlier operation needs, neither for its backward nor to run again."""
-        needed = {r for i in range(index) for r in self.needs[i]}
+        needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
         needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
         for root in [r for r in self.live if r not in needed]:
             del self.live[root]
+
+
+def _node(op: Op) -> str:
+    """The part of a layer whose weight gradients are delayed together: the experts or the dense feed-forward layer, and all
+    before them, shared experts included (Megatron-Core model_chunk_schedule_plan.py)."""
+    return "mlp" if op.module in ("experts", "mlp") else "before"
 
 
 def _inside(backward: _Backward, op: Op) -> Expr:
