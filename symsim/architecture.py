@@ -298,6 +298,12 @@ class Architecture(Part):
         return self.attention.num_query_groups or self.attention.num_attention_heads
 
     @property
+    def keeps_projected_queries(self) -> bool:
+        """Whether something keeps queries as they were projected: a norm, or attention where nothing turns them."""
+        rotary = self.position_embedding == "rope" and all(k.rope for k in self.layer_kinds.values())
+        return self.attention.qk_norm != "none" or not rotary
+
+    @property
     def qk_norm_bias(self) -> bool:
         return self.norm_bias if self.attention.qk_norm_bias is None else self.attention.qk_norm_bias
 

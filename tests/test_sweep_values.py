@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "dense": ("llama3-8b", "h100-sxm", DENSE, ["seq_length=4096"]),
     "dense without a system": ("llama3-8b", None, DENSE, []),
     "interleaved": ("llama3-8b", "h100-sxm", ["pp=2,4", "vpp=2,4", "dp=1,4", "tp=1,4", *SIZES], []),
+    "one group a rank": ("qwen3-8b", "h100-sxm", ["tp=2,4,8,16", "sp=true"], []),
     "overlap": ("llama3-8b", "b200-sxm", [*DENSE, "overlap_grad_reduce=true", "overlap_param_gather=true"], []),
     "context parallel": ("llama3-8b", "a100-sxm-80", ["tp=1,2", "sp==tp>1", "cp=1,2,4", "cp_comm_type=p2p,all_gather,a2a", *SIZES], []),
     "tied tables": ("gemma-2-2b", "h100-sxm", ["tp=1,2", "pp=1,2,4", "dp=1,4", *SIZES], []),

@@ -41,7 +41,7 @@ class Kept:
     checkpointed: Mapping[str, None]
 
 
-def deciding(query_groups: int) -> dict[str, Callable[[Any], Any]]:
+def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
     """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare.
 
     The depth matters where ranks hold pairs of stages, which differ from one depth to the next.
@@ -50,7 +50,8 @@ def deciding(query_groups: int) -> dict[str, Callable[[Any], Any]]:
     return {
         **above,
         "same_tp": lambda s: s.expert_tp == s.tp,
-        "few_groups": lambda s: s.tp > query_groups,
+        "few_groups": lambda s: s.tp > model.query_groups,
+        "one_group": lambda s: model.keeps_projected_queries and s.tp == model.query_groups,
         "depth": lambda s: s.pp if s.schedule == "dualpipe" else 0,
     }
 
@@ -59,11 +60,11 @@ def _is_above_one(name: str, strategy: Any) -> bool:
     return bool((getattr(strategy, name) or 1) > 1)
 
 
-def shape(strategy: Strategy, query_groups: int) -> dict[str, Any]:
+def shape(strategy: Strategy, model: Architecture) -> dict[str, Any]:
     """What of a strategy decides the terms of a derivation: its options, which sizes are given, and of its degrees `deciding`."""
     options = strategy.model_dump(mode="json", exclude={*SIZES, *DEGREES})
     given = {name: getattr(strategy, name) is not None for name in SIZES}
-    return {**options, **given, "degrees": {name: read(strategy) for name, read in deciding(query_groups).items()}}
+    return {**options, **given, "degrees": {name: read(strategy) for name, read in deciding(model).items()}}
 
 
 def _parts(system: System | None) -> Any:
@@ -88,7 +89,7 @@ def key_of(model: Architecture, strategy: Strategy, assumptions: Mapping[str, st
     return cache.key_of(
         _FORMAT,
         model.model_dump_json(),
-        json.dumps(shape(strategy, model.query_groups), sort_keys=True),
+        json.dumps(shape(strategy, model), sort_keys=True),
         json.dumps(resolve(assumptions), sort_keys=True),
         json.dumps(_parts(system), sort_keys=True, default=str),
     )

@@ -80,7 +80,7 @@ class Undone:
 def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
-    flags = {name: np.asarray(family.tabulated(read)) for name, read in stored.deciding(family.fixed["architecture"].query_groups).items()}
+    flags = {name: np.asarray(family.tabulated(read)) for name, read in stored.deciding(family.fixed["architecture"]).items()}
     options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
     deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():

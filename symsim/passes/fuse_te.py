@@ -39,7 +39,9 @@ def te_linear(k: Kernels, op: Op) -> None:
     op = replace(op, attrs=attrs)
     if len(op.outputs) > 1:
         joined_linear(k, op, saves)
-        if k.profile.strategy.tp < k.profile.model.query_groups != k.profile.model.attention.num_attention_heads:
+        model = k.profile.model
+        together = model.keeps_projected_queries and k.profile.strategy.tp >= model.query_groups
+        if model.query_groups != model.attention.num_attention_heads and not together:
             _ungroup_heads(k, op)
     else:
         einsum(k, op.inputs[0], list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, attrs=op.attrs)
@@ -61,7 +63,8 @@ def quantise(k: Kernels, x: str) -> list[str]:
 
 def _ungroup_heads(k: Kernels, op: Op) -> None:
     """The joint projection is laid out by group, (a/g queries, key, value) each, so bringing the queries of a rank's several
-    groups together copies them; those of one group lie together (Megatron-Core attention.py get_query_key_value_tensors)."""
+    groups together copies them (Megatron-Core attention.py get_query_key_value_tensors). Those of one group lie together; where
+    nothing keeps them that is left out, for a copy that is read once, so that one formula serves tp below and at g."""
     copies = []
     for name in op.outputs:
         if k.dims_of(name)[-2:] == ("a", "d"):
