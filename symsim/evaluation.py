@@ -36,10 +36,13 @@ class Evaluation:
         return self.counted.derivation
 
     def formula(self, name: str) -> Formula:
-        """A named definition with all it stands on; KeyError for an unknown name."""
-        if name not in self.derivation.definitions:
-            raise KeyError(name)
-        return self.derivation.formula(name)
+        """A definition by its symbol or dotted name (time.step), with all it stands on; a KeyError that names the nearest where there is none."""
+        from symsim.named import symbol_of, unknown
+
+        symbol = symbol_of(self, name)
+        if symbol not in self.derivation.definitions:
+            raise unknown(self, name, list(self.derivation.definitions))
+        return self.derivation.formula(symbol)
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -78,8 +81,11 @@ class Evaluation:
         return known
 
     def value(self, name: str) -> Number:
-        """The number of a definition of the model or of the whole step; KeyError for one that each stage has its own of."""
-        return self.numbers[name] if name in self.numbers else self.step_numbers[name]
+        """The number of a definition of the model or of the whole step by its symbol, or of a quantity by its dotted name
+        (`symsim list quantities`); a KeyError that names the nearest where there is none."""
+        from symsim.named import value
+
+        return value(self, name)
 
     @cached_property
     def step_numbers(self) -> dict[str, Number]:

@@ -183,6 +183,16 @@ def load_model(reference: str) -> LoadedModel:
     raise InputError(f"no model or file is named '{reference}': {hint}")
 
 
+def model_of_mapping(data: Mapping[str, Any]) -> LoadedModel:
+    """A model from the contents of a model file, or of a Hugging Face config.json (which has a model_type)."""
+    if "model_type" not in data:
+        return LoadedModel(validate(Architecture, data, "the model"), "the model")
+    from symsim.hf import read_config
+
+    architecture, rows = read_config(data, str(data["model_type"]), "the config")
+    return LoadedModel(architecture, "the config", tuple(rows))
+
+
 def _from_yaml(path: str) -> LoadedModel:
     document = read_yaml(path)
     return LoadedModel(validate(Architecture, document.data, path, document), path)
@@ -221,8 +231,8 @@ def format_model(architecture: Architecture) -> str:
     return format_yaml(data)
 
 
-def load_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None = None) -> Strategy:
-    """A strategy from a YAML file or inline text (`tp=8,recompute_modules=core_attn+mlp`), then the overrides.
+def load_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mapping[str, Any] | None = None) -> Strategy:
+    """A strategy from a YAML file, inline text (`tp=8,recompute_modules=core_attn+mlp`) or a mapping, then the overrides.
 
     `world`, the number of ranks, may stand for dp or beside it.
     """
@@ -243,9 +253,11 @@ def on_ranks(strategy: Strategy, ranks: "Ranks | None") -> Strategy:
     return strategy.model_copy(update={"dp": ranks.world // each})
 
 
-def read_strategy(text_or_path: str | None, overrides: Mapping[str, Any] | None = None) -> "tuple[Strategy, Ranks | None]":
+def read_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mapping[str, Any] | None = None) -> "tuple[Strategy, Ranks | None]":
     """As `load_strategy`, with the number of ranks apart, before dp follows from it."""
-    if text_or_path is None or not text_or_path.strip():
+    if isinstance(text_or_path, Mapping):
+        document = _canonical(Document(dict(text_or_path), "the strategy"))
+    elif text_or_path is None or not text_or_path.strip():
         document = Document({}, "the strategy")
     elif text_or_path.lower().endswith((".yaml", ".yml", ".json")) or os.path.exists(text_or_path):
         document = _canonical(read_json(text_or_path) if text_or_path.lower().endswith(".json") else read_yaml(text_or_path))

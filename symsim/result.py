@@ -166,6 +166,12 @@ class Result(Evaluation):
 
         return eval_table(self)
 
+    def __repr__(self) -> str:
+        """A few lines: what it is of, its main numbers, and what to ask it."""
+        from symsim.report.text import brief
+
+        return brief(self)
+
     def _repr_html_(self) -> str:
         from symsim.report.html import fragment
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from symsim.grid.store import Column
 
 @dataclass(frozen=True)
 class SweepRows:
-    """rows: one array a column, by name. columns: unit and meaning of each. axes: the values along every axis, by the names that vary."""
+    """rows: one array a column, by name. columns: unit and meaning of each. axes: the values along every axis, by the names that vary.
+    refused: how many configurations each rule stops, the first that each breaks."""
 
     columns: tuple[Column, ...]
     rows: Mapping[str, np.ndarray]
     axes: Mapping[tuple[str, ...], Sequence[Any]]
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.rows.values()))) if self.rows else 0
@@ -88,7 +90,7 @@ def sweep(
         parts = [ready.run_part(k) for k in range(len(ready.parts))]
         rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     shown = {a.names: list(zip(*(ready.space.columns_of(k)))) for k, a in enumerate(ready.space.axes)}
-    return SweepRows(tuple(ready.columns()), rows, shown)
+    return SweepRows(tuple(ready.columns()), rows, shown, {r.rule: r.points for r in ready.refused()})
 
 
 def _text(values: Any) -> str:

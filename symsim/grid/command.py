@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import symsim
 from symsim.errors import InputError, nearest, sentence
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
 from symsim.grid.base import Base, read_base
-from symsim.grid.names import RANKS, field_of
+from symsim.grid.names import RANKS, field_of, text_of
 from symsim.grid.processes import cores
 from symsim.grid.question import ask
 from symsim.grid.space import Space
@@ -28,6 +31,7 @@ _MOST_ROWS = 2_000_000_000
 _MOST_POINTS = 2**62
 # a table on a terminal has an end
 _MOST_PRINTED = 1000
+_NARROWEST = 40
 # say who does what only where there is something to wait for
 _WORTH_WATCHING_S = 0.5
 
@@ -110,7 +114,7 @@ def sweep(
             if options.output is not None:
                 _say(f"stopped; the blocks that are finished are kept in {options.output}.parts, and --resume goes on from them")
             raise
-    _summary(made, found, options, time.perf_counter() - began)
+    _summary(made, found, options, time.perf_counter() - began, as_json=as_json)
     if options.output is not None:
         return ""
     assert found.rows is not None
@@ -119,7 +123,9 @@ def sweep(
     if not found.count:
         return ""
     rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
-    return sweep_table(found.columns, rows)
+    # as wide as the terminal, or COLUMNS; 80 where neither is known
+    table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST))
+    return table + (f"first: {again(made.space, rows, 0)}\n" if made.question.objectives else "")
 
 
 def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything: bool = False) -> Sweep:
@@ -158,6 +164,26 @@ def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]
     return (*free, Axis((RANKS[0],), ((base.ranks.world,),)))
 
 
+def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
+    """What `symsim eval MODEL` takes for a row: -s, --set and -y."""
+    base = space.base
+    options = base.strategy.model_dump(mode="json", exclude_unset=True)
+    settings: dict[str, str] = {}
+    system = base.system
+    for name, values in rows.items():
+        value = text_of(values[row].item() if hasattr(values[row], "item") else values[row])
+        column = next((c for c in space.columns.values() if c.name == name), None)
+        if name in space.derived or (column is not None and column.place.part == "strategy"):
+            options[field_of(name)] = value
+        elif column is not None and column.place.part == "machine":
+            system = value
+        elif column is not None and column.place.part != "ranks":
+            settings[name] = value
+    text = ",".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else text_of(v)}" for n, v in options.items() if v is not None)
+    words = [*(["-s", text] if text else []), *(w for n, v in settings.items() for w in ("--set", f"{n}={v}")), *(["-y", system] if system else [])]
+    return shlex.join(words)
+
+
 def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
     """What a Parquet file says of how it came to be."""
     return {
@@ -172,10 +198,15 @@ def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> 
     }
 
 
-def _summary(made: Sweep, found: Answer, options: Options, seconds: float) -> None:
+def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as_json: bool = False) -> None:
     points, running = made.space.points, made.running
     derivations = len(made.variants)
     _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
+    refused = made.refused()
+    if as_json and refused:
+        _say(f"refused {json.dumps({r.rule: r.points for r in refused})}")
+    for reason in refused if not as_json else ():
+        _say(f"{reason.points:,} refused by {reason.rule}, one of them: {reason.why}")
     best = " and ".join(f"{'largest' if more else 'least'} {text}" for text, more in zip(made.question.by, made.question.largest))
     if found.count > 0 and best:
         _say(f"best: {best}" + (" first" if made.question.top is not None else ""))

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from symsim.grid.space import Space
 
 Array = np.ndarray
+Rule = Callable[[Architecture, Any], None]
+# of a point whose derived field would have a value that it cannot have: dp=0.5
+DERIVED = "derived "
 
 
 class Family:
@@ -162,14 +165,32 @@ class Family:
     @cached_property
     def masks(self) -> list[Array]:
         """Where points of the family's options can run: for each rule that stops any, an array over few axes; a point runs where all hold."""
-        architecture, found = self.fixed["architecture"], []
-        fields = self.fields
-        found += [w for w in self._derivable.values() if not w.all()]
-        depths = fields["mtp_num_layers"]
-        if isinstance(depths, int) and depths != architecture.mtp_num_layers:
-            architecture = architecture.model_copy(update={"mtp_num_layers": depths})
+        return [allowed for _, allowed in self.allowed]
 
-        def passes(rule: Callable[[Architecture, Any], None]) -> Callable[[Any], bool]:
+    @property
+    def architecture(self) -> Architecture:
+        """The family's, with as many multi-token prediction depths as its strategies train."""
+        architecture, depths = self.fixed["architecture"], self.fields["mtp_num_layers"]
+        if isinstance(depths, int) and depths != architecture.mtp_num_layers:
+            return architecture.model_copy(update={"mtp_num_layers": depths})
+        return architecture
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """What a point is checked against, in this order, by name: the rules of a strategy, then the system's."""
+        found: dict[str, Rule] = {rule.__name__.strip("_"): rule for rule in RULES}
+        if self.system is not None:
+            system = self.system
+            found["system"] = lambda _, strategy: check_system(system, strategy)
+        return found
+
+    @cached_property
+    def allowed(self) -> list[tuple[str, Array]]:
+        """The masks, each with the name of the rule that makes it; a derived value that cannot be and an imbalance come first."""
+        architecture, fields = self.architecture, self.fields
+        found = [(DERIVED + key, w) for key, w in self._derivable.items() if not w.all()]
+
+        def passes(rule: Rule) -> Callable[[Any], bool]:
             def passed(strategy: Any) -> bool:
                 try:
                     rule(architecture, strategy)
@@ -179,18 +200,14 @@ class Family:
 
             return passed
 
-        found += [m for m in self._imbalances() if not m.all()]
-        rules = [*RULES]
-        if self.system is not None:
-            system = self.system
-            rules.append(lambda _, strategy: check_system(system, strategy))
-        for rule in rules:
+        found += [("expert_load", m) for m in self._imbalances() if not m.all()]
+        for name, rule in self.rules.items():
             if rule is whole_batches:
                 allowed = _whole_batches(fields)
             else:
                 allowed = np.asarray(self.tabulated(passes(rule)), dtype=bool)
             if not allowed.all():
-                found.append(allowed.reshape([1] * len(self.space.sizes)) if allowed.ndim == 0 else allowed)
+                found.append((name, allowed.reshape([1] * len(self.space.sizes)) if allowed.ndim == 0 else allowed))
         return found
 
     def _imbalances(self) -> Iterator[Array]:

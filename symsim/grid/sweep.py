@@ -26,10 +26,11 @@ from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import compiler
 from symsim.grid.cache import key_of, source_hash
 from symsim.grid.deriving import derive_all
-from symsim.grid.family import Array
+from symsim.grid.family import Array, Family
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import column
 from symsim.grid.question import Question, check_names, is_text, shown
+from symsim.grid.refused import Refused, refused
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.store import Column
@@ -75,21 +76,25 @@ class Sweep:
     threads: int = 1
     variants: list[Variant] = field(default_factory=list)
     parts: list[Task] = field(default_factory=list)
+    _families: list[Family] = field(default_factory=list)
+    _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
     _program: Program | None = None
 
     def prepare(self, progress: Progress = _silent, workers: int = 1) -> None:
         """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
         with _no_collection():
-            undone, refused = [], None
+            undone = []
+            self._families, self._impossible = [], []
             for family in self.space.families():
                 try:
                     undone += list(variants(family))
+                    self._families.append(family)
                 except InputError as error:
                     # sizes of a model that do not go together are points that cannot run
-                    refused = refused or error
+                    self._impossible.append((family, error))
             if not undone:
-                raise refused or _nothing_runs(self.space)
+                raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
             self.variants = derive_all(undone, progress, workers)
         program = Program(self.space.sizes, small=1 << 10)
         check_names(self.question, [Reported(v, program) for v in self.variants])
@@ -99,6 +104,10 @@ class Sweep:
     def running(self) -> int:
         """Points that can run."""
         return sum(v.running_points() for v in self.variants)
+
+    def refused(self) -> list[Refused]:
+        """Why the others cannot, rule by rule."""
+        return refused(self._families, self._impossible) if self.running < self.space.points else []
 
     @property
     def key(self) -> str:

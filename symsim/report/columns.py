@@ -20,11 +20,11 @@ def wrapped(text: str, indent: str = "", hanging: int | None = None) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=after, break_on_hyphens=False, drop_whitespace=True)
 
 
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, width: int = WIDTH) -> str:
     """Columns two blanks apart, the first `left` of them flush left; a table too wide has its first column cut."""
     cells = [list(header), *map(list, rows)]
     widths = [max(len(r[c]) for r in cells) for c in range(len(header))]
-    excess = sum(widths) + 2 * len(widths) - WIDTH
+    excess = sum(widths) + 2 * len(widths) - width
     if excess > 0:
         widths[0] = max(4, widths[0] - excess)
         for r in cells:

@@ -1,4 +1,4 @@
-"""The points of a sweep as a table of 80 columns, or as JSON."""
+"""The points of a sweep as a table as wide as the terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY = "what the points were compared by"
 _FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
 
 
-def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any]) -> str:
+def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH) -> str:
     """Points as lines, best first; an axis with one value in all lines is named once above, and columns that do not fit are left out."""
     count = len(next(iter(rows.values()))) if rows else 0
     axes = [c for c in columns if c.meaning == "an axis" or c.meaning.startswith("derived: ")]
@@ -38,7 +38,7 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any]) -> str:
     widths = {c.name: max([len(_SHORT.get(c.name, c.name)), *map(len, cells[c.name])]) for c in (*shown, *rest)}
     kept: list[Column] = []
     # however many axes vary, what they lead to is shown
-    room = WIDTH - 4 - sum(widths[c.name] + 2 for c in rest[:2])
+    room = width - 4 - sum(widths[c.name] + 2 for c in rest[:2])
     for c in shown:
         if room >= widths[c.name] + 2:
             kept.append(c)
@@ -50,7 +50,7 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any]) -> str:
             room -= widths[c.name] + 2
     title = "" if not same else "all: " + ", ".join(f"{_SHORT.get(c.name, c.name)}={_cell(c, rows[c.name][0])}" for c in same) + "\n"
     lines = [[str(k + 1), *(cells[c.name][k] for c in kept)] for k in range(count)]
-    body = table(title.rstrip("\n"), ["", *(_SHORT.get(c.name, c.name) for c in kept)], lines, left=0)
+    body = table(title.rstrip("\n"), ["", *(_SHORT.get(c.name, c.name) for c in kept)], lines, left=0, width=width)
     left_out = [c.name for c in (*shown, *rest) if c not in kept]
     more = f"\n(not shown: {', '.join(left_out)}; -o FILE.csv has every column)" if left_out else ""
     return body.lstrip("\n") + more + "\n"

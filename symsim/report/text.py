@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.assumptions import ASSUMPTIONS
 from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.report import text_time
-from symsim.report.amounts import human, whole
+from symsim.report.amounts import human, seconds, whole
 from symsim.report.blocks import COLLECTIVES
 from symsim.report.columns import digits, table, wrapped
 from symsim.report.content import batch, changed_options, idle_pipeline, in_force
@@ -19,6 +19,21 @@ def eval_table(result: Result) -> str:
     time = [] if result.system is None else text_time.blocks(Step(result))
     parts = [_heading(result), *time, _summary(result), _modules(totals), _stages(totals), _messages(totals), _assumptions(result)]
     return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def brief(result: Result) -> str:
+    """A result in a few lines, for a prompt."""
+    number = result.numbers
+    said = [f"{human(whole(number['N']), ELEMENT)} parameters", f"{human(whole(number['F']), FLOP)} forward a micro-batch"]
+    said.append(f"peak memory {human(whole(result.value('memory.peak')), BYTE)} a rank")
+    if result.system is not None:
+        said.append(f"a step {seconds(result.value('time.step'))}")
+    lines = [
+        _heading(result),
+        wrapped("; ".join(said)),
+        wrapped("table() prints all; value(name), formula(name), to_json(); 'symsim list quantities' has names"),
+    ]
+    return "\n".join(lines)
 
 
 def _heading(result: Result) -> str:

@@ -1,0 +1,101 @@
+"""What a sweep says beside its rows: why the others cannot run, a table as wide as the terminal, and what to give `symsim eval`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import symsim
+from symsim.checks import RULES
+from symsim.errors import InputError
+from symsim.loading import load_model, load_strategy
+
+ROOT = Path(__file__).parents[1]
+
+
+def said(*arguments: str, columns: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | ({"COLUMNS": columns} if columns else {})
+    command = [sys.executable, "-m", "symsim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
+
+
+def first_broken(model: str, axes: dict, strategy: str) -> Counter:
+    """One configuration after the other."""
+    architecture, found = load_model(model).architecture, Counter()
+    for values in itertools.product(*axes.values()):
+        placed = load_strategy(strategy, dict(zip(axes, values)))
+        for rule in RULES:
+            try:
+                rule(architecture, placed)
+            except InputError:
+                found[rule.__name__.strip("_")] += 1
+                break
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "axes", "strategy"),
+    [
+        ("llama3-8b", {"tp": [1, 2, 3, 4, 64], "sp": [True, False], "pp": [1, 2, 5], "micro_batch_size": [1, 3]}, "global_batch_size=8"),
+        ("mixtral-8x7b", {"tp": [1, 2], "ep": [1, 2, 3, 8], "etp": [1, 2], "sp": [True, False], "recompute": ["none", "full"]}, "dp=2"),
+        ("gpt2", {"cp": [1, 2, 5], "zero": [0, 3], "num_distributed_optimizer_instances": [1, 2], "fp8": ["none", "mxfp8"]}, "dp=4,fusion=eager"),
+    ],
+)
+def test_refused_points_are_counted_by_the_first_rule_that_they_break(model: str, axes: dict, strategy: str):
+    found = symsim.sweep(model, axes, strategy, columns="world")
+    wanted = first_broken(model, axes, strategy)
+    assert len(wanted) >= 2 and dict(found.refused) == dict(wanted)
+    total = 1
+    for values in axes.values():
+        total *= len(values)
+    assert len(found) + sum(found.refused.values()) == total
+
+
+def test_reasons_are_said_with_an_example():
+    done = said("sweep", "llama3-8b", "-s", "world=16", "--axis", "tp=1,2,3,32", "--axis", "sp=true,false", "--top", "2", "--by", "memory.peak")
+    assert "8 configurations, 3 can run" in done.stderr
+    assert "4 refused by derived dp, one of them: dp=world/(tp*cp*pp) is none that dp can be" in done.stderr
+    assert "1 refused by tensor_parallel, one of them: sp=true needs tp above 1" in done.stderr
+
+
+def test_as_json_the_reasons_are_one_object():
+    done = said("sweep", "llama3-8b", "--axis", "tp=1,2", "--axis", "sp=true,false", "--json")
+    assert len(json.loads(done.stdout)) == 3
+    (line,) = [line for line in done.stderr.splitlines() if "refused" in line]
+    assert json.loads(line.removeprefix("symsim: refused ")) == {"tensor_parallel": 1}
+
+
+def test_where_all_run_nothing_is_refused():
+    assert "refused" not in said("sweep", "llama3-8b", "--axis", "tp=1,2").stderr
+    assert symsim.sweep("llama3-8b", {"tp": [1, 2]}).refused == {}
+
+
+@pytest.mark.parametrize("columns", [None, "60", "80", "200"])
+def test_the_table_is_as_wide_as_the_terminal(columns: str | None):
+    done = said("sweep", "llama3-8b", "-y", "h100-sxm", "--axis", "tp=1,2,4", "--axis", "pp=1,2", columns=columns)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(("(not shown", "first:"))]
+    assert max(map(len, lines)) <= int(columns or 80)
+    if columns == "200":
+        assert "not shown" not in done.stdout and max(map(len, lines)) > 80 and "time.optimizer" in done.stdout
+    else:
+        assert "not shown" in done.stdout
+
+
+def test_the_best_row_is_given_as_eval_takes_it():
+    asked = ["-y", "h100-sxm", "--axis", "tp=2,4", "--axis", "sp=true,false", "--axis", "L=8,16", "--top", "1", "--by", "time.step"]
+    done = said("sweep", "llama3-8b", "-s", "world=16,recompute_modules=mlp+core_attn,recompute=selective", *asked)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("first: ")]
+    again = said("eval", "llama3-8b", *shlex.split(line.removeprefix("first: ")), "--json")
+    step = json.loads(again.stdout)["time"]["step"]
+    (row,) = json.loads(said("sweep", "llama3-8b", "-s", "world=16,recompute_modules=mlp+core_attn,recompute=selective", *asked, "--json").stdout)
+    assert step == pytest.approx(row["time.step"], rel=1e-12)
+    assert re.search(r"dp=\d", line) and "--set L=8" in line and "recompute_modules=mlp+core_attn" in line
