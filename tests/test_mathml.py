@@ -12,7 +12,7 @@ import pytest
 from symsim.loading import load_model, load_strategy, load_system
 from symsim.report.content import report
 from symsim.report.document import Equations, Math, Paragraph, Table, as_spans
-from symsim.report.html import math
+from symsim.report.html import math, pieces
 from symsim.result import derive
 
 CASES = [
@@ -77,3 +77,16 @@ def test_every_formula_of_a_report_has_its_tokens(model: str, strategy: str, sys
         assert Counter(text for tag, text in found if tag == "mtext") == names, latex
         seen += 1
     assert seen > 200
+
+
+@pytest.mark.parametrize(("model", "strategy", "system"), CASES[1:2])
+def test_a_long_formula_of_a_cell_is_cut_between_its_terms_without_loss(model: str, strategy: str, system: str | None):
+    cut = 0
+    for latex in dict.fromkeys(formulas(model, strategy, system)):
+        if latex.count("(") != latex.count(")"):
+            continue  # a line of an equation that goes on in the next
+        made = pieces(latex)
+        assert " ".join(made) == latex and all(p.count("(") == p.count(")") and p.count("{") == p.count("}") for p in made)
+        cut += len(made) > 1
+    assert cut > 20
+    assert pieces("N_{a} = bsh + x(y + z + bsh + bshd) - bsh") == ["N_{a} =", "bsh", "+ x(y + z + bsh + bshd)", "- bsh"]

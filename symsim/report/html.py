@@ -12,7 +12,11 @@ from symsim.report.document import Cell, Code, Emphasis, Math, Report, Timeline,
 from symsim.report.picture import svg
 from symsim.report.templating import template
 from symsim.result import Result
+from symsim.typeset import width
 
+_UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
+_OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor"), ("}", ")", r"\rceil", r"\rfloor")
+_BREAKS = re.compile(r" = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
 
 
@@ -41,7 +45,7 @@ def math(latex: str) -> Markup:
     from latex2mathml.converter import convert
 
     # a sign that opens a line still stands between two terms
-    latex = re.sub(r"^((?:\\displaystyle |\\quad )*)(?=[+-] )", r"\1{} ", latex)
+    latex = re.sub(r"^((?:\\displaystyle |\\quad )*)(?=[+-] |\\to )", r"\1{} ", latex)
     upright = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{m[1].replace(chr(92) + '_', '_')}}}", latex)
     # the converter takes a number with letters behind it for a length: 2pt
     upright = _TEXT.sub(lambda m: m[1] or f"{m[2]}{{{m[3]}}}", upright)
@@ -49,11 +53,28 @@ def math(latex: str) -> Markup:
     return Markup(made)
 
 
+def pieces(latex: str) -> list[str]:
+    """A formula too long for a table's cell, cut where a line of text may break: behind = and before + - and an arrow, outside brackets."""
+    if width(latex) <= _UNBROKEN:
+        return [latex]
+    made, depth, start = [], 0, 0
+    for found in _BREAKS.finditer(latex):
+        token, at = found[0], found.start()
+        depth += (token in _OPENING) - (token in _CLOSING)
+        if depth == 0 and token == " = ":
+            made.append(latex[start : at + 2])
+            start = at + 3
+        elif depth == 0 and token in (" + ", " - ", r" \to "):
+            made.append(latex[start:at])
+            start = at + 1
+    return [*made, latex[start:]]
+
+
 def inline(cell: Cell) -> Markup:
     made = Markup("")
     for span in as_spans(cell):
         if isinstance(span, Math):
-            made += math(span.latex) if span.latex else ""
+            made += Markup(" ").join(math(piece) for piece in pieces(span.latex)) if span.latex else ""
         elif isinstance(span, Code):
             broken = Markup(re.sub(r"([._/=])", r"\1<wbr/>", str(escape(span.text))))
             made += Markup("<code>") + broken + Markup("</code>")
