@@ -240,7 +240,7 @@ def calibrate(
 
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
-    from symsim.loading import load_model, load_strategy, load_system, override_architecture, split_settings
+    from symsim.loading import load_model, load_strategy, load_system, no_system, override_architecture, split_settings
     from symsim.result import derive
 
     asked = split_settings(settings or ())
@@ -248,7 +248,7 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     if asked.system and system is None:
-        raise InputError(f"--set {'.'.join(next(iter(asked.system)))} changes a system's number, and none is named: give one with -y")
+        raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None
     result = derive(architecture, placed, asked.assumptions, asked.symbols, machine)
     rows = architecture.position_embedding_rows

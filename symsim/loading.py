@@ -19,6 +19,7 @@ from symsim.architecture import Architecture, format_layers
 from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.errors import InputError, cut, nearest
 from symsim.grammar import parse_value
+from symsim.known import Known
 from symsim.limits import MOST_RANKS
 from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
 from symsim.spellings import of_setting, of_strategy
@@ -272,8 +273,17 @@ def read_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mappi
     base = validate(Strategy, document.data, document.where, document)
     if not overrides:
         return base, ranks
-    changed, more = _without_ranks(_canonical(Document(dict(overrides), "--set")))
-    return validate(Strategy, {**document.data, **changed.data}, changed.where, changed), more or ranks
+    return _changed(document.data, overrides, ranks)
+
+
+def override_strategy(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
+    """The strategy with these options changed, checked again as a whole; `world` as in `load_strategy`."""
+    return on_ranks(*_changed(strategy.model_dump(exclude_unset=True), changes, None)) if changes else strategy
+
+
+def _changed(data: Mapping[str, Any], changes: Mapping[str, Any], ranks: "Ranks | None") -> "tuple[Strategy, Ranks | None]":
+    changed, more = _without_ranks(_canonical(Document(dict(changes), "--set")))
+    return validate(Strategy, {**data, **changed.data}, changed.where, changed), more or ranks
 
 
 def _without_ranks(document: Document) -> "tuple[Document, Ranks | None]":
@@ -322,6 +332,30 @@ def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -
     for where, text in changes.items():
         _change(data, where, text)
     return validate(System, data, "--set", Document(data, "--set"))
+
+
+def no_system(changes: Mapping[tuple[str, ...], str]) -> InputError:
+    return InputError(f"--set {'.'.join(next(iter(changes)))} changes a system's number, and none is named: give one with -y")
+
+
+def override_system(system: System | None, changes: Mapping[tuple[str, ...], str]) -> System | None:
+    """The system with other numbers at some places; InputError names the place, or that there is no system."""
+    if not changes:
+        return system
+    if system is None:
+        raise no_system(changes)
+    return changed_system(Document(_plain(system), "--set"), changes)
+
+
+def _plain(part: Any) -> Any:
+    """A part of a system as its file has it."""
+    if isinstance(part, Known):
+        return [part.text, part.tag, part.source]
+    if isinstance(part, BaseModel):
+        return {name: _plain(value) for name in type(part).model_fields if (value := getattr(part, name)) is not None}
+    if isinstance(part, Mapping):
+        return {key: _plain(value) for key, value in part.items()}
+    return [_plain(member) for member in part] if isinstance(part, tuple) else part
 
 
 def _change(data: dict[str, Any], where: tuple[str, ...], text: str) -> None:
@@ -467,15 +501,55 @@ def architecture_fields() -> list[str]:
 
 def split_settings(items: Iterable[str]) -> Settings:
     """Sort NAME=VALUE settings by what they change; InputError for an unknown name, a name given twice or no value."""
+    pairs = []
+    for item in items:
+        name, equals, text = (part.strip() for part in item.partition("="))
+        if not equals or not name or not text:
+            raise InputError(f"--set '{cut(item)}' is not NAME=VALUE")
+        pairs.append((name, text))
+    return _sorted(pairs)
+
+
+def settings_of(overrides: Mapping[str, Any]) -> Settings:
+    """The same of a mapping, whose values may be text as after `--set NAME=`, numbers, true or false, and lists of names."""
+    if not isinstance(overrides, Mapping):
+        raise InputError(f"overrides is a {type(overrides).__name__}; a mapping of names to values is needed, such as {{'tp': 4}}")
+    pairs = []
+    for name, value in overrides.items():
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"overrides: {cut(repr(name))} is no name of a setting, which is text such as 'tp'")
+        pairs.append((name.strip(), _given(name, value)))
+    return _sorted(pairs)
+
+
+def _given(name: str, value: Any) -> Any:
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()  # a number of NumPy
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return int(value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(member, str) for member in value):
+        return "+".join(value)
+    if isinstance(value, str):
+        value = value.strip()
+    if value == "" or not isinstance(value, (bool, int, float, Fraction, str)):
+        raise InputError(f"overrides: {cut(name)} is {cut(repr(value))}; text, a number, true or false, or a list of names is needed")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A value as it would be written after `--set NAME=`."""
+    return str(value).lower() if isinstance(value, bool) else str(float(value)) if isinstance(value, Fraction) else str(value)
+
+
+def _sorted(pairs: Iterable[tuple[str, Any]]) -> Settings:
+    """Settings by what they change; a value that is text is read as after `--set NAME=`."""
     from symsim.assumptions import resolve
     from symsim.vocabulary import SYMBOLS
 
     settings = Settings({}, {}, {}, {}, {})
     spelt: dict[tuple[str, ...], str] = {}
-    for item in items:
-        name, equals, text = (part.strip() for part in item.partition("="))
-        if not equals or not name or not text:
-            raise InputError(f"--set '{cut(item)}' is not NAME=VALUE")
+    for name, given in pairs:
+        text = _text(given)
         field = STRATEGY_SYMBOLS.get(name, ALIASES.get(name, name))
         if name.startswith("assume."):
             target: tuple[str, ...] = ("assume", name.removeprefix("assume."))
@@ -492,7 +566,7 @@ def split_settings(items: Iterable[str]) -> Settings:
             settings.system[place] = text
         elif name in FREE_SYMBOLS:
             target = ("symbol", name)
-            value = parse_value(text)
+            value = given if isinstance(given, Fraction) else parse_value(text)
             if isinstance(value, (bool, str)) or not 1 <= value <= MOST_RANKS:
                 raise InputError(f"--set {name}={cut(text)}: {SYMBOLS[name].meaning}; it is a number from 1 up, and at most {MOST_RANKS}")
             settings.symbols[name] = Fraction(str(value))

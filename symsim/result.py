@@ -15,6 +15,7 @@ from symsim.checks import check
 from symsim.errors import InputError
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
+from symsim.loading import override_architecture, override_strategy, override_system, settings_of
 from symsim.lower import lower
 from symsim.memory import HOST_PARTS, STAGE_PARTS, binding_moment, peak_memory
 from symsim.messages import Message
@@ -199,16 +200,26 @@ def derive(
     model: Architecture,
     strategy: Strategy,
     assumptions: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Number] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     system: System | None = None,
 ) -> Result:
     """Derive the closed formulas of a model under a strategy, and of its time on a system. InputError when the
-    combination is impossible."""
+    combination is impossible.
+
+    overrides: settings by name, all that `--set NAME=VALUE` takes and with the same effect: options of the strategy, fields
+    of the architecture, numbers of the system (text with a unit, `{"B_2": "100 GB/s"}`), assumptions (`assume.NAME`), `lam`.
+    """
+    symbols: Mapping[str, Number] = {}
+    if overrides is not None:
+        asked = settings_of(overrides)
+        model, strategy = override_architecture(model, asked.architecture), override_strategy(strategy, asked.strategy)
+        system = override_system(system, asked.system)
+        assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
     if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
         model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
     check(model, strategy)
-    if overrides and "lam" in overrides:
-        _imbalance(model, strategy, overrides["lam"])
+    if "lam" in symbols:
+        _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})
     lowered = lower(model, strategy, given)
     model = lowered.profile.model
@@ -216,4 +227,4 @@ def derive(
     peak_memory(counted.derivation, lowered)
     if system is not None:
         step_time(counted.derivation, system, lowered)
-    return Result(model, strategy, given, lowered, counted, dict(overrides or {}), system)
+    return Result(model, strategy, given, lowered, counted, dict(symbols), system)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.architecture import Architecture
-from symsim.errors import InputError
-from symsim.loading import Ranks, load_model, override_architecture, read_strategy, split_settings
+from symsim.loading import Ranks, load_model, no_system, override_architecture, read_strategy, split_settings
 from symsim.strategy import Strategy
 
 
@@ -33,7 +32,7 @@ def read_base(model: str, strategy: str | None, system: str | None, settings: Se
     loaded = load_model(model)
     placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     if asked.system and system is None:
-        raise InputError(f"--set {'.'.join(next(iter(asked.system)))} changes a system's number, and none is named: give one with -y")
+        raise no_system(asked.system)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     named = read_strategy(None, asked.strategy)[0].model_fields_set if asked.strategy else set()
     settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
