@@ -59,7 +59,7 @@ def test_full_recomputation_keeps_inputs_only() -> None:
 BIASED_HEAD = {
     "name": "biased-head",
     "hidden_size": 64,
-    "vocab_size": 1000,
+    "vocab_size": 1024,
     "layers": 4,
     "attention": {"num_attention_heads": 4},
     "mlp": {"ffn_hidden_size": 96},
@@ -75,9 +75,9 @@ def test_the_bias_of_a_head_counts_whether_or_not_its_table_is_tied(tied: bool, 
         model = Architecture.model_validate(BIASED_HEAD | {"tie_word_embeddings": tied, "lm_head_bias": bias})
         both.append(derive(model, Strategy(**strategy)))  # type: ignore[arg-type]
     plain, biased = both
-    assert biased.value("N") - plain.value("N") == biased.value("N_lm_head") - (0 if tied else plain.value("N_lm_head")) == 1000
+    assert biased.value("N") - plain.value("N") == biased.value("N_lm_head") - (0 if tied else plain.value("N_lm_head")) == 1024
     last = biased.stages[-1]
-    held = 1000 // int(biased.values["tp"])
+    held = 1024 // int(biased.values["tp"])
     more = {n: biased.stage_numbers(last)[n] - plain.stage_numbers(last)[n] for n in ("P_stage", "P_stage_dense")}
     assert more == {"P_stage": held, "P_stage_dense": held}
     if biased.strategy.pp > 1:
