@@ -93,6 +93,7 @@ class Moe(Part):
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
     moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
     moe_shared_expert_gate: bool = False
+    shared_expert_bias: bool = Field(False, description="biases in the shared experts' GEMMs (ERNIE 4.5, DeepSeek-V2)")
     moe_router_score_function: Literal["softmax", "sigmoid"] = "softmax"
     moe_router_pre_softmax: bool = Field(False, description="softmax over all experts before top-k")
     norm_topk_prob: bool = True

@@ -15,6 +15,8 @@ from symsim.errors import InputError
 from symsim.hf import SUPPORTED, read_config
 from symsim.loading import format_model
 from symsim.reading import read_yaml
+from symsim.result import derive
+from symsim.strategy import Strategy
 
 MODELS = sorted((Path(__file__).parent.parent / "models").glob("*.yaml"))
 
@@ -237,6 +239,22 @@ def test_sizes_that_a_text_config_omits_are_those_of_transformers() -> None:
     assert (read(voxtral).hidden_size, read(voxtral).head_dim, read(voxtral).query_groups) == (3072, 128, 8)
     assert fates(voxtral)["text_config.head_dim"] == ("default", "omitted; transformers takes 128")
     assert "hidden_size" in refusal({"model_type": "llama", "vocab_size": 32064})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "more"),
+    [
+        # heads 32 of 64: q, k, v, o; MLP 128; shared experts 2 * 1536; one dense layer, three of experts
+        ("ernie4_5_moe", "use_bias", 4 * (2 * 2048 + 2 * 4 * 64) + 2 * 128 + 2048 + 3 * (2 * 3072 + 2048)),
+        # first_k_dense_replace 0: four layers of experts, shared experts 2 * 1407
+        ("deepseek_v2", "mlp_bias", 4 * (2 * 2814 + 2048)),
+        # a weight and a bias of 64 for queries and keys
+        ("phi", "qk_layernorm", 4 * 2 * 2 * 64),
+    ],
+)
+def test_biases_and_norms_that_a_key_adds(model_type: str, key: str, more: int) -> None:
+    without, with_it = (derive(read(small(model_type) | {key: value}), Strategy()).value("N") for value in (False, True))
+    assert with_it - without == more
 
 
 def test_phimoe_routes_to_two_experts_whatever_its_config_says() -> None:

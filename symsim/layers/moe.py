@@ -28,7 +28,7 @@ def moe(net: Net, x: str, model: Architecture) -> str:
             y = n.linear(net, y, "fc2_latent_proj", "b s h", contract="ell", bias=spec.latent_bias)
     if spec.moe_shared_expert_intermediate_size:
         with net.within("shared_experts", "shared_experts", region="shared_experts"):
-            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation)
+            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias)
         if spec.moe_shared_expert_gate:
             with net.within("shared_expert_gate", "router", region="shared_experts"):
                 gate = n.sigmoid(net, n.linear(net, x, "shared_expert_gate", "b s one", high_precision=True), "gate")

@@ -372,7 +372,7 @@ def counts(architecture: Architecture, b: int, s: int) -> Result:
     check(architecture, strategy)
     given = resolve({})
     lowered = lower(architecture, strategy, given)
-    return Result(architecture, strategy, given, lowered, count(lowered), {})
+    return Result(lowered.profile.model, strategy, given, lowered, count(lowered), {})
 
 
 def own_flops(result: Result) -> int:

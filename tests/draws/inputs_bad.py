@@ -90,7 +90,7 @@ def _measured() -> list[str]:
 
 
 POINTS = "\n".join(_measured()) + "\n"
-SMALL = (b"name: small\nhidden_size: 64\nvocab_size: 256\nlayers: 2\nattention: {num_attention_heads: 4}\nmlp: {ffn_hidden_size: 128}\n")
+SMALL = b"name: small\nhidden_size: 64\nvocab_size: 256\nlayers: 2\nattention: {num_attention_heads: 4}\nmlp: {ffn_hidden_size: 128}\n"
 
 # what a mutated file stands for now and then: not a file, or none that holds text
 STRANGE: tuple[bytes | None, ...] = (
