@@ -244,8 +244,8 @@ def test_sizes_that_a_text_config_omits_are_those_of_transformers() -> None:
 @pytest.mark.parametrize(
     ("model_type", "key", "more"),
     [
-        # heads 32 of 64: q, k, v, o; MLP 128; shared experts 2 * 1536; one dense layer, three of experts
-        ("ernie4_5_moe", "use_bias", 4 * (2 * 2048 + 2 * 4 * 64) + 2 * 128 + 2048 + 3 * (2 * 3072 + 2048)),
+        # heads 32 of 64: q, k, v, o; MLP 128; shared experts 2 * 1536; one dense layer, three of experts; a tied head of 256
+        ("ernie4_5_moe", "use_bias", 256 + 4 * (2 * 2048 + 2 * 4 * 64) + 2 * 128 + 2048 + 3 * (2 * 3072 + 2048)),
         # first_k_dense_replace 0: four layers of experts, shared experts 2 * 1407
         ("deepseek_v2", "mlp_bias", 4 * (2 * 2814 + 2048)),
         # a weight and a bias of 64 for queries and keys

@@ -311,7 +311,7 @@ FAMILIES: dict[str, Family] = {
         attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")},
         moe=experts("num_experts", "moe_intermediate_size", moe_router_enable_expert_bias="parameter", shared_expert_bias=flag("use_bias"),
                     moe_shared_expert_intermediate_size=shared("moe_num_shared_experts", "moe_intermediate_size")),
-        ffns=ernie_ffns, names={"num_experts": ("moe_num_experts",), "num_experts_per_tok": ("moe_k",)},
+        model={"lm_head_bias": flag("use_bias")}, ffns=ernie_ffns, names={"num_experts": ("moe_num_experts",), "num_experts_per_tok": ("moe_k",)},
         unread={"moe_capacity": "no token is dropped", "moe_gate": "fixed by the module code", "moe_use_aux_free": "always built",
                 "num_key_value_groups": "not read", "hidden_dropout_prob": "not read by transformers"}),
     "smollm3": Family({"num_key_value_heads": 4, "use_sliding_window": False, "no_rope_layers": None, "no_rope_layer_interval": 4,
