@@ -101,6 +101,7 @@ def test_what_lies_at_the_bounds_is_answered_in_ten_seconds(model: str, strategy
         ("vpp=65536,2", "65536 is more than the largest value that a grid takes, 256"),
         ("dp=1,1000001", "1000001 is more than the largest value that a grid takes, 1000000"),
         ("world=8,100000000000000000000", "is more than the largest value that a grid takes"),
+        ("hidden_size=4096,10000000000000000000", "10000000000000000000 is more than the largest value that a grid takes"),
         ("vpp==num_microbatches*1000", "vpp cannot be 4000"),
     ],
 )

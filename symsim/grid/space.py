@@ -26,6 +26,7 @@ from symsim.grid.base import Base
 from symsim.grid.conditions import names
 from symsim.grid.family import Family
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_number, is_whole, largest, text_of
+from symsim.limits import LARGEST_SIZE
 from symsim.loading import changed_system, load_strategy, split_settings, system_document
 from symsim.reading import Document
 from symsim.strategy import Strategy
@@ -88,11 +89,12 @@ class Space:
         self.columns[key] = Column(name, axis, place, converted, tuple(values))
 
     def _converted(self, name: str, values: Sequence[Any]) -> tuple[Place, tuple[Any, ...]]:
+        self._bounded(name, LARGEST_SIZE, [v for v in values if isinstance(v, (int, float))])
         if name in RANKS:
             for value in values:
                 if not is_whole(value):
                     raise InputError(f"--axis {name}: {text_of(value)} is not a number of ranks")
-            self._bounded(name, name, values)
+            self._bounded(name, largest(name), values)
             return Place("ranks", "world"), tuple(values)
         if name == MACHINE:
             for value in values:
@@ -100,7 +102,7 @@ class Space:
             return Place("machine", MACHINE), tuple(map(str, values))
         field_name = field_of(name)
         if field_name in (*SIZES, *DEGREES) and all(is_whole(v) for v in values):
-            self._bounded(name, field_name, values)
+            self._bounded(name, largest(field_name), values)
             return Place("strategy", field_name), tuple(values)
         place, found = None, []
         for value in values:
@@ -114,9 +116,9 @@ class Space:
         assert place is not None
         return place, tuple(found)
 
-    def _bounded(self, name: str, field: str, values: Sequence[Any]) -> None:
-        if max(values) > largest(field):
-            raise InputError(f"--axis {name}: {max(values)} is more than the largest value that a grid takes, {largest(field)}")
+    def _bounded(self, name: str, most: int, values: Sequence[Any]) -> None:
+        if values and max(values) > most:
+            raise InputError(f"--axis {name}: {text_of(max(values))} is more than the largest value that a grid takes, {most}")
 
     def _setting(self, name: str, asked: Any, value: Any) -> tuple[Place, Any]:
         try:
