@@ -38,6 +38,28 @@ NUMBERS = (
     "-9223372036854775808", "1e18", "1e-5",
     "0.30000000000000004", "3.0", "00", "+4", "4.", ".5", "1e", "256", "257", "131072",
 )  # fmt: skip
+# what a size or a degree may well be, small, odd and at its bound
+LIKELY = (
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "7",
+    "8",
+    "16",
+    "64",
+    "100",
+    "128",
+    "256",
+    "1024",
+    "10000",
+    "500000",
+    "1000000",
+    "1000000000000",
+    "1000000000000000",
+)
+
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 3, 7, 64, 1.5, -0.5, 0.0, 1e308, -1e308, 1e-308, 10**6, 10**9, 10**15, 10**15 + 1, 10**19, 10**40, 10**309,
     2**63, -(2**63), [], {}, [1, 2], ["a"],
@@ -165,12 +187,14 @@ def _change(rng: random.Random, data: Any) -> None:
         if not isinstance(holder[key], (dict, list)) or not holder[key] or rng.random() < 0.25:
             break
         holder = holder[key]
-    what = rng.choices(("value", "scale", "drop", "rename", "add", "nest", "swap"), (50, 15, 8, 8, 8, 4, 7))[0]
+    what = rng.choices(("value", "scale", "drop", "rename", "add", "nest", "swap"), (40, 28, 8, 8, 8, 3, 5))[0]
     value = holder[key]
     if what == "scale" and isinstance(value, (int, float)) and not isinstance(value, bool):
         holder[key] = rng.choice(
             (-value, value * 10**6, value * 10**14, value + 1, value - 1, value // 2, str(value), float(min(value, 10**300)) / 3)
         )
+    elif what == "scale" and isinstance(value, str) and re.search("[0-9]", value):
+        holder[key] = re.sub(r"[0-9]+(?:\.[0-9]+)?", rng.choice((*LIKELY, "0", "1e-25", "1e25", "0.5")), value, count=1)
     elif what == "drop":
         del holder[key]
     elif what in ("rename", "add") and isinstance(holder, dict):
@@ -263,7 +287,7 @@ def _strategy(rng: random.Random) -> Case:
     else:
         names = [*Strategy.model_fields, *ALIASES]
         chosen = [
-            f"{rng.choice(names)}={rng.choice((rng.choice(NUMBERS), rng.choice(TEXTS), 'true', 'none', 'full'))}"
+            f"{rng.choice(names)}={rng.choice((*(rng.choice(c) for c in (LIKELY, LIKELY, NUMBERS, TEXTS)), 'true', 'none', 'full'))}"
             for _ in range(rng.choice((1, 1, 2, 3)))
         ]
         text = ",".join(chosen)
@@ -286,8 +310,8 @@ def _settable() -> list[str]:
 
 def _set(rng: random.Random) -> Case:
     settings: list[str] = []
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        value = rng.choice((rng.choice(NUMBERS), rng.choice(NUMBERS), rng.choice(TEXTS), "true", "900 GB/s"))
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        value = rng.choice((rng.choice(LIKELY), rng.choice(LIKELY), rng.choice(NUMBERS), rng.choice(TEXTS), "true", "900 GB/s"))
         text = f"{rng.choice(_settable())}={value}"
         settings += ["--set", _text(rng, text) if rng.random() < 0.3 else text]
     model = rng.choice(("m.yaml", "m.yaml", "llama3-8b", "mixtral-8x7b"))
@@ -324,7 +348,20 @@ def _axis(rng: random.Random) -> Case:
         if rng.random() < 0.4:
             name = rng.choice((*Strategy.model_fields, *SYMBOLS, "hidden_size", "num_layers", "system", "assume.causal", "model"))
             values = (
-                rng.choice((rng.choice(NUMBERS), rng.choice(TEXTS), "1:4", "1:1000000000", "1:64:*2", "1:2:0.1", "true", "full"))
+                rng.choice(
+                    (
+                        rng.choice(LIKELY),
+                        rng.choice(LIKELY),
+                        rng.choice(NUMBERS),
+                        rng.choice(TEXTS),
+                        "1:4",
+                        "1:1000000000",
+                        "1:64:*2",
+                        "1:2:0.1",
+                        "true",
+                        "full",
+                    )
+                )
                 for _ in range(rng.choice((1, 2, 3)))
             )
             axes.append(f"{name}={','.join(values)}")

@@ -194,7 +194,7 @@ def _is_json(text: str) -> bool:
     try:
         json.loads(text, parse_constant=refuse)
     except ValueError:
-        return not text  # help, or nothing that meets a condition
+        return not text or text.startswith("Usage: ")  # help, or nothing that meets a condition
     return True
 
 
