@@ -181,8 +181,8 @@ def supported() -> list[str]:
 
 
 def _others(model_type: str) -> str:
-    """The model_type that is meant; else the families of all, since a sentence does not hold them one by one."""
-    families = dict.fromkeys(re.sub(r"(?<=[a-z])_?v?[0-9]*(_.*)?$", "", name) or name for name in supported())
+    """The model_type that is meant; else the families of text models, since a sentence does not hold all one by one."""
+    families = dict.fromkeys(re.sub(r"(?<=[a-z])_?v?[0-9]*(_.*)?$", "", name) or name for name in sorted(SUPPORTED))
     return nearest(model_type, supported(), f"supported: {', '.join(families)}; 'symsim list model_types'")
 
 
