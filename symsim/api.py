@@ -8,7 +8,6 @@ from typing import Any
 
 from symsim import loading
 from symsim.architecture import Architecture
-from symsim.expr import Number
 from symsim.result import Result
 from symsim.result import derive as derive_from
 from symsim.strategy import Strategy
@@ -34,13 +33,13 @@ def derive(
     model: "Architecture | str | os.PathLike[str] | Mapping[str, Any]",
     strategy: "Strategy | str | os.PathLike[str] | Mapping[str, Any] | None" = None,
     assumptions: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Number] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     system: "System | str | os.PathLike[str] | None" = None,
 ) -> Result:
     """Derive the closed formulas of a model under a strategy, and of its time on a system.
 
     Each of the three is what its `load_...` takes, or what that returned. assumptions: values by name, as of
-    --set assume.NAME=VALUE. InputError when the combination is impossible.
+    --set assume.NAME=VALUE; overrides: what else --set takes. InputError when the combination is impossible.
     """
     if not isinstance(model, Architecture):
         loaded = _model(model)
