@@ -121,7 +121,7 @@ def moved(case: tuple[str, str, str | None], count: int, seed: int = 7) -> list[
         point = {n: draw.choice(values) for n, values in VALUES.items() if n in known and draw.random() < 0.6}
         settings = tuple(f"{n}={v}" for n, v in point.items())
         there = read_base(*case, settings).strategy
-        if shape(there, base.model.query_groups) == shape(base.strategy, base.model.query_groups) and point not in [p for p, _ in found]:
+        if shape(there, base.model) == shape(base.strategy, base.model) and point not in [p for p, _ in found]:
             try:
                 found.append((point, result_of(*case, settings)))
             except InputError:
@@ -318,7 +318,7 @@ def test_scalar_kernel_refuses_what_is_not_there() -> None:
         scalar_kernel(base, ["b"], ["memory.peek"])
     with pytest.raises(InputError, match="needs a system"):
         scalar_kernel(base, ["b"], ["time.step"])
-    with pytest.raises(InputError, match="did you mean 'tp'"):
+    with pytest.raises(InputError, match="there is no such argument: valid names: .*tp"):
         scalar_kernel(base, ["t"], ["memory.peak"])
 
 
