@@ -46,12 +46,25 @@ class Call:
 Atom = Union[Symbol, Call]
 Monomial = tuple[tuple[Atom, int], ...]
 
+
+def tree_depth(leaves: Number) -> Number:
+    """The depth of a binary tree over so many leaves: log2 rounded up, 0 up to one leaf. No tree has no leaves, or fewer: nan."""
+    if not leaves > 0:
+        return math.nan
+    return (math.ceil(leaves) - 1).bit_length() if leaves != math.inf else leaves
+
+
+def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The largest or the least of numbers; what is no number among them is the answer, where Python's depends on the order."""
+    return lambda *values: next((v for v in values if v != v), None) or function(values)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "max": max,
-    "min": min,
+    "max": extreme(max),
+    "min": extreme(min),
     "ceil": math.ceil,
     "floor": math.floor,
-    "log2": lambda x: (math.ceil(x) - 1).bit_length(),
+    "log2": tree_depth,
     "sum": lambda x: x,
 }
 
@@ -272,7 +285,9 @@ def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
     if function == "sum" or (function in ("max", "min") and len(arguments) == 1):
         return arguments[0]
     if all(a.is_constant for a in arguments):
-        return expr(_FUNCTIONS[function](*(a.constant() for a in arguments)))
+        value = _FUNCTIONS[function](*(a.constant() for a in arguments))
+        if value == value:
+            return expr(value)
     return Expr({((Call(function, arguments), 1),): 1})
 
 
@@ -302,7 +317,7 @@ def floor(value: "Expr | Number") -> Expr:
 
 
 def log2(value: "Expr | Number") -> Expr:
-    """The depth of a binary tree over so many leaves: log2 rounded up."""
+    """The depth of a binary tree over so many leaves (`tree_depth`)."""
     return _make_call("log2", (expr(value),))
 
 

@@ -239,6 +239,8 @@ class _Reader:
         arguments = [self._build(a, depth + 1) for a in node.args]
         if function in ("max", "min") and len(arguments) == 1:
             return arguments[0]
+        if function == "log2" and arguments[0].is_constant and not arguments[0].constant() > 0:
+            raise self._refuse(node, "has no value: log2 is of numbers above zero")
         return _FUNCTIONS[function](*arguments)
 
 

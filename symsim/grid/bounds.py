@@ -266,9 +266,13 @@ def _interval(op: str, args: list[Interval], boolean: bool) -> Interval:
     if op in ("max", "min"):
         (a, b), (c, d) = args
         return (np.maximum(a, c), np.maximum(b, d)) if op == "max" else (np.minimum(a, c), np.minimum(b, d))
-    if op in ("ceil", "floor", "log2"):
-        rounded = {"ceil": guarded_ceil, "floor": guarded_floor, "log2": tree_depth}[op]
+    if op in ("ceil", "floor"):
+        rounded = guarded_ceil if op == "ceil" else guarded_floor
         return rounded(args[0][0]), rounded(args[0][1])
+    if op == "log2":
+        # where some have no number nothing is certain
+        a, b = args[0]
+        return np.where(np.greater(a, 0), tree_depth(a), -np.inf), np.where(np.greater(a, 0), tree_depth(b), np.inf)
     if op == "abs":
         a, b = args[0]
         return np.where((np.asarray(a) <= 0) & (np.asarray(b) >= 0), 0.0, np.minimum(abs(a), abs(b))), np.maximum(abs(a), abs(b))

@@ -87,21 +87,23 @@ _PRELUDE = """\
 
 #define EACH static inline __attribute__((always_inline))
 
-EACH double larger(double a, double b) { return a > b ? a : b; }
-EACH double smaller(double a, double b) { return a < b ? a : b; }
+/* what is no number stays none */
+EACH double larger(double a, double b) { return (a > b) | (a != a) ? a : b; }
+EACH double smaller(double a, double b) { return (a < b) | (a != a) ? a : b; }
 EACH double up(double x) { return ceil(x * (1 - copysign(0x1p-49, x))); }
 EACH double down(double x) { return floor(x * (1 + copysign(0x1p-49, x))); }
 
-/* log2 rounded up of x rounded up: the bits of n = x - 1, read off the exponent */
+/* log2 rounded up of x rounded up: the bits of n = x - 1, read off the exponent; no tree has no leaves */
 EACH double depth(double x) {
-    double n = larger(up(x) - 1, 0.0);
+    double n = up(x) - 1;
     uint64_t bits;
     memcpy(&bits, &n, 8);
     bits = (bits >> 52) | 0x4330000000000000u;
     double exponent;
     memcpy(&exponent, &bits, 8);
     exponent -= 0x1p52 + 1022;
-    return n > 0 && n < INFINITY ? exponent : 0.0;
+    double found = n > 0 ? (n < INFINITY ? exponent : n) : 0.0;
+    return x > 0 ? found : NAN;
 }
 
 /* the remainder with the sign of the divisor */

@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import Any, Union
 
 from symsim.errors import InputError, cut, nearest
+from symsim.expr import extreme, tree_depth
 from symsim.grammar import _DEEPEST, _LARGEST_DECIMAL_EXPONENT, _LONGEST, _MOST_BITS, _NUMBER, _Reader
 
 Exact = Union[int, Fraction]
@@ -382,17 +383,6 @@ def _rounded(function: Callable[[Any], int]) -> Callable[[Any], Any]:
     return lambda value: function(value) if math.isfinite(value) else value
 
 
-def _tree_depth(leaves: Any) -> Any:
-    if not leaves > 0:
-        return math.nan
-    return (math.ceil(leaves) - 1).bit_length() if leaves != math.inf else math.inf
-
-
-def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
-    # Python's min and max skip or keep nan depending on the order
-    return lambda *values: next((v for v in values if v != v), None) or function(values)
-
-
 _PLAIN: dict[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "lt": operator.lt,
@@ -404,11 +394,11 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "and": lambda *truths: all(truths),
     "or": lambda *truths: any(truths),
     "not": operator.not_,
-    "min": _extreme(min),
-    "max": _extreme(max),
+    "min": extreme(min),
+    "max": extreme(max),
     "ceil": _rounded(math.ceil),
     "floor": _rounded(math.floor),
-    "log2": _tree_depth,
+    "log2": tree_depth,
     "abs": abs,
 }
 

@@ -52,7 +52,7 @@ def arrays(*values):
     "ceil": '''
 def ceil(x):
     """x rounded up; less than 2^-49 of x above a whole number is taken for rounding."""
-    return np.ceil(x * (1 - 2.0**-49))
+    return np.ceil(x * (1 - np.copysign(2.0**-49, x)))
 ''',
     "ceil_beside": '''
 def ceil_beside(x, whole):
@@ -62,13 +62,14 @@ def ceil_beside(x, whole):
     "floor": '''
 def floor(x):
     """x rounded down; less than 2^-49 of x below a whole number is taken for rounding."""
-    return np.floor(x * (1 + 2.0**-49))
+    return np.floor(x * (1 + np.copysign(2.0**-49, x)))
 ''',
     "tree_depth": '''
 def tree_depth(x):
-    """The depth of a binary tree over x leaves: log2 rounded up."""
-    leaves = np.maximum(np.ceil(x * (1 - 2.0**-49)) - 1, 0)
-    return np.where(leaves > 0, np.frexp(leaves)[1], 0).astype(np.float64)
+    """The depth of a binary tree over x leaves: log2 rounded up, 0 up to one leaf; of none there is no tree."""
+    others = np.ceil(x * (1 - 2.0**-49)) - 1
+    depth = np.where(others > 0, np.where(others < np.inf, np.frexp(others)[1], others), 0.0)
+    return np.where(np.greater(x, 0), depth, np.nan)
 ''',
     "largest": '''
 def largest(*values):

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from symsim.expr import Expr
+from symsim.expr import Expr, extreme
+from symsim.expr import tree_depth as tree_depth_of
 
 GUARD = 2.0**-49
 # values over this many points or fewer are computed while the program is built
@@ -64,9 +65,10 @@ def guarded_floor(x: Any) -> Any:
 
 
 def tree_depth(x: Any) -> Any:
-    """log2 rounded up, of what is rounded up itself (symsim.expr.log2)."""
-    n = np.maximum(guarded_ceil(x) - 1, 0)
-    return np.where(n > 0, np.frexp(n)[1], 0).astype(np.float64)
+    """log2 rounded up, of what is rounded up itself (symsim.expr.tree_depth)."""
+    n = guarded_ceil(x) - 1
+    depth = np.where(n > 0, np.where(n < np.inf, np.frexp(n)[1], n), 0.0)
+    return np.where(np.greater(x, 0), depth, np.nan)
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
@@ -101,12 +103,12 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: _by_zero(a) if not b else a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
-    "max": max,
-    "min": min,
+    "max": extreme(max),
+    "min": extreme(min),
     "mod": lambda a, b: a % b if b else math.nan,
     "ceil": lambda x: math.ceil(x) if math.isfinite(x) else x,
     "floor": lambda x: math.floor(x) if math.isfinite(x) else x,
-    "log2": lambda x: (math.ceil(x) - 1).bit_length() if math.isfinite(x) else x,
+    "log2": tree_depth_of,
     "abs": abs,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,

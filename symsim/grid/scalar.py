@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from symsim.expr import Expr, Number
 from symsim.grid.base import Base
 from symsim.grid.plan import operations
@@ -28,6 +30,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=",
 _BINDS = {"lt": 0, "le": 0, "eq": 0, "ne": 0, "add": 1, "sub": 1, "mul": 2, "div": 2}
 # operands that Python's parser and a reader take in one line
 _LONGEST = 400
+_HEAD = ["from math import ceil, floor, nan"]
 
 
 def scalar_kernel(base: Base, free: Sequence[str], quantities: Sequence[str]) -> Callable[..., dict[str, float]]:
@@ -52,7 +55,7 @@ def kernel_source(unrolled: Unrolled) -> str:
     body = printer.statements()
     results = [f"        {o.name!r}: {_rounded(printer, o.rounded, *outputs[o.name])}," for o in unrolled.outputs]
     used = [f"    {n} = float({n})" for n, v in inputs.items() if v.id in printer.seen]
-    head = ["from math import ceil, floor", "", "", f"def kernel({'*, ' if defaults else ''}{defaults}):"]
+    head = [*_HEAD, "", "", f"def kernel({'*, ' if defaults else ''}{defaults}):"]
     return "\n".join([*head, *used, *(f"    {line}" for line in body), "    return {", *results, "    }", ""])
 
 
@@ -147,7 +150,7 @@ class _Printer:
             return _number(value.data)
         if value.id in self.names:
             return self.names[value.id]
-        own = _BINDS.get(value.op, -1 if value.op in ("max", "min", "where") else 9)
+        own = _BINDS.get(value.op, -1 if value.op in ("max", "min", "where", "log2") else 9)
         found = self.texts[value.id]
         return f"({found})" if own < binding else found
 
@@ -169,14 +172,25 @@ class _Printer:
         if op == "where":
             return f"{self.text(args[1], 0)} if {self.text(args[0], 0)} else {self.text(args[2], 0)}"
         if op == "ceil":
-            return f"ceil({self._guarded(args[0], 1 - GUARD)})"
+            return f"ceil({self._guarded(args[0], -GUARD)})"
         if op == "floor":
-            return f"floor({self._guarded(args[0], 1 + GUARD)})"
+            return f"floor({self._guarded(args[0], GUARD)})"
         assert op == "log2", op
-        return f"(ceil({self._guarded(args[0], 1 - GUARD)}) - 1).bit_length()"
+        leaves = self._named(args[0])
+        return f"(ceil({leaves} * {1 - GUARD!r}) - 1).bit_length() if {leaves} > 0 else nan"
 
     def _guarded(self, value: Value, by: float) -> str:
-        return f"{self.text(value, 2)} * {by!r}"
+        if _never_negative(value):
+            return f"{self.text(value, 2)} * {1 + by!r}"
+        name = self._named(value)
+        return f"{name} * ({1 + by!r} if {name} > 0 else {1 - by!r})"
+
+
+def _never_negative(value: Value) -> bool:
+    """Of sizes, degrees and rates, which inputs are."""
+    if value.known:
+        return bool(np.all(value.data >= 0))
+    return value.op == "input" or (value.op in ("add", "mul", "div", "max", "min", "ceil", "floor", "log2") and all(map(_never_negative, value.args)))
 
 
 def _number(x: Any) -> str:
