@@ -22,8 +22,8 @@ def model(attention: dict[str, Any] | None = None, moe: dict[str, Any] | None = 
         name="small",
         hidden_size=64,
         vocab_size=256,
-        layers=f"{layers} * layer",  # type: ignore[arg-type]
-        layer_kinds={"layer": LayerKind(ffn="moe" if moe else "mlp")},
+        layers=f"{layers} * dense",  # type: ignore[arg-type]
+        layer_kinds={"dense": LayerKind(ffn="moe" if moe else "mlp")},
         attention=Attention(**{"num_attention_heads": 8, "num_query_groups": 2, "kv_channels": 8, **(attention or {})}),
         mlp=Mlp(ffn_hidden_size=96),
         moe=Moe(**{"num_moe_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 48, **moe}) if moe else None,
@@ -37,12 +37,12 @@ def traced(architecture: Architecture, **strategy: Any) -> Result:
 
 def kept(result: Result) -> dict[str, int]:
     """Bytes kept for backward by one layer, by tensor."""
-    block = result.lowered.blocks["layer"]
+    block = result.lowered.blocks["dense"]
     return {s.tensor.name: int(s.bytes.evaluate(result.numbers)) for s in block.saved}
 
 
 def attention_parameters(architecture: Architecture) -> int:
-    block = traced(architecture).lowered.blocks["layer"].placed.block
+    block = traced(architecture).lowered.blocks["dense"].placed.block
     sizes = {"d": 8, "r_q": 12, "r_k": 20}
     found = [t for t in block.parameters() if t.module == "norm" and "attention." in t.name]
     return sum(sizes[t.dims[0]] for t in found)
@@ -73,11 +73,11 @@ def test_biases_of_the_experts_second_product_are_summed_over_tp() -> None:
     counts = {}
     for choice in ("summed", "own"):
         result = derive(biased, Strategy(tp=2, sp=True, etp=1), {"expert_bias_gradient": choice})
-        counts[choice] = int(tensor_parallel_gradients(result.lowered, "layer").evaluate(result.values))
+        counts[choice] = int(tensor_parallel_gradients(result.lowered, "dense").evaluate(result.values))
     assert counts["own"] == 2 * 64 + 4 * 64, "two norms and the router"
     assert counts["summed"] == counts["own"] + 4 * 64
     alone = derive(biased, Strategy(tp=1, etp=1))
-    assert tensor_parallel_gradients(alone.lowered, "layer").evaluate(alone.values) == 0
+    assert tensor_parallel_gradients(alone.lowered, "dense").evaluate(alone.values) == 0
 
 
 def order(architecture: Architecture, **strategy: Any) -> list[int]:
@@ -152,7 +152,7 @@ def test_shared_experts_run_again_with_their_gate() -> None:
     shared = {"moe_shared_expert_intermediate_size": 32, "moe_shared_expert_gate": True}
     result = traced(model(moe=shared), recompute="selective", recompute_modules=("shared_experts",))
     assert not [n for n in kept(result) if "shared_expert_gate" in n]
-    assert result.value("R_layer") == 2 * 2 * 16 * (3 * 64 * 32 + 64)
+    assert result.value("R_dense") == 2 * 2 * 16 * (3 * 64 * 32 + 64)
     with pytest.raises(InputError, match="drop shared_experts"):
         traced(model(moe=shared), recompute="selective", recompute_modules=("moe", "shared_experts"))
 
@@ -162,7 +162,7 @@ def test_full_recomputation_by_layers_takes_depths_too() -> None:
     architecture = model(mtp_num_layers=1)
     uniform, block = (traced(architecture, recompute="full", recompute_method=m) for m in ("uniform", "block"))
     depth, head = 2 * 2 * 16 * 64 * 128, 2 * 2 * 16 * 64 * 256
-    assert uniform.value("R_mtp") == uniform.value("F_layer") + depth == uniform.value("F_mtp") - head
+    assert uniform.value("R_mtp") == uniform.value("F_dense") + depth == uniform.value("F_mtp") - head
     assert block.value("R_mtp") == 0
     with pytest.raises(InputError, match="give recompute_num_layers=1"):
         traced(model(layers=2, mtp_num_layers=1), recompute="full", recompute_num_layers=2)
