@@ -119,7 +119,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "false",
         ("false", "true"),
         "without sequence parallelism every tensor-parallel rank sends the whole boundary tensor to the next stage (false), "
-        "or its share, gathered again on arrival (true)",
+        "or its share, which the next stage gathers over tensor-parallel ranks on arrival (true)",
         "false: Megatron-Core p2p_communication.py; true: Narayanan et al., arXiv:2104.04473, sec. 4.1 (Megatron-LM until 2022)",
     ),
     "tp_async_backward": Assumption(

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from symsim.collectives import Network
-from symsim.expr import ONE, ZERO, Expr, maximum, symbol
+from symsim.expr import ZERO, Expr, maximum, symbol
 from symsim.formula import SECOND, Derivation, Quantity, total
 from symsim.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
-from symsim.messages import Message
+from symsim.messages import Message, between_ranks
 from symsim.passes.count import ascii_name, label
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
@@ -112,7 +112,7 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag:
     define("t_r", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
     exposed: dict[str, dict[str, str]] = {"f": {}, "b": {}}
     for phase, sent in (("f", remembered.differentiated.forward_messages), ("b", remembered.backward_messages)):
-        messages = [(i, m) for i, m in sent if m.group != ONE]
+        messages = between_ranks(sent)
         for axis in dict.fromkeys(m.axis for _, m in messages):
             own = [(i, m) for i, m in messages if m.axis == axis]
             exposed[phase][axis] = _exposed(book, network, lowered, name, tag, phase, axis, own, remembered, kernels)

@@ -44,8 +44,9 @@ class Axis:
     stride: Expr
 
 
-def groups(strategy: Strategy, mesh: Mesh) -> dict[str, tuple[Axis, ...]]:
-    """The ranks behind every axis label that a message may carry."""
+def groups(strategy: Strategy, mesh: Mesh, copies: int = 2) -> dict[str, tuple[Axis, ...]]:
+    """The ranks behind every axis label that a message may carry. copies: stages that hold the embedding table, the first and the
+    last among them, so that a unit which joins all of them joins the whole pipeline."""
     order = strategy.rank_order.split("-")
     d = mesh.degree
     context = {"cp": product(d(a) for a in mesh.context_axes)}
@@ -53,7 +54,9 @@ def groups(strategy: Strategy, mesh: Mesh) -> dict[str, tuple[Axis, ...]]:
     expert = _along([(a, d({"tp": "etp", "dp": "edp"}.get(a, a))) for a in order if a != "cp"])
     tp, cp, dp, pp = (dense[a] for a in ("tp", "cp", "dp", "pp"))
     etp, ep, edp = (expert[a] for a in ("tp", "ep", "dp"))
-    made: dict[str, tuple[Axis, ...]] = {"tp": (tp,), "cp": (cp,), "dp": (dp,), "pp": (pp,), "embd": (pp,), "ep": (ep,), "etp": (etp,), "edp": (edp,)}
+    alone = {"tp": tp, "cp": cp, "dp": dp, "pp": pp, "ep": ep, "etp": etp, "edp": edp}
+    made: dict[str, tuple[Axis, ...]] = {label: (axis,) for label, axis in alone.items()}
+    made["embd"] = (Axis(ONE * copies, pp.stride * pp.degree / copies),)
     made |= {"cp_a2a": (Axis(d("cp_a2a"), cp.stride),), "cp_p2p": (Axis(d("cp_p2p"), cp.stride * d("cp_a2a")),)}
     made |= {"dp_cp": (cp, dp), "tp_cp": (tp, cp), "tp_dp_cp": (tp, cp, dp), "etp_ep": (etp, ep)}
     inst = d("inst")
@@ -78,13 +81,21 @@ class Network:
     """Defines, once per group and collective, what a message's time is made of; `seconds` gives the time itself."""
 
     def __init__(
-        self, book: Derivation, system: System, strategy: Strategy, mesh: Mesh, *, once_per_unit: bool = False, node_limit: int | None = None
+        self,
+        book: Derivation,
+        system: System,
+        strategy: Strategy,
+        mesh: Mesh,
+        *,
+        once_per_unit: bool = False,
+        node_limit: int | None = None,
+        table_copies: int = 2,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk)."""
         self.node_limit = node_limit
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
-        self.groups = groups(strategy, mesh)
+        self.groups = groups(strategy, mesh, table_copies)
         self.tiers = range(1, len(system.network) + 1)
 
     def seconds(self, message: Message) -> Quantity:

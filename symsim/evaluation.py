@@ -135,6 +135,8 @@ class Evaluation:
             "embedding_i": int(bool(first or mtp)),
             "output_i": int(loss and not (model.tie_word_embeddings and first)),
         }
+        if self.assumptions["pipeline_scatter_gather"] == "true":
+            found |= {"received_i": stage.received, "returned_i": stage.sent}
         return found
 
     def stage_numbers(self, stage: Stage) -> dict[str, Number]:

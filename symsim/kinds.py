@@ -17,7 +17,7 @@ import re
 
 from symsim.architecture import Architecture
 
-ORDINARY = frozenset("dense moe full local linear chunked nope sliding global mamba sparse".split())
+ORDINARY = frozenset("dense moe full local linear chunked nope sliding windowed global mamba sparse layer lin other plain wide narrow".split())
 
 _MARK = "kind__"
 _JOINED = re.compile(r"[A-Za-z][A-Za-z0-9]*(_+[A-Za-z0-9]+)+")

@@ -36,6 +36,12 @@ class Message:
         return self.receive_elements * WIDTHS[self.dtype]
 
 
+def between_ranks(messages: Iterable[tuple[int, Message]]) -> list[tuple[int, Message]]:
+    """Messages of a block (with the index of their operation) that leave the rank: frameworks issue collectives in a group of
+    one, too, which send nothing."""
+    return [(i, m) for i, m in messages if m.group != ONE]
+
+
 def merge(messages: Iterable[Message]) -> list[Message]:
     """Equal calls counted together, in order of first appearance; `what` lists where they come from."""
     merged: dict[tuple, tuple[Message, Expr, dict[str, None]]] = {}

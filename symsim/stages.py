@@ -6,7 +6,9 @@ from how many layers of a kind lie before a position.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from symsim.architecture import Architecture
 from symsim.checks import pipeline_layout
@@ -56,6 +58,34 @@ class Stage:
     @property
     def mtp(self) -> int:
         return sum(c.mtp for c in self.chunks)
+
+    @property
+    def apart(self) -> int:
+        """Chunks, but two in a row as one: at the turn of a V nothing is sent between them."""
+        return len(self.chunks) - sum(a.last == b.first for a, b in pairwise(self.chunks))
+
+    @property
+    def received(self) -> int:
+        """Boundary tensors that come from other stages in the forward of a micro-batch."""
+        return self.apart - self.embedding
+
+    @property
+    def sent(self) -> int:
+        """Boundary tensors that go to other stages in forward, whose gradients return."""
+        return self.apart - self.loss
+
+
+def table_copies(model: Architecture, strategy: Strategy) -> int:
+    """Stages that hold a copy of the embedding table: where tokens are looked up, where depths of MTP do it again, and where a
+    tied head multiplies with it."""
+    made = stages(model, strategy, model.mtp_num_layers)
+    return sum(s.embedding or bool(s.mtp) or (s.loss and model.tie_word_embeddings) for s in made)
+
+
+def gathers_on_arrival(strategy: Strategy, assumptions: Mapping[str, str]) -> bool:
+    """Whether tensor ranks, each with the whole stream, send a share of a boundary tensor each and gather what comes."""
+    apart = strategy.tp > 1 and strategy.pp > 1 and not strategy.sp
+    return apart and assumptions["pipeline_scatter_gather"] == "true"
 
 
 def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr]:

@@ -20,21 +20,18 @@ from symsim.formula import NONE, SECOND, Derivation, Quantity, total
 from symsim.ir import WIDTHS
 from symsim.lowered import Lowered
 from symsim.memory import main_type, state_bytes
-from symsim.messages import Message
 from symsim.passes.count import label
-from symsim.passes.differentiate import elements
 from symsim.passes.reduce import (
     BUCKET_SIZE,
     BUCKET_SIZE_PER_RANK,
+    arrivals,
+    boundary,
     expert_groups,
-    fsdp_messages,
-    fsdp_units,
     shards,
-    step_messages,
-    tensor_parallel_gradients,
+    update_messages,
 )
 from symsim.schedules import place_gain, schedule_of
-from symsim.stages import holds, runs
+from symsim.stages import runs, table_copies
 from symsim.strategy import Strategy
 from symsim.system import System
 from symsim.utilisation import utilisation
@@ -48,7 +45,8 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     check_system(system, lowered.profile.strategy)
     once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
     limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
-    network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit)
+    copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
+    network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies)
     blocks = block_times(book, network, lowered)
     _stage_times(book, network, lowered, blocks)
     _step(book, system, lowered)
@@ -87,6 +85,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
         for axis in axes:
             exposed = {tag: (block.exposed_forward if phase == "f" else block.exposed_backward).get(axis) for tag, block in blocks.items()}
             parts = [seconds(name) * times[tag] for tag, name in exposed.items() if name is not None]
+            parts += [network.seconds(m) * m.count for m in arrivals(lowered) if m.axis == axis and m.phase == word]
             define(f"e_{phase}_{axis}_stage", parts, f"stage i: exposed messages over {axis}, {word}", rf"\epsilon^{{{phase},{label(axis)},(i)}}")
     define("tw_stage", [seconds(blocks[n].weights) * often[n] for n in lowered.blocks], "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[tag] for tag, block in blocks.items()]
@@ -112,7 +111,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         return
     made: dict[str, Quantity] = {"f": Quantity(ZERO, SECOND), "b": Quantity(ZERO, SECOND)}
     root: dict[str, Quantity] = dict(made)
-    for message in _sharded_messages(book, lowered):
+    for message in update_messages(lowered, book):
         if message.per == "microbatch":
             phase = "f" if message.phase == "forward" else "b"
             seconds = network.seconds(message) * message.count
@@ -146,14 +145,8 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         )
 
 
-def _sharded_messages(book: Derivation, lowered: Lowered) -> list[Message]:
-    """Gathers and scatters of FSDP's units on stage i; none without zero=3."""
-    here = [*(f"L_{k}_i" for k in lowered.profile.model.kind_names()), "embedding_i", "output_i", "loss_i", "last_layer_i", "mtp_copies_i"]
-    return fsdp_messages(lowered, fsdp_units(lowered, book, {n: symbol(n) for n in here}))
-
-
 def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Lowered) -> Quantity:
-    messages = [m for m in _gradient_messages(lowered) if m.per == "microbatch"]
+    messages = [m for m in update_messages(lowered, book) if m.per == "microbatch"]
     whole = total((network.seconds(m) * m.count for m in messages), SECOND)
     if lowered.profile.strategy.overlap_grad_reduce:
         backward = sum(((symbol(f"t_i_{n}") + symbol(f"t_w_{n}")) * symbol(runs(n)) for n in lowered.blocks), symbol("tr_stage"))
@@ -168,22 +161,9 @@ def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Low
     )
 
 
-def _gradient_messages(lowered: Lowered) -> list[Message]:
-    dense, expert = symbol("P_stage_dense"), symbol("P_stage_expert")
-    if not expert_groups(lowered):
-        return step_messages(lowered, dense + expert, ZERO)
-    return step_messages(lowered, dense, expert)
-
-
 def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
     """One boundary tensor between neighbouring stages."""
-    strategy, placed = lowered.profile.strategy, lowered.blocks["head"].placed
-    n = elements(placed, "x")
-    if not strategy.sp and lowered.profile.assumptions["pipeline_scatter_gather"] == "true":
-        n = n / lowered.mesh.degree("tp")
-    seconds = Quantity(ZERO, SECOND)
-    if strategy.pp > 1:
-        seconds = network.seconds(Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation"))
+    seconds = network.seconds(boundary(lowered)) if lowered.profile.strategy.pp > 1 else Quantity(ZERO, SECOND)
     book.define("tc", seconds, "one boundary tensor sent to the next stage", unit=SECOND, group="time", latex="t_c")
 
 
@@ -192,18 +172,13 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     strategy = lowered.profile.strategy
     gradient = Quantity(ZERO, SECOND)
     parameter = Quantity(ZERO, SECOND)
-    for message in _gradient_messages(lowered):
-        if message.per == "step":
-            cost = network.seconds(message) * message.count
-            gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
     rooted = {"grad": Quantity(ZERO, SECOND), "param": Quantity(ZERO, SECOND)}
-    for message in _sharded_messages(book, lowered):
+    for message in update_messages(lowered, book):
         if message.per == "step":
             cost = network.seconds(message) * message.count
             gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
             what = "param" if message.op == "all_gather" else "grad"
             rooted[what] = rooted[what] + (cost if message.what == "root" else Quantity(ZERO, SECOND))
-    gradient = gradient + _small_gradients(network, lowered) + _copied_table(network, lowered)
 
     def define(name: str, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
         return book.define(name, quantity, meaning, unit=SECOND, group="stages", latex=latex, assumptions=assumptions)
@@ -245,28 +220,6 @@ def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]
         seconds["activations"] = maximum(0, seconds["activations"] - symbol("m") * symbol("t_stage"))
     exposed = sum(seconds.values(), ZERO)
     define("e_offload_stage", Quantity(exposed, SECOND), "stage i: host traffic that computation does not hide", r"\epsilon^{\mathrm{host},(i)}")
-
-
-def _small_gradients(network: Network, lowered: Lowered) -> Quantity:
-    """Gradients of norms and other weights that saw a share of the tokens, summed over tensor ranks in one call."""
-    if not lowered.mesh.active("tp"):
-        return Quantity(ZERO, SECOND)
-    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds(b)) for b in lowered.blocks), ZERO)
-    if not n:
-        return Quantity(ZERO, SECOND)
-    dtype = "fp32" if lowered.profile.strategy.grad_reduce_in_fp32 else lowered.profile.strategy.precision
-    return network.seconds(Message("step", "all_reduce", "tp", symbol("tp"), n, n, dtype, "small gradients", per="step"))
-
-
-def _copied_table(network: Network, lowered: Lowered) -> Quantity:
-    """The gradient of the embedding table where the first and the last stage hold a copy (tied head, or MTP), summed between them."""
-    model, strategy = lowered.profile.model, lowered.profile.strategy
-    if strategy.pp == 1 or not (model.tie_word_embeddings or model.mtp_num_layers):
-        return Quantity(ZERO, SECOND)
-    holds = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
-    n = symbol("V") * symbol("h") / lowered.mesh.degree("tp")
-    dtype = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
-    return network.seconds(Message("step", "all_reduce", "embd", ONE * 2, n, n, dtype, "embedding table", per="step")) * holds
 
 
 def _optimizer(lowered: Lowered) -> Quantity:

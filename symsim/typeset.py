@@ -34,6 +34,8 @@ _STAGE = {
     "output_i": (r"\delta^{(i)}_{\mathrm{out}}", "1 on a stage that holds a table of the output layer, else 0"),
     "mtp_i": ("D^{(i)}", "multi-token prediction depths that stage i runs"),
     "mtp_copies_i": (r"\hat{D}^{(i)}", "multi-token prediction depths whose parameters stage i holds"),
+    "received_i": (r"n^{(i)}_{\mathrm{in}}", "boundary tensors that stage i receives in the forward of a micro-batch"),
+    "returned_i": (r"n^{(i)}_{\mathrm{back}}", "gradients of boundary tensors that stage i receives in the backward of a micro-batch"),
     "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
 }
 # Numbers of the system, and seconds of the stage with the longest tail

@@ -12,10 +12,9 @@ Sources: Megatron-Core distributed/param_and_grad_buffer.py, finalize_model_grad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from symsim.expr import ONE, ZERO, Expr, minimum, symbol
+from symsim.expr import ONE, ZERO, Expr, maximum, minimum, symbol
 from symsim.formula import Derivation
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
@@ -24,6 +23,7 @@ from symsim.messages import Message
 from symsim.passes.communicate import Placed
 from symsim.passes.count import MODULES, counted_parameters, held_output_layer
 from symsim.passes.differentiate import elements
+from symsim.stages import gathers_on_arrival, holds, table_copies
 
 # Megatron-Core distributed/distributed_data_parallel.py: elements of a gradient bucket, and at least so many per rank
 BUCKET_SIZE = 40_000_000
@@ -118,11 +118,8 @@ class Unit:
     expert: bool = False
 
 
-def fsdp_units(lowered: Lowered, derivation: Derivation, at: Mapping[str, Expr]) -> list[Unit]:
-    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit.
-
-    at: the stage's symbols (`L_KIND_i`, `embedding_i`, ...) as numbers, or as themselves.
-    """
+def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
+    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit."""
     own = derivation.definitions
     apart = expert_groups(lowered)
 
@@ -132,16 +129,16 @@ def fsdp_units(lowered: Lowered, derivation: Derivation, at: Mapping[str, Expr])
 
     units = []
     for kind in lowered.profile.model.kind_names():
-        times = at[f"L_{kind}_i"]
+        times = symbol(holds(kind))
         units.append(Unit(f"{in_words(kind)} layer", held(kind, expert=False if apart else None), times))
         if apart:
             units.append(Unit(f"experts of a {in_words(kind)} layer", held(kind, expert=True), times, expert=True))
-    root = held("embedding") * at["embedding_i"] + held_output_layer(derivation, at)
+    root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
     if "P_head_norm" in own:
-        root = root + symbol("P_head_norm") * at["last_layer_i"]
+        root = root + symbol("P_head_norm") * symbol("last_layer_i")
     if "mtp" in lowered.blocks:
-        root = root + held("mtp") * at["mtp_copies_i"]
-    return [u for u in (*units, Unit("root", root, ONE)) if u.elements and u.times]
+        root = root + held("mtp") * symbol("mtp_copies_i")
+    return [u for u in (*units, Unit("root", root, ONE)) if u.elements]
 
 
 def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
@@ -168,20 +165,122 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     return made
 
 
-def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Message]:
-    """Boundary tensors of a stage: `[s/(c t), b, h]`, forward to the next chunk and its gradient back (schedules.py)."""
+def boundary(lowered: Lowered) -> Message:
+    """One boundary tensor, to the next chunk: `[s/(c t), b, h]` (Megatron-Core schedules.py), a share of it where ranks that
+    all have the whole tensor send one each."""
     placed = lowered.blocks["head"].placed
-    n = elements(placed, "x")
-    dtype = placed.block.tensors["x"].dtype
-    group = symbol("pp")
-    made = []
+    n = elements(placed, "x") / (lowered.mesh.degree("tp") if _gathers(lowered) else 1)
+    return Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation")
+
+
+def _gathers(lowered: Lowered) -> bool:
+    return gathers_on_arrival(lowered.profile.strategy, lowered.profile.assumptions)
+
+
+def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Message]:
+    """Boundary tensors of a stage, forward to the next chunk and its gradient back."""
+    one, made = boundary(lowered), []
     for phase, out, back in (("forward", sends, receives), ("backward", receives, sends)):
-        what = "activation" if phase == "forward" else "gradient of the activation"
+        what = one.what if phase == "forward" else f"gradient of the {one.what}"
         if out:
-            made.append(Message(phase, "p2p", "pp", group, n, ZERO, dtype, f"{what}, sent", ONE * out))
+            made.append(replace(one, phase=phase, receive_elements=ZERO, what=f"{what}, sent", count=ONE * out))
         if back:
-            made.append(Message(phase, "p2p", "pp", group, ZERO, n, dtype, f"{what}, received", ONE * back))
+            made.append(replace(one, phase=phase, send_elements=ZERO, what=f"{what}, received", count=ONE * back))
     return made
+
+
+def arrivals(lowered: Lowered) -> list[Message]:
+    """What stage i gathers over tensor ranks after shares of a boundary tensor have come, every micro-batch (Megatron-LM until
+    2022, p2p_communication.py _communicate: with scatter_gather_tensors_in_pipeline and without sequence parallelism)."""
+    if not _gathers(lowered):
+        return []
+    one, made = boundary(lowered), []
+    for phase, often in (("forward", "received_i"), ("backward", "returned_i")):
+        what = f"{one.what} on arrival" if phase == "forward" else f"gradient of the {one.what} on arrival"
+        group, n = lowered.mesh.degree("tp"), one.send_elements
+        made.append(Message(phase, "all_gather", "tp", group, n, n * group, one.dtype, what, symbol(often)))
+    return made
+
+
+def update_messages(lowered: Lowered, derivation: Derivation) -> list[Message]:
+    """What a rank of stage i sends for gradients and parameters, over the symbols of the stage: once a step, and every
+    micro-batch where they are sharded so. Reports evaluate this list and time prices it; a count is 0 where a stage has none."""
+    return [
+        *fsdp_messages(lowered, fsdp_units(lowered, derivation)),
+        *_over_data_ranks(lowered),
+        *_over_tensor_ranks(lowered),
+        *_copied_table(lowered),
+        *_router_bias(lowered),
+    ]
+
+
+def _gradient_type(lowered: Lowered) -> str:
+    strategy = lowered.profile.strategy
+    return "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+
+
+def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False) -> Expr:
+    """1 where a stage has any of this amount, else 0; 1 alone where every stage must have some."""
+    strategy, model = lowered.profile.strategy, lowered.profile.model
+    uneven = (
+        strategy.pipeline_model_parallel_layout,
+        strategy.account_for_embedding_in_pipeline_split,
+        strategy.account_for_loss_in_pipeline_split,
+    )
+    mixed = of_experts and len({model.layer_kinds[k].ffn for k in model.kind_names()}) > 1
+    return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven)) else ONE
+
+
+def _over_data_ranks(lowered: Lowered) -> list[Message]:
+    """Gradients and parameters over the ranks that share them; experts apart where they have ranks of their own."""
+    dense, expert = symbol("P_stage_dense"), symbol("P_stage_expert")
+    if not expert_groups(lowered):
+        return scaled(step_messages(lowered, dense + expert, ZERO), _where_there_are(lowered, dense + expert))
+    has_experts = lowered.profile.model.moe is not None
+    return [
+        *scaled(step_messages(lowered, dense, ZERO), _where_there_are(lowered, dense)),
+        *scaled(step_messages(lowered, ZERO, expert if has_experts else ZERO), _where_there_are(lowered, expert, of_experts=True)),
+    ]
+
+
+def _over_tensor_ranks(lowered: Lowered) -> list[Message]:
+    """Gradients of norms and other weights that saw a share of the tokens, summed over tensor ranks in one call."""
+    if not lowered.mesh.active("tp"):
+        return []
+    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds(b)) for b in lowered.blocks), ZERO)
+    if not n:
+        return []
+    what = "gradients of parameters that saw a share of the tokens"
+    tp = lowered.mesh.degree("tp")
+    return [Message("step", "all_reduce", "tp", tp, n, n, _gradient_type(lowered), what, _where_there_are(lowered, n), "step")]
+
+
+def _copied_table(lowered: Lowered) -> list[Message]:
+    """Stages that hold a copy of one table sum its gradient (Megatron-Core finalize_model_grads.py)."""
+    model = lowered.profile.model
+    copies = table_copies(model, lowered.profile.strategy)
+    if copies < 2:
+        return []
+    held = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
+    n = symbol("V") * symbol("h") / lowered.mesh.degree("tp")
+    what = "gradient of the embedding table that several stages hold"
+    return [Message("step", "all_reduce", "embd", ONE * copies, n, n, _gradient_type(lowered), what, held, "step")]
+
+
+def _router_bias(lowered: Lowered) -> list[Message]:
+    """Tokens per expert of all routers of the stage, for the selection bias (Megatron-Core moe_utils.py
+    get_updated_expert_bias, which finalize_model_grads.py calls for every module that has one, depths of MTP too)."""
+    model, mesh = lowered.profile.model, lowered.mesh
+    axes = ("tp", "dp", *mesh.context_axes)
+    group = mesh.group(axes)
+    if model.moe is None or model.moe.moe_router_enable_expert_bias == "none" or group == ONE:
+        return []
+    routed = [b for b in lowered.blocks if any(op.kind == "top_k" for op in lowered.blocks[b].placed.block.ops)]
+    layers = sum((symbol(holds(b)) for b in routed), ZERO)
+    if not layers:
+        return []
+    n, often = symbol("E") * layers, _where_there_are(lowered, layers, of_experts=True)
+    return [Message("step", "all_reduce", "tp_dp_cp", group, n, n, "fp32", "tokens per expert for the router bias", often, "step")]
 
 
 def scaled(messages: list[Message], times: Expr) -> list[Message]:

@@ -107,7 +107,7 @@ def remember(
     messages += [(i, _in_backward(m, RECOMPUTED)) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
     saved, shared = _by_storage(placed, kept.by, keep_gathered)
-    if distribute:
+    if distribute and placed.mesh.active("tp"):
         degree = placed.mesh.degree("tp")
         split = [s for s in saved if s.tensor.name in block.inputs and all(by.startswith(RECOMPUTE_OF) for by in s.by)]
         messages += [

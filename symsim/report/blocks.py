@@ -11,7 +11,7 @@ from symsim.expr import ONE, Expr, Number
 from symsim.formula import BYTE, ELEMENT, Unit
 from symsim.ir import Op
 from symsim.kinds import in_words, kind_of
-from symsim.messages import Message, merge
+from symsim.messages import Message, between_ranks, merge
 from symsim.passes.count import MODULES, ascii_name
 from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered, Saved
@@ -46,7 +46,7 @@ class Blocks:
         kept = {item.tensor.name: n for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)}
         parts: list[Part] = [Paragraph(self._about(name))]
         parts += self._operations(name, remembered, kept)
-        parts += self._messages(name, [m for _, m in (*remembered.differentiated.forward_messages, *remembered.backward_messages)], "")
+        parts += self._messages(name, [m for _, m in between_ranks([*remembered.differentiated.forward_messages, *remembered.backward_messages])], "")
         parts += self._saved(name, remembered, "")
         parts += self._parameters(name)
         parts += self._definitions(name)
@@ -83,7 +83,8 @@ class Blocks:
         rows = []
         scope, number = "", 0
         block = remembered.placed.block
-        messages = {i: [m for at, m in remembered.differentiated.forward_messages if at == i] for i, _ in enumerate(block.ops)}
+        sent = between_ranks(remembered.differentiated.forward_messages)
+        messages = {i: [m for at, m in sent if at == i] for i, _ in enumerate(block.ops)}
         for index, op in enumerate(block.ops):
             if op.is_view or op.kind in ("constant", "angles"):
                 continue
@@ -282,7 +283,7 @@ class Blocks:
         return whole(self.result.numbers[symbol])
 
     def _recomputed(self, name: str, again: Remembered) -> list[Part]:
-        repeated = [m for _, m in again.backward_messages]
+        repeated = [m for _, m in between_ranks(again.backward_messages)]
         return [
             Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
             *self._saved(name, again, ", recomputed"),
