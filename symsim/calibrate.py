@@ -185,7 +185,12 @@ def _fit(op: str, points: Sequence[Point], system: System, known: Mapping[str, f
     found = _search(reduced, times, used, start)
     idle = tuple(n for n in used if not _matters(reduced, found, n))
     found = {n: start[n] if n in idle else _rounded(n, v) for n, v in found.items()}
-    inside = _errors([float(f.evaluate(found)) for f in reduced], times)
+    try:
+        inside = _errors([float(f.evaluate(found)) for f in reduced], times)
+    except ZeroDivisionError:
+        nothing = ", ".join(n for n, v in found.items() if not v)
+        longer = f"the points of {op} take longer than any share of the peak explains"
+        raise InputError(f"{longer}: {nothing} would be 0; are the times in seconds?") from None
     return Fit(op, len(points), found, idle, inside, _held_out(points, reduced, used, found))
 
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symsim.errors import InputError, cut, nearest
+from symsim.limits import LARGEST_SIZE, MOST_RANKS, MOST_STAGES
 from symsim.reading import read_json, read_text
 from symsim.system import COLLECTIVES
 
@@ -142,9 +143,18 @@ def _point(row: Mapping[str, str], where: str) -> Point:
             want = "0 or 1" if name == "causal" else "a whole number above zero"
             raise InputError(f"{where}: {name} of {op} should be {want}, and is '{cut(text)}'")
         sizes[name] = int(text)
+    _bounded(op, sizes, where)
     if sizes.get("ranks") == 1:
         raise InputError(f"{where}: ranks of {op} should be 2 or more; one rank exchanges nothing")
     return Point(op, kind, sizes, _seconds(row.get("seconds"), where), precision)
+
+
+def _bounded(op: str, sizes: Mapping[str, int], where: str) -> None:
+    for name, size in sizes.items():
+        # ranks that send to each other are stages of a pipeline
+        most = LARGEST_SIZE if name != "ranks" else MOST_STAGES if op == "p2p" else MOST_RANKS
+        if size > most:
+            raise InputError(f"{where}: {name} of {op} is {cut(str(size))}; at most {most} is read")
 
 
 def _seconds(given: Any, where: str) -> float:
@@ -157,7 +167,8 @@ def _positive(given: Any, where: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (1e-15 < number < 1e15):
-        raise InputError(f"{where} should be a number above zero, and is '{cut(str(given))}'")
+        bounds = ", from 1e-15 to 1e15" if number > 0 else ""
+        raise InputError(f"{where} should be a number above zero{bounds}, and is '{cut(str(given))}'")
     return number
 
 
@@ -177,6 +188,7 @@ def _simumax(accelerator: Mapping[str, Any], path: str) -> Points:
                 raise InputError(f"{where}: not a shape of SimuMax v1.2: {error}") from None
             if min(v for k, v in sizes.items() if k != "causal") < 1:
                 raise InputError(f"{where}: a size is below one")
+            _bounded(name, sizes, where)
             rate = _positive(table.get("tflops"), f"{path}: {op}: tflops") * 1e12 * _positive(efficiency, where)
             points.append(Point(name, kind, sizes, flops / rate))
     bandwidths: dict[str, list[float]] = {}
@@ -219,18 +231,20 @@ def _nccl(fits: Mapping[str, Any], name: str, path: str) -> tuple[Point, ...]:
     """Bus bandwidth of an all-reduce of S bytes over n ranks is 2 (n - 1)/n S / seconds (nccl-tests, PERFORMANCE.md); MB is MiB."""
     points = []
     for key in fits:
-        found = re.fullmatch(r"(.*)_([0-9]+)", key)
+        found = re.fullmatch(r"(.*)_([0-9]{1,18})", key)
         if found is None or int(found[2]) < 2:
             raise InputError(f"{path}: fits: '{cut(key)}' should end in the number of ranks, such as a100_8")
         if not key.startswith(name):
             continue
         n = int(found[2])
         for label, rate in _mapping(fits, key, path).items():
-            size = re.fullmatch(r"busbw_([0-9]+)(MB|GB)", label)
+            size = re.fullmatch(r"busbw_([1-9][0-9]{0,17})(MB|GB)", label)
             if size:
                 bytes = int(size[1]) * (2**20 if size[2] == "MB" else _GIB)
+                sizes = {"ranks": n, "bytes": bytes}
+                _bounded("all_reduce", sizes, f"{path}: {cut(key)}.{label}")
                 seconds = 2 * (n - 1) / n * bytes / (_positive(rate, f"{path}: {key}.{label}") * 1e9)
-                points.append(Point("all_reduce", "", {"ranks": n, "bytes": bytes}, seconds))
+                points.append(Point("all_reduce", "", sizes, seconds))
     return tuple(points)
 
 

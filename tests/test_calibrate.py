@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,10 @@ def test_csv_defaults(tmp_path: Path) -> None:
         ("op,seconds,kind,bytes\nmemory,1,scatter,8\n", "points.csv:2: kind 'scatter' of memory should be one of elementwise, permute"),
         ("op,seconds,kind,bytes\nmemory,1,permute,8\nmemory,1,permute,0\n", "points.csv:3: bytes of memory should be a whole number above zero"),
         ("op,seconds,kind,bytes\nmemory,1,permute,8.5\n", "and is '8.5'"),
+        ("op,seconds,kind,bytes\nmemory,1e99,permute,8\n", "points.csv:2: seconds should be a number above zero, from 1e-15 to 1e15, and is '1e99'"),
+        ("op,seconds,ranks,bytes\nall_reduce,1,2000000,8\n", "points.csv:2: ranks of all_reduce is 2000000; at most 1000000 is read"),
+        ("op,seconds,ranks,bytes\np2p,1,512,8\n", "points.csv:2: ranks of p2p is 512; at most 256 is read"),
+        (f"op,seconds,ranks,bytes\np2p,1,2,{10**17}\n", f"points.csv:2: bytes of p2p is {10**17}; at most {10**15} is read"),
         ("op,seconds,kind,bytes\nmemory,0,permute,8\n", "points.csv:2: seconds should be a number above zero, and is '0'"),
         ("op,seconds,kind,bytes\nmemory,nan,permute,8\n", "and is 'nan'"),
         ("op,seconds,kind,bytes\nmemory\n", "points.csv:2: kind '' of memory"),
@@ -253,6 +258,10 @@ def test_a_simumax_system(tmp_path: Path) -> None:
         ('{"accelerator": {"op": {}, "bandwidth": {"ce": {"gbps": 1}}}}', "bandwidth: ce should be a number above zero, and is 'None'"),
         ('{"fits": {"a100": {}}}', "'a100' should end in the number of ranks"),
         ('{"fits": {"a100_8": 3}}', "'a100_8' should be a mapping"),
+        (f'{{"fits": {{"a100_{"8" * 5000}": {{}}}}}}', "should end in the number of ranks"),
+        ('{"fits": {"a100_9000000": {"busbw_16MB": 1.0}}}', "ranks of all_reduce is 9000000; at most 1000000 is read"),
+        (f'{{"fits": {{"a100_8": {{"busbw_{10**15}MB": 1.0}}}}}}', "at most 1000000000000000 is read"),
+        (simumax(matmul={f"b=1, m={10**400}, k=2, n=3, layout=TN, out_dtype=bf16": 0.5}), "at most 1000000000000000 is read"),
         ("[]", "system.json"),
     ],
 )
@@ -272,6 +281,15 @@ def test_a_summary_of_all_reduces(tmp_path: Path) -> None:
     assert len(read_points(str(path)).points) == 2
     with pytest.raises(InputError, match="no measured points"):
         read_points(f"{path}#z")
+
+
+@pytest.mark.parametrize("op", ["gemm", "attention", "all_gather"])
+def test_times_that_no_efficiency_explains_are_refused(tmp_path: Path, op: str) -> None:
+    slow = [replace(p, seconds=p.seconds * 1e5) for p in everything() if p.op == op]
+    path = tmp_path / "slow.csv"
+    path.write_text(csv_of(slow))
+    with pytest.raises(InputError, match="would be 0; are the times in seconds"):
+        calibrate(lab(), read_points(str(path)))
 
 
 def run(*arguments: str) -> int:

@@ -96,6 +96,19 @@ def test_what_lies_at_the_bounds_is_answered_in_ten_seconds(model: str, strategy
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "most"),
+    [("m.yaml", "a: [" + "1," * 2**17 + "]", 256), ("c.json", '{"a": [' + "1, " * 2**21 + "1]}", 4096)],
+    ids=["yaml", "json"],
+)
+def test_a_file_that_would_take_minutes_to_read_is_refused(name: str, content: str, most: int, tmp_path: Path):
+    (tmp_path / name).write_text(content)
+    began = time.process_time()
+    with pytest.raises(InputError, match=f"is larger than {most} KiB"):
+        load_model(str(tmp_path / name))
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
     ("axis", "reason"),
     [
         ("vpp=65536,2", "65536 is more than the largest value that a grid takes, 256"),
