@@ -26,6 +26,7 @@ from symsim.formula import Derivation
 from symsim.points import Point, Points
 from symsim.strategy import Strategy
 from symsim.system import COLLECTIVES, System, symbol_values
+from symsim.vocabulary import domain
 
 OPS = ("memory", "gemm", "grouped_gemm", "attention", "collective")
 FOLDS = 5
@@ -93,7 +94,7 @@ def calibrate(system: System, measured: Points, op: str | None = None, shortest:
     known = dict(before)
     given = {}
     if op in (None, "memory"):
-        given = {curves.MOVING[kind]: _rounded("eta", rate / known["B_hbm"]) for kind, rate in measured.bandwidths.items()}
+        given = {curves.MOVING[kind]: _rounded("eta", min(1.0, rate / known["B_hbm"])) for kind, rate in measured.bandwidths.items()}
         known |= given
     fits = []
     for name in (op,) if op else OPS:
@@ -229,6 +230,8 @@ def _descend(forms: Sequence[Expr], times: Sequence[float], names: Sequence[str]
         return sum(math.sqrt(1 + (r / _SOFT) ** 2) - 1 for r in found)
 
     at = [math.log(max(start[n], _SMALLEST_TIME if _is_time(n) else _SMALLEST_SHARE)) for n in names]
+    # no more than the whole of a peak rate or of a bandwidth
+    most = {n: 0.0 if domain(n) == "share" or n.startswith("phi_") else 5.0 for n in names}
     now = residuals(at)
     best, damping = cost(now), 1e-2
     for _ in range(60):
@@ -244,7 +247,7 @@ def _descend(forms: Sequence[Expr], times: Sequence[float], names: Sequence[str]
             damped = [[v + (damping * (v + 1e-9) if i == j else 0) for j, v in enumerate(row)] for i, row in enumerate(normal)]
             step = _solve(damped, gradient)
             # a coefficient moves by a factor of e^2 at most, within bounds that no machine leaves
-            trial = [min(5.0, max(-24.0, x - min(2.0, max(-2.0, d)))) for x, d in zip(at, step)]
+            trial = [min(most[n], max(-24.0, x - min(2.0, max(-2.0, d)))) for n, x, d in zip(names, at, step)]
             after = residuals(trial)
             reached = cost(after)
             if reached < best:

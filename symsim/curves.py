@@ -39,7 +39,7 @@ TILE = 128
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    @field_validator("exposed", check_fields=False)
+    @field_validator("exposed", "efficiency", "forward", "backward", "elementwise", "permute", "cross_entropy", check_fields=False)
     @classmethod
     def _share(cls, known: Known) -> Known:
         if known.value > 1:

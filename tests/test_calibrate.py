@@ -15,7 +15,7 @@ from shared import SHARED
 from symsim.calibrate import OPS, Errors, calibrate, seconds, table, write_system
 from symsim.cli import main
 from symsim.errors import InputError
-from symsim.loading import load_system, validate
+from symsim.loading import load_system, split_settings, validate
 from symsim.points import Point, Points, read_points
 from symsim.reading import Document, parse_yaml
 from symsim.strategy import Strategy
@@ -138,6 +138,22 @@ def test_a_coefficient_that_no_point_depends_on_keeps_its_value() -> None:
     found = calibrate(lab(), Points((*attentions(False), *[p for p in moved() if p.kind != "permute"]), {}))
     assert "zeta_fa" not in found.coefficients and "eta_permute" not in found.coefficients
     assert found.coefficients["tau_fa"] == TRUE["tau_fa"] and found.coefficients["eta_mem"] == TRUE["eta_mem"]
+
+
+def test_no_share_is_above_one(tmp_path: Path) -> None:
+    """Points faster than the data sheet allows (a smaller L2 hit than thought) fit the whole, and the file can be read."""
+    points = [Point("memory", p.kind, p.sizes, p.seconds / 8) if p.kind == "elementwise" else p for p in moved()]
+    found = calibrate(lab(), Points(tuple(points), {}), "memory")
+    assert found.coefficients["eta_mem"] == 1
+    write_system(tmp_path / "mine.yaml", parse_yaml(SYSTEM, "lab.yaml").data, found, "points")
+    assert load_system(str(tmp_path / "mine.yaml")).kernels.memory.elementwise.value == 1
+
+
+@pytest.mark.parametrize("name", ["eta_gemm", "eta_group", "eta_fa", "eta_fab", "eta_mem", "eta_permute", "eta_ce", "phi_gemm"])
+def test_a_share_above_one_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="'1.01' is more than the whole"):
+        load_system("h100-sxm", split_settings([f"{name}=1.01"]).system)
+    assert load_system("h100-sxm", split_settings([f"{name}=1"]).system)
 
 
 def test_a_few_runs_at_another_clock_move_little() -> None:
