@@ -10,9 +10,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from symsim.errors import nearest
 from symsim.expr import ONE, Expr, symbol
+from symsim.vocabulary import SYMBOLS
 
 WIDTHS = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bool": 1, "uint64": 8}
+
+
+TENSOR_KINDS = ("activation", "parameter", "index", "table")
+
+# Linear maps: what layers declare, and the kernels that run
+LINEAR = ("linear", "einsum", "grouped")
+
+# Every kind of operation: declared by layers, kernels of one operation or more, PyTorch's own (fusion=eager), redistributions
+KINDS = frozenset(
+    """
+    linear einsum grouped attention norm rope rope_part rope_concat pack activation add multiply sigmoid clip embed add_positions dropout
+    cross_entropy top_k dispatch combine convolution delta_rule view constant angles
+    permute unpermute exchange exchange_back exchange_gather exchange_scatter quantise sort pad
+    cast copy repeat cat concat choose pick clamp masked_fill index gather mul div sub sum mean max pow exp rsqrt scale multiplier
+    gelu relu silu tanh softmax softplus topk
+    all_reduce reduce_scatter all_gather all_to_all slice regroup
+    """.split()
+)
 
 
 @dataclass(frozen=True)
@@ -115,36 +135,97 @@ class IRError(AssertionError):
     """A pass produced an inconsistent block; a bug of symsim, never of its input."""
 
 
+def shown(block: Block, op: Op) -> str:
+    """An operation as a line: `einsum mlp.up_proj: x[b s h] up_proj.weight[f h] -> up_proj.out[b s f]`."""
+
+    def named(tensors: Iterable[str]) -> str:
+        return " ".join(f"{t}[{' '.join(block.tensors[t].dims)}]" if t in block.tensors else t for t in tensors) or "()"
+
+    summed = f", over {' '.join(op.attrs['contract'])}" if "contract" in op.attrs else ""
+    return f"{op.kind} {op.name}: {named(op.inputs)} -> {named(op.outputs)}{summed}"
+
+
 def verify(block: Block) -> Block:
-    """Check that every tensor is made before use, views share storage with a tensor, and names are unique."""
+    """Check a block against the grammar: kinds of operations are known, every tensor is declared, made before its use and made
+    once, dimensions are known, and a linear map contracts and makes what its operands have."""
     made = set(block.inputs) | {t.name for t in block.tensors.values() if t.kind in ("parameter", "table")}
-    for op in block.ops:
-        for name in op.inputs:
-            if name not in block.tensors:
-                raise IRError(f"{block.name}: {op.name} reads {name}, which is not declared")
-            if name not in made:
-                raise IRError(f"{block.name}: {op.name} reads {name} before it is made")
-        for name in op.outputs:
-            if name in made:
-                raise IRError(f"{block.name}: {op.name} makes {name} twice")
-            made.add(name)
-        for name in op.saves:
-            if name not in made:
-                raise IRError(f"{block.name}: {op.name} saves {name}, which does not exist yet")
-        for dims in op.products:
-            missing = [d for d in dims if d not in block.dims]
-            if missing:
-                raise IRError(f"{block.name}: {op.name} multiplies over unknown dimension {missing[0]}")
     for tensor in block.tensors.values():
-        for dim in tensor.dims:
-            if dim not in block.dims:
-                raise IRError(f"{block.name}: tensor {tensor.name} has unknown dimension {dim}")
-        if tensor.dtype not in WIDTHS:
-            raise IRError(f"{block.name}: tensor {tensor.name} has unknown type {tensor.dtype}")
+        _check_tensor(block, tensor)
+    for op in block.ops:
+        wrong = _kind(op) or _order(block, op, made) or _dimensions(block, op) or _linear_map(block, op)
+        if wrong:
+            raise IRError(f"{block.name}: {op.name} {wrong}, in `{shown(block, op)}`")
+        made |= set(op.outputs)
     for name in block.outputs:
         if name not in made:
             raise IRError(f"{block.name}: output {name} is never made")
     return block
+
+
+def _check_tensor(block: Block, tensor: Tensor) -> None:
+    for dim in tensor.dims:
+        if dim not in block.dims:
+            raise IRError(f"{block.name}: tensor {tensor.name}[{' '.join(tensor.dims)}] has unknown dimension {dim}")
+    if tensor.dtype not in WIDTHS:
+        raise IRError(f"{block.name}: tensor {tensor.name} has unknown type {tensor.dtype}")
+    if tensor.kind not in TENSOR_KINDS:
+        raise IRError(f"{block.name}: tensor {tensor.name} is of unknown kind {tensor.kind}")
+    if tensor.view_of is not None and tensor.view_of not in block.tensors:
+        raise IRError(f"{block.name}: tensor {tensor.name} is a view of {tensor.view_of}, which is not declared")
+
+
+def _kind(op: Op) -> str:
+    return "" if op.kind in KINDS else f"is of unknown kind {op.kind}"
+
+
+def _order(block: Block, op: Op, made: set[str]) -> str:
+    """What is read is there, what is made is new, and what is kept exists."""
+    for name in (*op.inputs, *op.outputs, *op.saves):
+        if name not in block.tensors:
+            return f"names {name}, which is not declared"
+    for name in op.inputs:
+        if name not in made:
+            return f"reads {name} before it is made"
+    for name in op.outputs:
+        if name in made:
+            return f"makes {name} twice"
+    for name in op.saves:
+        if name not in made and name not in op.outputs:
+            return f"saves {name}, which does not exist yet"
+    return ""
+
+
+def _dimensions(block: Block, op: Op) -> str:
+    for dims in (*op.products, *(p for _, p in op.backward_products)):
+        for dim in dims:
+            if dim not in block.dims:
+                return f"multiplies over unknown dimension {dim}"
+    return ""
+
+
+def _linear_map(block: Block, op: Op) -> str:
+    """y = x W sums over dimensions of x and of W, and every other dimension of y is one of x or of a weight."""
+    if op.kind not in LINEAR:
+        return ""
+    x = block.tensors[op.inputs[0]].dims
+    weights = [block.tensors[t].dims for t in op.inputs[1:] if block.tensors[t].kind == "parameter"]
+    if "contract" not in op.attrs:
+        return "says nothing of what it contracts"
+    for dim in op.attrs["contract"]:
+        if dim not in x:
+            return f"contracts {dim}, which {op.inputs[0]} lacks"
+        if weights and dim not in weights[0]:
+            return f"contracts {dim}, which its weight lacks"
+    operands = {d for dims in (x, *weights) for d in dims}
+    for name in op.outputs:
+        for dim in block.tensors[name].dims:
+            if dim not in operands:
+                return f"makes {dim}, which no operand has"
+    for dims in op.products:
+        for dim in dims:
+            if dim not in operands:
+                return f"multiplies over {dim}, which no operand has"
+    return ""
 
 
 class Net:
@@ -154,6 +235,7 @@ class Net:
         self.name = name
         self.dtype = dtype
         self.dims: dict[str, Dim] = dict(dims or {})
+        self.given = dims is not None
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.inputs: list[str] = []
@@ -163,9 +245,18 @@ class Net:
         self.idle: frozenset[str] = frozenset()
 
     def dim(self, name: str, size: "Expr | str | None" = None, logical: Expr | None = None) -> str:
-        """Declare a dimension (its size defaults to the symbol of its name) and return its name."""
+        """Declare a dimension and return its name. Without a size it is the symbol of that name: one that the model has, or of the
+        vocabulary where the net was made without dimensions."""
+        if name not in self.dims and size is None and (self.given or name not in SYMBOLS):
+            raise IRError(f"{self.name}: unknown dimension {name}: {nearest(name, list(self.dims) or list(SYMBOLS))}")
         self.dims.setdefault(name, Dim(symbol(name) if size is None else symbol(size) if isinstance(size, str) else size, logical))
         return name
+
+    def _known(self, tensor: str, dims: Iterable[str], dim: str) -> None:
+        try:
+            self.dim(dim)
+        except IRError as error:
+            raise IRError(f"{error}, in {f'{self.scope}.{tensor}' if self.scope else tensor}[{' '.join(dims)}]") from None
 
     def _unique(self, name: str) -> str:
         if name not in self.tensors:
@@ -175,7 +266,7 @@ class Net:
     def tensor(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None, kind: str = "activation", view_of: str | None = None) -> str:
         dims = tuple(dims.split()) if isinstance(dims, str) else tuple(dims)
         for dim in dims:
-            self.dim(dim)
+            self._known(name, dims, dim)
         name = self._unique(f"{self.scope}.{name}" if self.scope else name)
         self.tensors[name] = Tensor(name, dims, dtype or self.dtype, kind, view_of, self.module)
         return name
@@ -192,7 +283,7 @@ class Net:
         """A constant made once and shared by all layers (a mask, a rotary table)."""
         if name not in self.tensors:
             for dim in dims.split():
-                self.dim(dim)
+                self._known(name, dims.split(), dim)
             self.tensors[name] = Tensor(name, tuple(dims.split()), dtype or self.dtype, "table", None, self.module)
         return name
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from symsim.expr import ONE, Expr
 from symsim.ir import WIDTHS
 
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
+
 
 @dataclass(frozen=True)
 class Message:

@@ -11,13 +11,13 @@ For a parameter the partial axes say over which ranks its gradient is reduced at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, product
-from symsim.ir import Op, Tensor
+from symsim.ir import WIDTHS, Block, IRError, Op, Tensor, shown
 from symsim.mesh import Layout, Mesh, local_elements, local_size
-from symsim.messages import Message
+from symsim.messages import COLLECTIVES, Message
 from symsim.passes.communicate import Placed
 
 REDISTRIBUTIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "slice", "regroup")
@@ -115,7 +115,65 @@ def differentiate(
     ring = ring_messages(placed, mesh, torch_ring)
     forward = _forward_messages(placed, metadata) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward"]
-    return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
+    return check_backward(Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced))
+
+
+def check_backward(made: Differentiated) -> Differentiated:
+    """Kernels of backward transpose an operation that there is, over dimensions and tensors that it has; every parameter that one
+    writes has its reduction; messages are collectives over axes of the mesh, of operations that there are."""
+    block = made.placed.block
+    for kernel in made.backward:
+        if not 0 <= kernel.forward < len(block.ops):
+            raise IRError(f"{block.name}: a backward kernel {kernel.label} transposes operation {kernel.forward} of {len(block.ops)}")
+        op = block.ops[kernel.forward]
+        wrong = _kernel(block, op, kernel) or _unreduced(made, kernel)
+        if wrong:
+            raise IRError(f"{block.name}: backward of {op.name} ({kernel.label}) {wrong}, in `{shown(block, op)}`")
+    check_messages(made.placed, made.forward_messages, "forward")
+    check_messages(made.placed, made.backward_messages, "backward")
+    return made
+
+
+def _kernel(block: Block, op: Op, kernel: BackwardOp) -> str:
+    for name in (*kernel.reads, *kernel.writes):
+        if name not in block.tensors:
+            return f"names {name}, which is not declared"
+    for name in kernel.writes:
+        if name not in op.inputs:
+            return f"makes the gradient of {name}, which the operation does not read"
+    for dims in kernel.products:
+        for dim in dims:
+            if dim not in block.iteration(op) and dim not in block.dims:
+                return f"multiplies over unknown dimension {dim}"
+    return ""
+
+
+def _unreduced(made: Differentiated, kernel: BackwardOp) -> str:
+    for name in kernel.writes:
+        if made.placed.block.tensors[name].kind == "parameter" and name not in made.reduced_over:
+            return f"makes the gradient of {name}, and nothing says over which ranks it is summed"
+    return ""
+
+
+def check_messages(placed: Placed, messages: Iterable[tuple[int, Message]], phase: str) -> None:
+    """Each belongs to an operation of the block and to the phase, and is a collective that there is over axes of the mesh."""
+    block = placed.block
+    for index, message in messages:
+        if not 0 <= index < len(block.ops):
+            raise IRError(f"{block.name}: a message ({message.what}) belongs to operation {index} of {len(block.ops)}")
+        wrong = ""
+        if message.phase != phase:
+            wrong = f"is of phase {message.phase}, and stands among those of {phase}"
+        elif message.op not in COLLECTIVES:
+            wrong = f"is of unknown kind {message.op}"
+        elif message.axis not in placed.mesh.degrees and not set(message.axis.split("_")) <= placed.mesh.degrees.keys():
+            wrong = f"goes over unknown axis {message.axis}"
+        elif message.dtype not in WIDTHS:
+            wrong = f"has unknown type {message.dtype}"
+        elif not message.send_elements and not message.receive_elements:
+            wrong = "carries nothing"
+        if wrong:
+            raise IRError(f"{block.name}: a message ({message.what}) {wrong}, in `{shown(block, block.ops[index])}`")
 
 
 def _resolve(

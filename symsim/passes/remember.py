@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from symsim.expr import Expr
-from symsim.ir import WIDTHS, Op, Tensor
+from symsim.ir import WIDTHS, IRError, Op, Tensor, shown
 from symsim.messages import Message
 from symsim.passes.communicate import Placed
-from symsim.passes.differentiate import Differentiated, elements
+from symsim.passes.differentiate import Differentiated, check_messages, elements
 
 # why a message of forward is sent once more in backward
 RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
@@ -116,7 +116,32 @@ def remember(
         saved = tuple(replace(s, elements=s.elements / degree) if s in split else s for s in saved)
     # an auxiliary loss is taken only where gradients are recorded (router.py): not in the first pass of what runs again
     first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or block.ops[i].kind != "top_k")
-    return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
+    return check_kept(Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages)))
+
+
+def check_kept(made: Remembered) -> Remembered:
+    """What is kept is a storage of the block, no parameter, once; what runs again is one of its operations; and messages of
+    backward are."""
+    block = made.placed.block
+    for saved in (*made.saved, *made.shared):
+        name = saved.tensor.name
+        wrong = ""
+        if name not in block.tensors:
+            wrong = "is not declared"
+        elif saved.tensor.kind == "parameter":
+            wrong = "is a parameter"
+        elif saved.tensor.view_of is not None:
+            wrong = f"is a view of {saved.tensor.view_of}"
+        elif [s.tensor.name for s in (*made.saved, *made.shared)].count(name) > 1:
+            wrong = "is kept twice"
+        if wrong:
+            keeper = next((op for op in block.ops if op.name in {b.removeprefix(RECOMPUTE_OF) for b in saved.by}), None)
+            raise IRError(f"{block.name}: {name} is kept for backward and {wrong}" + (f", in `{shown(block, keeper)}`" if keeper else ""))
+    for index in made.recomputed:
+        if not 0 <= index < len(block.ops):
+            raise IRError(f"{block.name}: operation {index} of {len(block.ops)} runs again")
+    check_messages(made.placed, made.backward_messages, "backward")
+    return made
 
 
 def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: bool) -> frozenset[str]:
