@@ -151,7 +151,8 @@ class Network:
         return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
 
     def _exchanged(self, message: Message) -> Quantity:
-        n, parts = message.group, []
+        # the group's size follows from its axis, as its name does: one definition for all messages over it
+        n, parts = product(a.degree for a in self.groups[message.axis]), []
         for j in self.tiers:
             share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n
             if self.once_per_unit and message.axis == "ep" and j > 1:

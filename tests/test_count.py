@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture
+from symsim.architecture import Architecture, Mlp, parse_layers
 from symsim.buffers import gradient_buffers
 from symsim.expr import symbol
-from symsim.loading import load_model, load_system
+from symsim.grid.api import sweep
+from symsim.grid.base import read_base
+from symsim.grid.module import compile_module
+from symsim.loading import format_model, load_model, load_strategy, load_system
+from symsim.report import render_markdown
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
@@ -153,3 +159,25 @@ def test_routing_weights_before_the_experts() -> None:
     plain, before = experts_saved("eager", False), experts_saved("eager", True)
     results = "moe.experts.down_proj.out"
     assert before[own] == rows == plain[results] and results not in before
+
+
+@pytest.mark.parametrize("layers", ["8 * dense", "1 * dense + 3 * moe", "4 * moe + 4 * dense"])
+def test_models_with_experts_in_no_or_in_some_layers(layers: str, tmp_path: Path) -> None:
+    """A section moe that no layer uses leaves every parameter active; everything that counts runs."""
+    base = load_model("mixtral-8x7b").architecture
+    moe = base.layer_kinds["moe"]
+    kinds = {"dense": moe.model_copy(update={"ffn": "mlp"}), "moe": moe}
+    model = base.model_copy(update={"layers": parse_layers(layers), "layer_kinds": kinds, "mlp": Mlp(ffn_hidden_size=14336)})
+    path = tmp_path / "model.yaml"
+    path.write_text(format_model(model))
+    for strategy in ("tp=2,sp=true,pp=2,dp=2,num_microbatches=2", "dp=2,fusion=eager", "dp=2,zero=3"):
+        result = derive(load_model(str(path)).architecture, load_strategy(strategy), system=load_system("h100-sxm"))
+        params = result.to_json()["params"]
+        experts = params["by_module"].get("experts", 0)
+        assert params["total"] - params["active"] == experts * 3 // 4 and bool(experts) == ("moe" in layers)
+        assert result.table() and render_markdown(result)
+        space: dict[str, Any] = {}
+        exec(compile(compile_module(read_base(str(path), strategy, "h100-sxm", []), None), "<module>", "exec"), space)
+        assert space["kernel"]()["params.active"] == params["active"]
+    rows = sweep(str(path), {"dp": [1, 2], "pp": [1, 2]}, "num_microbatches=2", "h100-sxm", columns="params.active,time.step").rows
+    assert set(rows["params.active"]) == {params["active"]}

@@ -35,14 +35,17 @@ CHOICES = {
     "grad_reduce_in_fp32": ("true", "false"),
     "mtp_num_layers": (None, None, "1"),
     "recompute": ("none", "full"),
+    "fusion": ("te", "te", "eager"),
 }
 LAYOUT = "num_microbatches=4,pipeline_model_parallel_layout="
+EAGER = "tp=4,sp=true,pp=8,ep=8,dp=8,micro_batch_size=4,num_microbatches=1,fusion=eager"
 T14, T15, T16, T31, T58 = (n * "t" for n in (14, 15, 16, 31, 58))
 PLACED = (
     ("deepseek-v3", f"pp=4,dp=2,tp=2,sp=true,mtp_num_layers=1,{LAYOUT}E{T15}|{T31}|{T15}m|L"),
     ("qwen3-0.6b", f"pp=4,dp=2,mtp_num_layers=1,{LAYOUT}E{T14}|{T14}|m|L"),
     ("deepseek-v3", f"pp=2,ep=8,dp=8,mtp_num_layers=1,{LAYOUT}Ettt|{T58}mL"),
     ("llama3-8b", f"pp=4,dp=2,tp=2,sp=true,{LAYOUT}E|{T16}|{T16}|L"),
+    ("mixtral-8x22b-instruct", EAGER),
     ("qwen3-0.6b", "pp=4,dp=2,schedule=zbv,vpp=2,num_microbatches=8"),
     ("qwen3-0.6b", f"pp=3,dp=2,mtp_num_layers=1,{LAYOUT}E{T14}|{T14}m|L"),
 )
@@ -183,3 +186,13 @@ def test_sweeps_price_the_same_messages(model: str, strategy: str, axes: dict[st
         point = ",".join(f"{n}={str(rows[n][k]).lower()}" for n in axes)
         result = derive(load_model(model).architecture, load_strategy(f"{strategy},{point}"), given, system=load_system("h100-sxm"))
         assert float(step) == pytest.approx(float(result.value("t_step")), rel=1e-12)
+
+
+def test_a_group_of_counts_is_its_axis() -> None:
+    """PyTorch exchanges counts over the expert ranks, whatever etp is: one definition of seconds a byte over ep."""
+    result = derive(load_model("mixtral-8x22b-instruct").architecture, load_strategy(EAGER), system=load_system("mi300x"))
+    over_ep = [m for m in result.to_json()["messages"] if m["axis"] == "ep" and m["stage"] == 0]
+    assert {m["group_size"] for m in over_ep} == {8} and any("tokens per expert" in m["what"] for m in over_ep)
+    axes = ["tp=4", "pp=8", "ep=8,4", "micro_batch_size=4", "num_microbatches=1", "sp==tp>1"]
+    steps = sweep("mixtral-8x22b-instruct", axes, "fusion=eager,dp=8", "mi300x").rows["time.step"]
+    assert len(steps) == 2 and float(result.value("t_step")) in [pytest.approx(float(t), rel=1e-12) for t in steps]

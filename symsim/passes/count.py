@@ -301,7 +301,7 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
                 book.define(f"N_{module}", total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, group="total", latex=f"N_{{{label(module)}}}")
             )
     book.define("N", total(modules, ELEMENT), "parameters", unit=ELEMENT, group="total", latex="N")
-    if lowered.profile.model.moe:
+    if "N_experts" in book.definitions:
         idle = Quantity(symbol("N_experts"), ELEMENT) * (1 - symbol("K") / symbol("E"))
         book.define(
             "N_active",

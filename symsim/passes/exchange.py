@@ -22,11 +22,12 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
         return local_elements(mesh, block, block.tensors[name], layouts[name])
 
     group = mesh.degree("etp") * mesh.degree("ep")
+    counted_over = ("etp", "ep") if metadata == "all_gather" else ("ep",)
     made: list[Message] = []
     if op.kind in ("exchange", "exchange_back"):
         dropless = op.kind == "exchange" and "E_r" not in op.attrs["sent"]
-        if dropless and phase == "forward" and metadata and (mesh.active("ep") or mesh.active("etp")):
-            made.append(_counts(block.dims["E_r"].size, group, metadata))
+        if dropless and phase == "forward" and metadata and any(map(mesh.active, counted_over)):
+            made.append(_counts(block.dims["E_r"].size, mesh.group(counted_over), "_".join(counted_over), metadata))
         if mesh.active("ep"):
             pairs = list(zip(op.inputs, op.outputs))
             for source, target in pairs if phase == "forward" else reversed(pairs):
@@ -48,10 +49,9 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
     return made
 
 
-def _counts(experts: Expr, group: Expr, metadata: str) -> Message:
-    """Tokens per expert: Megatron-Core gathers every rank's counts, torchtitan exchanges them."""
+def _counts(experts: Expr, group: Expr, axis: str, metadata: str) -> Message:
+    """Tokens per expert: Megatron-Core gathers every rank's counts over etp and ep, torchtitan exchanges them over ep."""
     received = experts * group if metadata == "all_gather" else experts
-    axis = "etp_ep" if metadata == "all_gather" else "ep"
     return Message("forward", metadata, axis, group, experts, received, "int64", "tokens per expert")
 
 
