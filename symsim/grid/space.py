@@ -32,6 +32,9 @@ from symsim.reading import Document
 from symsim.strategy import Strategy
 from symsim.system import System
 
+# values of an axis that is neither a size nor a degree
+_MOST_READ = 10_000
+
 
 class Space:
     """A grid of points over a base. `sizes`: points along each axis."""
@@ -104,6 +107,8 @@ class Space:
         if field_name in (*SIZES, *DEGREES) and all(is_whole(v) for v in values):
             self._bounded(name, largest(field_name), values)
             return Place("strategy", field_name), tuple(values)
+        if len(values) > _MOST_READ:
+            raise InputError(f"--axis {name}: {len(values)} values, which are read one by one; at most {_MOST_READ} are")
         place, found = None, []
         for value in values:
             try:

@@ -39,11 +39,15 @@ def counts(bad: int, good: int) -> dict[str, int]:
     return {**{kind: bad * share // whole for kind, share in inputs_bad.SHARES.items()}, GOOD: good}
 
 
-def outcomes(wanted: dict[str, range], seed: int) -> Iterator[tuple[str, int, Outcome]]:
+def outcomes(wanted: dict[str, range], seed: int, seconds: float = float("inf")) -> Iterator[tuple[str, int, Outcome]]:
+    """The cases run, all kinds side by side, so that a run that ends after so many seconds has seen something of each."""
+    ends = time.monotonic() + seconds
+    order = sorted(((i + 0.5) / len(numbers), kind, number) for kind, numbers in wanted.items() for i, number in enumerate(numbers))
     with place_of_work() as place:
-        for kind, numbers in wanted.items():
-            for number in numbers:
-                yield kind, number, run(drawn(kind, seed, number), place)
+        for _, kind, number in order:
+            if time.monotonic() > ends:
+                return
+            yield kind, number, run(drawn(kind, seed, number), place)
 
 
 def table(found: Iterator[tuple[str, int, Outcome]]) -> tuple[str, int]:
@@ -78,6 +82,7 @@ def main() -> int:
     reader.add_argument("--good", type=int, default=20_000, help="well-formed combinations")
     reader.add_argument("--seed", type=int, default=SEED)
     reader.add_argument("--part", default="1/1", metavar="K/N", help="the k-th of n slices of the numbers")
+    reader.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
     reader.add_argument("--only", metavar="KIND", choices=[*inputs_bad.KINDS, GOOD])
     reader.add_argument("--number", type=int, help="one case, shown")
     given = reader.parse_args()
@@ -90,7 +95,7 @@ def main() -> int:
     part, parts = map(int, given.part.split("/"))
     asked = {k: n for k, n in counts(given.bad, given.good).items() if given.only in (None, k)}
     began = time.perf_counter()
-    text, faults = table(outcomes({k: range(n * (part - 1) // parts, n * part // parts) for k, n in asked.items()}, given.seed))
+    text, faults = table(outcomes({k: range(n * (part - 1) // parts, n * part // parts) for k, n in asked.items()}, given.seed, given.seconds))
     print(f"seed {given.seed}, part {given.part}, {time.perf_counter() - began:.0f} s\n{text}", end="")
     return int(faults > 0)
 

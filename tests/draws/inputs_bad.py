@@ -391,10 +391,13 @@ def _points(rng: random.Random) -> Case:
     name, content = "p.csv", _file(rng, text, None) if rng.random() < 0.25 else text.encode("utf-8", "surrogatepass")
     if rng.random() < 0.15:
         fits = {"nccl_8": {"busbw_16MB": 100.0, "busbw_1GB": 300.0}, "nccl_16": {"busbw_16MB": 50}}
-        shapes = {f"b=1, m={m}, k=4096, n=4096, layout={layout}, out_dtype=bf16": 0.7 for m in (512, 1024, 4096, 8192) for layout in ("TN", "NN",
-        "NT")}
-        simumax = {"op": {"matmul": {"tflops": 989, "accurate_efficient_factor": shapes}}, "bandwidth": {"default": {"gbps": 3000,
-        "efficient_factor": 0.9}}}
+        shapes = {
+            f"b=1, m={m}, k=4096, n=4096, layout={layout}, out_dtype=bf16": 0.7 for m in (512, 1024, 4096, 8192) for layout in ("TN", "NN", "NT")
+        }
+        simumax = {
+            "op": {"matmul": {"tflops": 989, "accurate_efficient_factor": shapes}},
+            "bandwidth": {"default": {"gbps": 3000, "efficient_factor": 0.9}},
+        }
         data = rng.choice(({"fits": fits}, {"accelerator": simumax}))
         name, content = "p.json", _file(rng, json.dumps(data), data, as_json=True)
     output = rng.choice((None, "made.yaml"))
