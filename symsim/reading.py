@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KeyPath = tuple["str | int", ...]
 
 # files are read before anything is known of them: YAML takes some 15 microseconds a byte, JSON one
-_LARGEST_TABLE, _LARGEST_JSON, _LARGEST_YAML = 16 * 2**20, 4 * 2**20, 2**18
+_LARGEST_TABLE, _LARGEST_JSON, _LARGEST_YAML = 16 * 2**20, 4 * 2**20, 2**19
 _LONGEST_NUMBER = 400
 _DEEPEST = 100
 

@@ -97,7 +97,7 @@ def test_what_lies_at_the_bounds_is_answered_in_ten_seconds(model: str, strategy
 
 @pytest.mark.parametrize(
     ("name", "content", "most"),
-    [("m.yaml", "a: [" + "1," * 2**17 + "]", 256), ("c.json", '{"a": [' + "1, " * 2**21 + "1]}", 4096)],
+    [("m.yaml", "a: [" + "1," * 2**18 + "]", 512), ("c.json", '{"a": [' + "1, " * 2**21 + "1]}", 4096)],
     ids=["yaml", "json"],
 )
 def test_a_file_that_would_take_minutes_to_read_is_refused(name: str, content: str, most: int, tmp_path: Path):

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symsim.errors import InputError
+from symsim.errors import InputError, sentence
 from symsim.grid import store as store_module
 from symsim.grid.store import BlockStore, Column, check_output, open_store
 
@@ -380,7 +380,7 @@ def test_files_that_may_not_grow(tmp_path: Path, suffix: str, block: int | None)
     process = subprocess.run([sys.executable, "-c", LIMITED, str(output), str(block)], capture_output=True, text=True)
     place = output if block is None else parts
     kept = f"; the blocks finished before are kept in {parts}, and --resume goes on from them"
-    assert process.stderr == f"{place}: cannot be written: File too large{kept}\n"
+    assert process.stderr == sentence(f"{place}: cannot be written: File too large{kept}") + "\n"
     assert output.read_text() == "old"
     assert sorted(os.listdir(parts)) == [f"{done}.part" for done in range(3 if block is None else block)] + ["lock", "sweep.json"]
     assert completed(output, resume=True) == completed(tmp_path / f"whole{suffix}")
