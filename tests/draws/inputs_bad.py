@@ -474,7 +474,8 @@ def _arguments(rng: random.Random) -> Case:
     # these start compilers, clusters and measurements, and take their time by design
     if any(w in ("dask", "c", "--scheduler", "--peers") for w in words) or words[:1] == ["bench"] and len(words) < 2:
         words = ["list", *words]
-    output = next((words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output")), None)
+    # of an option given twice the last counts
+    output = next((words[i] for i in range(len(words) - 1, 0, -1) if words[i - 1] in ("-o", "--output")), None)
     return Case(tuple(words), {"m.yaml": SMALL, "p.csv": POINTS.encode()}, output)
 
 
