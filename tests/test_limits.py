@@ -115,7 +115,7 @@ def test_a_file_that_would_take_minutes_to_read_is_refused(name: str, content: s
         ("dp=1,1000001", "1000001 is more than the largest value that a grid takes, 1000000"),
         ("world=8,100000000000000000000", "is more than the largest value that a grid takes"),
         ("hidden_size=4096,10000000000000000000", "10000000000000000000 is more than the largest value that a grid takes"),
-        ("hidden_size=1:1000000", "1000000 values, which are read one by one; at most 10000 are"),
+        ("hidden_size=1:100000", "100000 values, which are read one by one; at most 10000 are"),
         ("vpp==num_microbatches*1000", "vpp cannot be 4000"),
     ],
 )

@@ -31,7 +31,8 @@ from symsim.reading import read_text
 
 Value = Union[int, float, bool, str]
 
-_MOST_VALUES = 10**7
+# each is looked at by the rules of a strategy, some 30 us of it
+_MOST_VALUES = 10**5
 _LARGEST = 10**300
 _OUT_OF_RANGE = f"is out of range: numbers lie between 1e-300 and 1e300 and have at most {_LARGEST_DECIMAL_EXPONENT} digits"
 # a fine factor makes fractions that grow with every step
