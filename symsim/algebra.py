@@ -51,7 +51,14 @@ def _depth(x: Any, evaluate: bool) -> Any:
     return sympy.ceiling(sympy.log(sympy.ceiling(x), 2))
 
 
-_FUNCTIONS: dict[str, Any] = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor, "log2": _depth}
+def _at(*parts: Any, evaluate: bool) -> Any:
+    """The value whose key no other exceeds, the first of equal ones."""
+    pairs = list(zip(parts[::2], parts[1::2]))
+    branches = [(value, sympy.And(*(key >= other for _, other in pairs if other != key))) for value, key in pairs[:-1]]
+    return sympy.Piecewise(*branches, (pairs[-1][0], True), evaluate=evaluate)
+
+
+_FUNCTIONS: dict[str, Any] = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor, "log2": _depth, "at": _at}
 
 
 def view(expression: Expr, symbols: Mapping[str, Any] | None = None) -> Any:

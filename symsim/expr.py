@@ -33,7 +33,8 @@ class Symbol:
 @dataclass(frozen=True)
 class Call:
     """A function of expressions kept as one atom: 'max', 'min', 'ceil', 'floor', 'log2' (the depth of a binary
-    tree: log2 rounded up), or 'sum' (a divisor of several terms)."""
+    tree: log2 rounded up), 'at' (`of_largest`: value, key, value, key, ...), 'sum' (a divisor of several terms), or a
+    reduction over pipeline stages (`reductions.py`)."""
 
     function: str
     arguments: tuple["Expr", ...]
@@ -59,12 +60,18 @@ def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: next((v for v in values if v != v), None) or function(values)
 
 
+def _of_largest(*pairs: Number) -> Number:
+    """Of values (even places) the one whose key (odd places) is the largest, the first of equal ones."""
+    return pairs[2 * max(range(len(pairs) // 2), key=lambda k: pairs[2 * k + 1])]
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": extreme(max),
     "min": extreme(min),
     "ceil": math.ceil,
     "floor": math.floor,
     "log2": tree_depth,
+    "at": _of_largest,
     "sum": lambda x: x,
 }
 
@@ -284,7 +291,9 @@ def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
     arguments = tuple(dict.fromkeys(arguments)) if function in ("max", "min") else arguments
     if function == "sum" or (function in ("max", "min") and len(arguments) == 1):
         return arguments[0]
-    if all(a.is_constant for a in arguments):
+    if function == "at":
+        return of_largest(zip(arguments[::2], arguments[1::2]))
+    if function in _FUNCTIONS and all(a.is_constant for a in arguments):
         value = _FUNCTIONS[function](*(a.constant() for a in arguments))
         if value == value:
             return expr(value)
@@ -306,6 +315,19 @@ def maximum(*values: "Expr | Number") -> Expr:
 
 def minimum(*values: "Expr | Number") -> Expr:
     return _make_call("min", tuple(map(expr, values)))
+
+
+def of_largest(pairs: Iterable[tuple["Expr | Number", "Expr | Number"]]) -> Expr:
+    """Of (value, key) pairs the value whose key is the largest, the first of equal ones."""
+    made = tuple(dict.fromkeys((expr(value), expr(key)) for value, key in pairs))
+    values, keys = {v for v, _ in made}, [k for _, k in made]
+    if len(values) == 1:
+        return made[0][0]
+    if all(v == k for v, k in made):
+        return maximum(*keys)
+    if all(k.is_constant for k in keys):
+        return made[max(range(len(made)), key=lambda n: keys[n].constant())][0]
+    return Expr({((Call("at", tuple(part for pair in made for part in pair)), 1),): 1})
 
 
 def ceil(value: "Expr | Number") -> Expr:
