@@ -208,8 +208,7 @@ def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Qua
     gradient, and the reduction of the input gradient beside the weight gradient. tp_comm_overlap hides the rest in
     pieces: a gather beside the product that reads it, a reduction beside the one that writes it.
     """
-    strategy, assume = lowered.profile.strategy, lowered.profile.assumptions
-    asynchronous = assume["tp_async_backward"] == "true" and strategy.fusion == "te"
+    strategy, asynchronous = lowered.profile.strategy, lowered.profile.framework.reduces_beside
     op = remembered.placed.block.ops[index]
     readers = [i for i in kernels.forward if op.outputs and op.outputs[0] in remembered.placed.block.ops[i].inputs]
     writers = [i for i in kernels.forward if op.inputs and op.inputs[0] in remembered.placed.block.ops[i].outputs]

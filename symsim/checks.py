@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from symsim.architecture import Architecture
 from symsim.errors import InputError, cut
+from symsim.frameworks import FRAMEWORKS
 from symsim.limits import MOST_STAGES
 from symsim.schedules import check_schedule, schedule_of
 from symsim.strategy import Strategy
@@ -355,7 +356,7 @@ def _optimizer(_: Architecture, strategy: Strategy) -> None:
     aware = strategy.use_precision_aware_optimizer
     if aware and strategy.zero == 0:
         raise InputError("use_precision_aware_optimizer needs a distributed optimizer (zero=1 or more)")
-    if strategy.fusion == "te" and not aware:
+    if not FRAMEWORKS[strategy.fusion].state_types and not aware:
         for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
             if getattr(strategy, name) not in (None, "fp32"):
                 raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
@@ -431,8 +432,9 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
         return
     if strategy.precision == "fp32":
         raise InputError(f"fp8={strategy.fp8} needs precision=bf16 or fp16: fp8 GEMMs are not mixed with fp32 weights")
-    if strategy.fusion == "eager":
-        raise InputError(f"fp8={strategy.fp8} needs fusion=te: the eager modules have no fp8 GEMMs")
+    if not FRAMEWORKS[strategy.fusion].fp8:
+        able = " or ".join(name for name, framework in FRAMEWORKS.items() if framework.fp8)
+        raise InputError(f"fp8={strategy.fp8} needs fusion={able}: the {strategy.fusion} modules have no fp8 GEMMs")
 
 
 # Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)

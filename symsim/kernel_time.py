@@ -32,22 +32,6 @@ from symsim.strategy import Strategy
 
 PERMUTING = ("permute", "unpermute", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "sort", "index", "top_k")
 
-# Kernels that one operation issues where it is not one kernel, forward and backward, fusion=te: unfused rotary embedding
-# (models/common/embeddings/rope_utils.py), router (moe_utils.py topk_routing_with_score_function), token permutation and
-# the loss (tensor_parallel/cross_entropy.py), counted in Megatron-Core 0.20; a norm's and attention's backward have two and three
-LAUNCHES: dict[str, tuple[int, int]] = {
-    "rope": (6, 6),
-    "top_k": (18, 10),
-    "permute": (8, 4),
-    "unpermute": (4, 4),
-    "exchange": (4, 4),
-    "exchange_back": (4, 4),
-    "cross_entropy": (12, 4),
-    "embed": (4, 2),
-    "norm": (1, 2),
-    "attention": (1, 3),
-}
-
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
     """Kernels that the host launches for an operation. A grouped GEMM is one product an expert on the device's streams
@@ -58,7 +42,7 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) ->
         return experts
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts
-    return ONE * (LAUNCHES.get(op.kind, (1, 1))[backward] if profile.strategy.fusion == "te" else 1)
+    return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
 
 
 def peak(op: Op, strategy: Strategy) -> Expr:

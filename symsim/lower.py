@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from symsim.architecture import Architecture, LayerKind
 from symsim.assumptions import resolve
+from symsim.frameworks import framework_of
 from symsim.ir import Block, Net
 from symsim.kinds import respelt
 from symsim.layers.decoder import decoder_layer
@@ -33,8 +34,9 @@ from symsim.strategy import Strategy
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
-    profile = Profile(respelt(model), strategy, resolve(assumptions))
-    model, mesh = profile.model, mesh_of(strategy)
+    given = resolve(assumptions)
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given))
+    model, mesh = profile.model, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
     blocks = {name: lower_block(block, profile, mesh) for name, block in declare(profile, mesh).items()}
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
@@ -76,28 +78,20 @@ def _stream(net: Net, profile: Profile) -> str:
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
     """[declared Block] -> fused Block -> Placed -> Differentiated -> Remembered."""
-    model, strategy, assume = profile.model, profile.strategy, profile.assumptions
-    eager = strategy.fusion == "eager"
-    shared = assume["shared_redistribution"] == "true"
+    model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
     fused = fuse(block, profile)
-    placed = communicate(fused, mesh, shared=shared, expand_groups=few_groups)
-    differentiated = differentiate(
-        placed,
-        shared=shared,
-        torch_ring=strategy.cp_comm_type if eager else "",
-        metadata="" if assume["dispatcher_metadata"] == "omitted" else "all_to_all" if eager else "all_gather",
-        omit_gradient_of=frozenset({"k_pe_gather"}) if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp and not eager else frozenset(),
-    )
+    placed = communicate(fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups)
+    differentiated = differentiate(placed, framework)
     return remember(
         differentiated,
         regions=_regions(strategy),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
-        keep_gathered=assume["save_gathered"] == "true" or (assume["save_gathered"] == "profile" and eager),
-        early_stop=assume["recompute_early_stop"] == "true" or (assume["recompute_early_stop"] == "profile" and eager),
+        keep_gathered=framework.keeps_gathered,
+        early_stop=framework.stops_early,
     )
 
 

@@ -36,7 +36,6 @@ CONTEXT = {"none": 0, "cuda": 500 * MIB}
 LIVENESS = "tensors alive between the kernel that makes them and the last that reads them (docs/rules.md)"
 STAGE_PARTS = ("weights", "gradients", "optimizer", "activations", "transient", "peak")
 HOST_PARTS = {"host": "H_stage_host", "host_link_per_step": "H_stage_link_step"}
-TE_MODULES = ("attention", "mlp", "experts", "shared_experts")
 
 
 def in_flight(strategy: Strategy) -> Expr:
@@ -68,7 +67,7 @@ class _Memory:
         self.book, self.lowered = book, lowered
         self.model, self.strategy = lowered.profile.model, lowered.profile.strategy
         self.assume = lowered.profile.assumptions
-        self.eager = self.strategy.fusion == "eager"
+        self.framework = lowered.profile.framework
         self.schedule = schedule_of(self.strategy)
         self.fresh = 1 - minimum(symbol("m") - 1, 1)  # 1 while the step has one micro-batch, whose gradients are the first
         self.has = {n: self._present(n) for n in lowered.blocks}
@@ -185,7 +184,7 @@ class _Memory:
             weights = [
                 placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter" and len(placed.block.tensors[t].dims) > 1
             ]
-            if op.kind in ("einsum", "grouped") and op.module in TE_MODULES:
+            if op.kind in ("einsum", "grouped") and op.module in self.framework.placeholders:
                 for w in weights[:1]:
                     found.append(elements(placed, w.name) / (self._local_experts() if "E" in w.dims else 1))
         return found
@@ -195,7 +194,7 @@ class _Memory:
 
     def _dummies(self) -> Expr:
         """One unused gradient for every shape of weight: autograd wants one where the real one went to the main gradient."""
-        if self.eager or self.assume["te_dummy_wgrad"] == "false":
+        if not self.framework.placeholders:
             return ZERO
         holders: dict[Expr, dict[str, None]] = {}
         for kind in self.model.kind_names():
@@ -208,13 +207,16 @@ class _Memory:
 
     def _workspaces(self) -> None:
         """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
-        eager = self.assume["save_gathered"] == "true" or (self.assume["save_gathered"] == "profile" and self.eager)
         variants = [(n, n, b) for n, b in self.lowered.blocks.items()] + [(n, f"{n}_ckpt", b) for n, b in self.lowered.checkpointed.items()]
         for plain, name, remembered in variants:
-            forward = forward_moments(remembered, returns_logits=self.eager)
-            delayed = TE_MODULES if self.strategy.delay_wgrad_compute else ()
+            forward = forward_moments(remembered, returns_logits=self.framework.returns_logits)
+            delayed = self.framework.delayed if self.strategy.delay_wgrad_compute else ()
             backward = backward_moments(
-                remembered, keep_gathered=eager, whole=name != plain, into_main_gradient=self._into_main_gradient(name), delayed=delayed
+                remembered,
+                keep_gathered=self.framework.keeps_gathered,
+                whole=name != plain,
+                into_main_gradient=self.framework.placeholders,
+                delayed=delayed,
             )
             words = in_words(plain) + ("" if name == plain else ", recomputed in full")
             for direction, found in (("fwd", forward), ("bwd", backward)):
@@ -230,15 +232,11 @@ class _Memory:
 
     def _held(self, moment: Moment) -> Expr:
         """Parameter gradients stay where they are the first of a step and no buffer waits for them; else they are added at once."""
-        if not self.eager:
+        if self.framework.main_gradients:
             return moment.activations + moment.latest
         if self.strategy.zero == 3:
             return moment.activations + moment.gradients
         return moment.activations + moment.latest + self.fresh * (moment.gradients - moment.latest)
-
-    def _into_main_gradient(self, block: str) -> tuple[str, ...]:
-        """Modules whose weight gradients go straight into the main gradient and whose placeholder is kept already."""
-        return () if self.eager or self.assume["te_dummy_wgrad"] == "false" else TE_MODULES
 
     def _activations(self) -> None:
         self.alive = self.book.define(
@@ -300,7 +298,7 @@ class _Memory:
     def _moments(self) -> None:
         base = self.weights + self.optimizer + self.constant
         # PyTorch's gradients come into being in backward; Megatron-Core's buffers are always there
-        held = self.gradients * (1 - self.fresh) if self.eager else self.gradients
+        held = self.gradients if self.framework.main_gradients else self.gradients * (1 - self.fresh)
         found: list[Expr] = []
 
         def at(name: str, value: Expr, meaning: str, *, present: Expr = ONE, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> None:
@@ -473,7 +471,7 @@ class _Memory:
     def _gradients_after(self, name: str) -> Expr:
         """PyTorch's gradients of the head that exist before this block's backward: its own where the step has one micro-batch
         (under FSDP they wait, whole, for the root's reduction), and always that of a table it shares with the embedding."""
-        if not self.eager or name == "head":
+        if self.framework.main_gradients or name == "head":
             return ZERO
         of_head = held_output_layer(self.book) * WIDTHS[self.strategy.precision]
         return (of_head if self.strategy.zero == 3 else self.fresh * of_head) + self._tied()
@@ -481,7 +479,7 @@ class _Memory:
     def _tied(self) -> Expr:
         """The gradient that the head makes of a table it shares with the stage's embedding: it waits for the lookup's, and
         both are there as they are added (torch autograd input_buffer.cpp)."""
-        if not self.eager or not self.model.tie_word_embeddings:
+        if self.framework.main_gradients or not self.model.tie_word_embeddings:
             return ZERO
         return symbol("P_output") * (symbol("loss_i") - symbol("output_i")) * WIDTHS[self.strategy.precision]
 
@@ -491,7 +489,7 @@ class _Memory:
         variant = f"{kind}_ckpt" if kind in self.lowered.checkpointed else kind
         layer = (symbol(f"W_bwd_{variant}") + symbol("A_embedding")) * self.has[kind] * symbol("first_i")
         table = symbol("W_bwd_embedding") * symbol("first_i")
-        if not self.eager:
+        if self.framework.main_gradients:
             return table
         if self.strategy.zero == 3:
             waiting = self._gradients_after(kind)
@@ -524,7 +522,7 @@ class _Memory:
 
     def _shard_gradients(self, parameters: Expr) -> Expr:
         """Reduced gradients of so many parameters, where no buffer holds them from the start."""
-        return parameters * self._gradient_width() / shards(self.lowered, False).shard if self.eager else ZERO
+        return ZERO if self.framework.main_gradients else parameters * self._gradient_width() / shards(self.lowered, False).shard
 
     def _gradient_width(self) -> int:
         return 4 if self.strategy.grad_reduce_in_fp32 else WIDTHS[self.strategy.precision]
@@ -567,7 +565,8 @@ class _Memory:
         away = _rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
         width = WIDTHS[main_type(strategy)]
         found = ZERO
-        if not self.eager and not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32":
+        converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
+        if converted and self.framework.main_gradients:
             found = self._of_each(4, 1)
         if strategy.optimizer == "adam":
             how = self.assume["optimizer_implementation"]

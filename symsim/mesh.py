@@ -42,9 +42,9 @@ class Mesh:
         return product(self.degree(a) for a in axes)
 
 
-def mesh_of(strategy: Strategy) -> Mesh:
+def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
     """The mesh a strategy spans. Context parallelism by `a2a` moves from tokens to heads inside attention; `p2p` passes
-    keys and values around a ring; `a2a+p2p` is both, on two axes.
+    keys and values around a ring; `a2a+p2p` is both, on two axes. gathers_in_ring: `all_gather` belongs to the ring.
     """
     degrees = {
         "tp": strategy.tp,
@@ -64,8 +64,8 @@ def mesh_of(strategy: Strategy) -> Mesh:
         degrees |= {"cp_a2a": inner, "cp_p2p": outer}
         context, by_heads = ("cp_a2a", "cp_p2p"), ("cp_a2a",)
     ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(strategy.cp_comm_type, ())
-    if strategy.fusion == "eager" and strategy.cp_comm_type == "all_gather":
-        ring = ("cp",)  # PyTorch gathers keys and values inside its ring, and passes their gradients around it
+    if gathers_in_ring:
+        ring = ("cp",)
 
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)

@@ -16,6 +16,7 @@ from shared import oracle
 from symsim.architecture import Architecture
 from symsim.assumptions import resolve
 from symsim.expr import Expr, expr, symbol
+from symsim.frameworks import framework_of
 from symsim.hf import read_config
 from symsim.ir import Net
 from symsim.layers import notation as n
@@ -94,7 +95,8 @@ def of_part(architecture: Architecture, declare: Callable[[Net], str], kernel: s
     """Bytes kept by a part of a model, declared alone."""
     strategy = Strategy(fusion="eager", precision=precision)  # type: ignore[arg-type]
     mesh = mesh_of(strategy)
-    profile = Profile(architecture, strategy, resolve({"attention_kernel": kernel}))
+    given = resolve({"attention_kernel": kernel})
+    profile = Profile(architecture, strategy, given, framework_of(strategy, given))
     net = Net("part", precision, dimensions(architecture, strategy, mesh, "full"))
     return polynomial(lower_block(net.block([declare(net)]), profile, mesh), architecture, strategy)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, product
+from symsim.framework import BY_RULE, Framework, Ring
 from symsim.ir import WIDTHS, Block, IRError, Op, Tensor, shown
 from symsim.mesh import Layout, Mesh, local_elements, local_size
 from symsim.messages import COLLECTIVES, Message
@@ -58,12 +59,9 @@ def elements(placed: Placed, name: str) -> Expr:
     return placed.sizes[name]
 
 
-def differentiate(
-    placed: Placed, *, shared: bool = True, omit_gradient_of: frozenset[str] = frozenset(), metadata: str = "all_gather", torch_ring: str = ""
-) -> Differentiated:
-    """Backward of a block, last operation first. omit_gradient_of: operations whose partial gradient the framework
-    does not reduce. shared=False: every consumer's gradient is reduced by itself. torch_ring: see `ring_messages`.
-    metadata: see `exchange.token_messages`.
+def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentiated:
+    """Backward of a block, last operation first, with what the framework does of its own: which partial gradients it leaves so,
+    whether consumers share a reduction, its ring and what tells ranks of their tokens.
     """
     block, mesh = placed.block, placed.mesh
     partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs}
@@ -81,7 +79,7 @@ def differentiate(
             continue
         arriving: tuple[str, ...] = ()
         for name in live:
-            arriving = _resolve(placed, index, op, name, partial[name], say, shared, omit_gradient_of)
+            arriving = _resolve(placed, index, op, name, partial[name], say, framework)
         source = op.inputs[0] if op.inputs else ""
         if op.kind in REDISTRIBUTIONS:
             axis = op.attrs.get("axis", "tp")
@@ -97,7 +95,7 @@ def differentiate(
             left = tuple(a for a in arriving if a != axis)
             partial.setdefault(source, []).append(left)
             continue
-        for message in exchange_messages(placed, index, "backward", metadata):
+        for message in exchange_messages(placed, index, "backward", framework.counts):
             messages.append((index, message))
         kernels += _transpose(placed, index, op)
         for name in op.inputs:
@@ -112,8 +110,8 @@ def differentiate(
                 elif op.kind in EXCHANGES:
                     missing = ()
                 partial.setdefault(name, []).append(tuple(a for a in missing if a not in ("dp", "ep")))
-    ring = ring_messages(placed, mesh, torch_ring)
-    forward = _forward_messages(placed, metadata) + [r for r in ring if r[1].phase == "forward"]
+    ring = ring_messages(placed, mesh, framework.ring)
+    forward = _forward_messages(placed, framework.counts) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward"]
     return check_backward(Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced))
 
@@ -183,19 +181,18 @@ def _resolve(
     name: str,
     contributions: list[tuple[str, ...]],
     say: Say,
-    shared: bool,
-    omitted: frozenset[str],
+    framework: Framework,
 ) -> tuple[str, ...]:
     """Reduce the partial gradients of an operation's output where the transpose itself does not."""
     distinct = {frozenset(c) for c in contributions if c}
     arriving = {a for c in distinct for a in c}
-    if op.name.rsplit(".", 1)[-1] in omitted:
+    if op.name.rsplit(".", 1)[-1] in framework.unreduced:
         return ()
     handled = {op.attrs["axis"]} if op.kind == "all_gather" else set()
     if op.is_view or op.kind in EXCHANGES:
         handled = arriving
     for axis in sorted(arriving - handled):
-        calls = 1 if shared else sum(axis in c for c in contributions)
+        calls = 1 if framework.shares_redistributions else sum(axis in c for c in contributions)
         for _ in range(calls):
             n = elements(placed, name)
             say(index, "all_reduce", axis, n, n, _gradient_dtype(placed, placed.block.tensors[name].dtype), f"gradient of the output of {op.name}")
@@ -324,13 +321,9 @@ def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     return made
 
 
-def ring_messages(placed: Placed, mesh: Mesh, torch_ring: str) -> list[tuple[int, Message]]:
+def ring_messages(placed: Placed, mesh: Mesh, ring: Ring) -> list[tuple[int, Message]]:
     """Ring attention: c-1 steps pass keys and values on; backward passes them again, and their gradients
-    (TransformerEngine context_parallel.py, AttnFuncWithCPAndKVP2P).
-
-    torch_ring: PyTorch's own (torch.distributed.tensor.experimental._context_parallel): 'p2p' steps, or 'all_gather' of keys
-    and values packed; gradients go round in fp32 in c steps.
-    """
+    (TransformerEngine context_parallel.py, AttnFuncWithCPAndKVP2P), or as the framework's ring has it."""
     made = []
     for index, op in enumerate(placed.block.ops):
         for axis in mesh.ring_axes if op.kind == "attention" else ():
@@ -338,11 +331,11 @@ def ring_messages(placed: Placed, mesh: Mesh, torch_ring: str) -> list[tuple[int
             dtype, degree = placed.block.tensors[op.inputs[1]].dtype, mesh.degree(axis)
             for phase in ("forward", "backward"):
                 what = f"keys and values around the ring of {op.name}"
-                if torch_ring == "all_gather":
+                if ring.gathers:
                     made.append((index, Message(phase, "all_gather", axis, degree, n, n * degree, dtype, what)))
                 else:
                     made.append((index, Message(phase, "p2p", axis, degree, n, n, dtype, what, degree - 1)))
-            steps, width = (degree, "fp32") if torch_ring else (degree - 1, dtype)
+            steps, width = degree if ring.returns else degree - 1, ring.gradient_dtype or dtype
             made.append(
                 (index, Message("backward", "p2p", axis, degree, n, n, width, f"gradients of keys and values around the ring of {op.name}", steps))
             )

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from symsim.expr import expr
 from symsim.ir import Dim, Op, Tensor
+from symsim.passes.eager_modules import module_code
 from symsim.passes.kernels import (
     Kernels,
     Scores,
@@ -14,28 +15,21 @@ from symsim.passes.kernels import (
 )
 from symsim.passes.primitives import cast, in_order, run
 
-ROTARY_CONCATENATES = frozenset({"phi3", "gpt_oss", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "stablelm"})  # apply_rotary_pos_emb ends in a cat
-ROTARY_IN_FP32 = frozenset({"olmo", "olmo2", "ernie4_5_moe"})  # *RotaryEmbedding leaves cos and sin in fp32
-ROTARY_REPEATED = frozenset({"ernie4_5_moe", "glm4"})  # apply_rotary_pos_emb makes interleaved tables anew in every layer
-ROTARY_HALF = frozenset({"gpt_oss"})  # tables of half the width
-ROTARY_COMPLEX = frozenset({"deepseek_v2", "llama4_text"})  # one complex64 table in place of cos and sin
-SOFTMAX_IN_COMPUTE_TYPE = frozenset({"gpt2", "falcon", "gpt_oss", "llama4_text"})  # eager_attention_forward without dtype=float32
-
 
 def tables(k: Kernels, head: str, fraction: float) -> list[str]:
     """Rotary tables, made once for all layers: cos and sin [s rotary], or one of complex numbers [s rotary/2]."""
-    family = k.profile.model.modelling
+    code = module_code(k.profile.model)
     rotary = head
-    if family in ROTARY_HALF:
+    if code.rotary_half:
         fraction /= 2
     if fraction != 1:
         rotary = f"{head}_rotary"
         k.dims.setdefault(rotary, Dim(k.dims[head].size * expr(Fraction(str(fraction)))))
-    names = ("rotary.freqs",) if family in ROTARY_COMPLEX else ("rotary.cos", "rotary.sin")
-    dtype = "fp32" if family in ROTARY_IN_FP32 | ROTARY_COMPLEX else k.profile.strategy.precision
+    names = ("rotary.freqs",) if code.rotary_complex else ("rotary.cos", "rotary.sin")
+    dtype = "fp32" if code.rotary_in_fp32 or code.rotary_complex else k.profile.strategy.precision
     for name in names:
         k.tensors.setdefault(name, Tensor(name, ("s", rotary), dtype, "table", None, "attention"))
-    if family in ROTARY_REPEATED:
+    if code.rotary_repeated:
         return [_repeated_table(k, name) for name in names]
     return list(names)
 
@@ -54,7 +48,7 @@ def eager_rope(k: Kernels, op: Op) -> None:
     (x,), (y,) = op.inputs, op.outputs
     turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.attrs["head"], op.attrs["fraction"])]
     b, s, heads, d = k.dims_of(x)
-    if op.attrs["fraction"] < 1 or k.profile.model.modelling in ROTARY_CONCATENATES:
+    if op.attrs["fraction"] < 1 or module_code(k.profile.model).rotary_concatenates:
         run(k, "cat", turned, (b, heads, s, d), into=y)
     else:
         cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
@@ -96,7 +90,7 @@ def _picks_heads(k: Kernels) -> bool:
     attention, and in the new decoder (parallel with two norms)."""
     model = k.profile.model
     new = model.parallel_block and "pre_mlp" in model.norms
-    return model.modelling == "falcon" and (new or model.query_groups < model.attention.num_attention_heads)
+    return module_code(model).picks_heads and (new or model.query_groups < model.attention.num_attention_heads)
 
 
 def repeated(k: Kernels, op: Op, x: str) -> str:
@@ -177,7 +171,7 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
         scores.softmax("capped", precision)
     if offsets:
         scores.tensor("largest", "int64", ["b", at["heads"], "s"])
-    if model.modelling in SOFTMAX_IN_COMPUTE_TYPE:
+    if module_code(model).softmax_in_compute_type:
         scores.softmax("probabilities", precision)
     else:
         scores.softmax("softmax", "fp32")

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.ir import Block, Op, rebuild
-from symsim.passes import fuse_eager, fuse_te
 from symsim.passes.kernels import Kernels, Profile, keep
 
 
 def fuse(block: Block, profile: Profile) -> Block:
-    """Replace every declared operation by its kernels under the strategy's fusion profile."""
-    lowerings = fuse_eager.LOWERINGS if profile.strategy.fusion == "eager" else fuse_te.LOWERINGS
+    """Replace every declared operation by its kernels under the strategy's framework."""
+    lowerings = profile.framework.lowerings
     kernels = Kernels(block, profile)
     for op in block.ops:
         kernels.source = op

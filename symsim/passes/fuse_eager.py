@@ -13,6 +13,7 @@ from dataclasses import replace
 from symsim.ir import Op
 from symsim.passes.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.passes.eager_linear_attention import eager_convolution, eager_delta_rule
+from symsim.passes.eager_modules import module_code
 from symsim.passes.kernels import (
     Kernels,
     Lowering,
@@ -23,17 +24,6 @@ from symsim.passes.kernels import (
     keep,
 )
 from symsim.passes.primitives import cast, dropped, in_order, run, unique
-
-# Facts of module code that no config key tells (src/transformers/models/<model_type>/modeling_<model_type>.py).
-WEIGHT_IN_FP32 = frozenset({"olmo2", "gpt_oss"})  # *RMSNorm: (weight * x).to(dtype), where Llama casts x first
-NORM_IN_FP32 = frozenset({"olmo"})  # OlmoLayerNorm: layer_norm of an fp32 copy
-CENTRED_NORM = frozenset({"cohere"})  # CohereLayerNorm: written out in fp32, with an fp32 weight
-ROUTER_IN_FP32 = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe", "dots1", "ernie4_5_moe"})  # F.linear of fp32 copies of x and weight
-ROUTER_WEIGHT_IN_FP32 = frozenset({"ernie4_5_moe"})  # the parameter itself is fp32: no copy
-SPARSEMIXER = frozenset({"phimoe"})  # two experts, one after the other, each with a softmax over the scores near the best
-ROUTER_CASTS_WEIGHTS = frozenset({"qwen2_moe", "qwen3_moe", "qwen3_next", "olmoe", "ernie4_5_moe", "llama4_text"})  # top-k weights .to(dtype)
-ROUTER_GATHERS = frozenset({"ernie4_5_moe"})  # weights gathered by indices chosen from biased scores, as all sigmoid routers do
-TOP_K_FIRST = frozenset({"gpt_oss"})  # softmax over the chosen experts only; every other softmax router is over all
 
 
 def declared_primitive(k: Kernels, op: Op) -> None:
@@ -52,11 +42,12 @@ def eager_linear(k: Kernels, op: Op) -> None:
     """F.linear for each projection, or one for all where the module has a fused weight (op.attrs fused)."""
     contract, count = op.attrs["contract"], len(op.outputs)
     dims = k.dims_of(op.inputs[0])
+    code = module_code(k.profile.model)
     x = in_order(k, op.inputs[0], [*(d for d in dims if d not in contract), *contract])
     parameters, saves = op.inputs[1:], [x]
-    if op.attrs["labels"] == ("router",) and k.profile.model.modelling in ROUTER_IN_FP32:
+    if op.attrs["labels"] == ("router",) and code.router_in_fp32:
         x = cast(k, x, "fp32")
-        saves = [x] if k.profile.model.modelling in ROUTER_WEIGHT_IN_FP32 else [x, cast(k, parameters[0], "fp32")]
+        saves = [x] if code.router_weight_in_fp32 else [x, cast(k, parameters[0], "fp32")]
         k.retype(op.outputs[0], dtype="fp32")
     if op.attrs["fused"] and count > 1:
         joined_linear(k, replace(op, inputs=(x, *parameters)), saves)
@@ -68,12 +59,12 @@ def eager_linear(k: Kernels, op: Op) -> None:
 def eager_norm(k: Kernels, op: Op) -> None:
     """native_layer_norm, or the pieces an RMSNorm module is written in."""
     x, *parameters = op.inputs
-    family, over, y = k.profile.model.modelling, op.attrs["over"], op.outputs[0]
+    code, over, y = module_code(k.profile.model), op.attrs["over"], op.outputs[0]
     precision = k.tensors[y].dtype
     rows = [d for d in k.dims_of(x) if d not in over]
-    if op.attrs["norm"] == "LayerNorm" and family not in CENTRED_NORM:
+    if op.attrs["norm"] == "LayerNorm" and not code.centred_norm:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
-        x = cast(k, x, "fp32") if family in NORM_IN_FP32 else x
+        x = cast(k, x, "fp32") if code.norm_in_fp32 else x
         k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics], attrs=op.attrs)
         return
     x = cast(k, x, "fp32")
@@ -90,8 +81,8 @@ def eager_norm(k: Kernels, op: Op) -> None:
     elif op.attrs["unit_offset"]:
         weight = run(k, "add", [parameters[0]], dtype="fp32", kind="index")
         cast(k, run(k, "mul", [unscaled, weight], of=parameters), precision, into=y)
-    elif family in WEIGHT_IN_FP32 | CENTRED_NORM:
-        weight = cast(k, parameters[0], "fp32") if family in CENTRED_NORM else parameters[0]
+    elif code.norm_weight_in_fp32 or code.centred_norm:
+        weight = cast(k, parameters[0], "fp32") if code.centred_norm else parameters[0]
         cast(k, run(k, "mul", [weight, unscaled], k.dims_of(x), "fp32", of=[] if weight in parameters else parameters), precision, into=y)
     else:
         run(k, "mul", [parameters[0], cast(k, unscaled, precision)], k.dims_of(x), precision, into=y)
@@ -185,17 +176,17 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
 def eager_top_k(k: Kernels, op: Op) -> None:
     """A *TopKRouter after its GEMM. Choosing among biased or grouped scores has no gradient; the weights are gathered."""
     (scores,), (weights, indices) = op.inputs, op.outputs
-    family, precision = k.profile.model.modelling, k.profile.strategy.precision
+    code, precision = module_code(k.profile.model), k.profile.strategy.precision
     chosen = k.dims_of(indices)
-    if family in SPARSEMIXER:
+    if code.sparsemixer:
         sparsemixer(k, scores, weights, indices)
         return
-    if family in TOP_K_FIRST:
+    if code.top_k_first:
         best = run(k, "topk", [scores], chosen, also=[indices])
         run(k, "softmax", [best], into=weights)
         return
     scores = run(k, "sigmoid" if op.attrs["score"] == "sigmoid" else "softmax", [cast(k, scores, "fp32")])
-    if op.attrs["score"] == "sigmoid" or family in ROUTER_GATHERS:
+    if op.attrs["score"] == "sigmoid" or code.router_gathers:
         k.emit("choose", [scores], [indices], name="choose")
         values = run(k, "gather", [scores, indices], chosen)
     else:
@@ -206,8 +197,8 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         values = run(k, "topk", [scores], chosen, also=[indices])
     if op.attrs["normalise"]:
         total = run(k, "sum", [values], chosen[:-1])
-        values = run(k, "div", [values, run(k, "clamp", [total]) if family in ROUTER_GATHERS else total])
-    if family in ROUTER_CASTS_WEIGHTS:
+        values = run(k, "div", [values, run(k, "clamp", [total]) if code.router_gathers else total])
+    if code.router_casts_weights:
         cast(k, values, precision, into=weights)
     else:
         run(k, "scale", [values], into=weights)

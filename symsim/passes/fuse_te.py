@@ -25,6 +25,8 @@ from symsim.passes.kernels import (
     multiplied_in,
 )
 
+SIGMOID_IN_FP32 = ("attention",)  # the output gate of attention (transformer/attention.py _apply_output_gate)
+
 
 def te_linear(k: Kernels, op: Op) -> None:
     """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
@@ -218,8 +220,8 @@ def te_add(k: Kernels, op: Op) -> None:
 
 
 def te_sigmoid(k: Kernels, op: Op) -> None:
-    """Keeps its result; the attention output gate is taken in fp32 (transformer/attention.py)."""
-    if op.module == "attention":
+    """Keeps its result."""
+    if op.module in SIGMOID_IN_FP32:
         k.retype(op.outputs[0], dtype="fp32")
     k.emit("sigmoid", op.inputs, op.outputs, saves=op.outputs)
 
@@ -260,20 +262,20 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     """
     logits, target = op.inputs
     rows = tuple(d for d in k.dims_of(logits) if d != "V")
-    fusion = k.profile.strategy.cross_entropy_fusion
+    written = k.profile.strategy.cross_entropy_fusion
     if k.profile.assumptions["loss_parallel"] == "false":
         logits = gathered_logits(k, logits)
-    if fusion == "te":  # the gradient is written over the logits
+    if written == "te":  # the gradient is written over the logits
         extra = [k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)]
     else:
         extra = [k.make("softmax", k.dims_of(logits), "fp32", "index")]
-    if fusion != "te":
+    if written != "te":
         extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
     exchanges = {
         "unfused": [("all_reduce", 1, "fp32", what) for what in ("maximum", "predicted logit", "sum of exponentials")],
         "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
         "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
-    }[fusion]
+    }[written]
     if op.attrs["acceptance"] and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
         exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
     exchanges = exchanges if "V" in k.dims_of(logits) else []

@@ -54,7 +54,7 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
         return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
     if written_out(op):
         return _attention_bytes(placed, index, backward=False)
-    if op.kind == "cross_entropy" and _in_kernels(profile.strategy):
+    if op.kind == "cross_entropy" and _in_kernels(profile):
         return _loss_bytes(placed, op, "forward")
     return _traffic(placed, touched(op))
 
@@ -66,7 +66,7 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return Quantity(product_shape(placed, kernel.forward, kernel.label, profile.strategy).bytes, BYTE)
     if written_out(op):
         return _attention_bytes(placed, kernel.forward, backward=True)
-    if op.kind == "cross_entropy" and _in_kernels(profile.strategy):
+    if op.kind == "cross_entropy" and _in_kernels(profile):
         return _loss_bytes(placed, op, "backward")
     return _traffic(placed, [*kernel.reads, *kernel.writes])
 
@@ -145,9 +145,9 @@ def _attention_bytes(placed: Placed, index: int, *, backward: bool) -> Quantity:
     return Quantity(sum((*products, *attention_passes(placed, index, backward=backward)), ZERO), BYTE)
 
 
-def _in_kernels(strategy: Strategy) -> bool:
-    """Whether Megatron-Core's loss is written as several kernels."""
-    return strategy.cross_entropy_fusion == "unfused" and strategy.fusion == "te"
+def _in_kernels(profile: Profile) -> bool:
+    """Whether the loss is written as several kernels."""
+    return profile.strategy.cross_entropy_fusion in profile.framework.losses_in_kernels
 
 
 def _loss_bytes(placed: Placed, op: Op, direction: str) -> Quantity:

@@ -8,6 +8,7 @@ from typing import Any
 
 from symsim.architecture import Architecture
 from symsim.expr import ZERO, ceil, expr, product
+from symsim.framework import Framework
 from symsim.ir import Block, Dim, Op, Tensor
 from symsim.strategy import Strategy
 
@@ -19,6 +20,7 @@ class Profile:
     model: Architecture
     strategy: Strategy
     assumptions: Mapping[str, str]
+    framework: Framework
 
 
 def multiplied_in(op: Op, strategy: Strategy) -> str:
