@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from symsim.architecture import Architecture, format_layers
 from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, cut, nearest, printable
 from symsim.grammar import parse_value
 from symsim.known import Known
 from symsim.limits import MOST_RANKS
@@ -375,7 +375,7 @@ def _change(data: dict[str, Any], where: tuple[str, ...], text: str) -> None:
             break
     if not isinstance(place, dict):
         raise InputError(f"--set {'.'.join(where)}: {'.'.join(above)} is not a group of numbers")
-    place[last] = parse_value(text) if last == "ranks" else [text, "estimated", "--set"]
+    place[last] = parse_value(text) if last == "ranks" else [printable(text), "estimated", "--set"]
 
 
 def _system_path(name: str) -> tuple[str, ...] | None:

@@ -49,6 +49,7 @@ def said(*arguments: str) -> tuple[int, str, str]:
         ["eval", "llama3-8b", f"--{'s' * 5000}"],
         ["eval", "llama3-8b", "-s", "a \x1b[31mred\x07\x9b=1"],
         ["eval", "llama3-8b\u202e\ud800"],
+        ["eval", "llama3-8b", "-y", "h100-sxm", "--set", "eta_gemm=\ud800"],
         ["\x1b]0;title\x07"],
         ["sweep", "llama3-8b", "--axis", "tp=1,2", "--top", "1\x1b[2J"],
     ],

@@ -526,3 +526,10 @@ def test_xarray_has_every_point_at_its_place():
     assert bool(data["time.step"].sel(tp=3).isnull().all()) and not bool(data["time.step"].sel(tp=2).isnull().any())
     at = (found.rows["tp"] == 2) & (found.rows["dp"] == 2)
     assert float(data["memory.peak"].sel(tp=2, dp=2)) == found.rows["memory.peak"][at][0]
+
+
+def test_a_front_takes_an_axis_as_a_column_too(tmp_path):
+    arguments = ["--axis=zero=0,1", "--axis=schedule=1f1b,gpipe", "--axis=pp=1,2", "--pareto", "params.per_rank,time.step"]
+    assert run(*ON_H100, *arguments, "--columns", "zero,schedule,hfu", "-o", "x.csv", cwd=tmp_path).returncode == 0
+    rows = list(csv.DictReader((tmp_path / "x.csv").open()))
+    assert rows and {r["zero"] for r in rows} <= {"0", "1"} and {r["schedule"] for r in rows} <= {"1f1b", "gpipe"}

@@ -278,7 +278,7 @@ class Sweep:
             for undone in variants(family):
                 self._fill(undone.derive(), found, texts, len(numbers))
         rows = self._rows(numbers, found, {n: "" for n in texts})
-        return {**rows, **texts}
+        return {**rows, **{n: t for n, t in texts.items() if n not in names}}
 
     def _fill(self, variant: Variant, found: dict[str, Array], texts: dict[str, Array], count: int) -> None:
         reported = Reported(variant, Program((count,), small=1 << 62))
