@@ -20,8 +20,8 @@ from symsim.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.messages import Message, between_ranks
+from symsim.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
 from symsim.passes.count import ascii_name, label
-from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
 
 
@@ -61,7 +61,7 @@ def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remember
     placed = remembered.placed
     forward, backward = {}, {}
     for index, op in enumerate(placed.block.ops):
-        if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
+        if op.kind in UNCOUNTED:
             continue
         forward[index] = book.define(
             ascii_name("t_f", name, op.name),
@@ -134,7 +134,9 @@ def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], back
     if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)
-        made = made + sum((n * len(op.attrs.get("labels", (0,))) for n, op in modules if held & set(op.inputs)), ZERO) * symbol("t_gather")
+        reading = ((n, op.attrs) for n, op in modules if held & set(op.inputs))
+        gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) for n, at in reading)
+        made = made + sum(gathers, ZERO) * symbol("t_gather")
     return made
 
 
@@ -170,7 +172,7 @@ def _exposed(
         hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
-        attention = [i for i in kernels.forward if remembered.placed.block.ops[i].kind == "attention"]
+        attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
         again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
         own = [kernels.forward[i] for i in attention] if phase == "f" else [kernels.backward[i, "backward"] for i in attention] + again
         beside = total(own, SECOND) * ((degree - 1) / degree)
@@ -214,7 +216,7 @@ def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Qua
     writers = [i for i in kernels.forward if op.inputs and op.inputs[0] in remembered.placed.block.ops[i].outputs]
 
     def product(candidates: list[int], kind: str) -> Expr:
-        found = [i for i in candidates if remembered.placed.block.ops[i].kind in ("einsum", "grouped")]
+        found = [i for i in candidates if remembered.placed.block.ops[i].kind in PRODUCTS]
         if not found:
             return ZERO
         return (kernels.forward[found[0]] if kind == "forward" else kernels.backward.get((found[0], kind), Quantity(ZERO, SECOND))).expr

@@ -1,38 +1,25 @@
 """The intermediate representation: operations over tensors with named dimensions.
 
 A `Block` is a straight line of operations: one decoder layer of a kind, the embedding, the head, or a
-multi-token-prediction depth. Passes take a block and give a block; `verify` checks it in between.
+multi-token-prediction depth. Passes take a block and give a block; `verify.py` checks it in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+from symsim.einsum import Einsum, IRError, fault, parsed
 from symsim.errors import nearest
 from symsim.expr import ONE, Expr, symbol
+from symsim.operations import KINDS, OPERATIONS, Attributes, Plain
 from symsim.vocabulary import SYMBOLS
 
 WIDTHS = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bool": 1, "uint64": 8}
 
 
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
-
-# Linear maps: what layers declare, and the kernels that run
-LINEAR = ("linear", "einsum", "grouped")
-
-# Every kind of operation: declared by layers, kernels of one operation or more, PyTorch's own (fusion=eager), redistributions
-KINDS = frozenset(
-    """
-    linear einsum grouped attention norm rope rope_part rope_concat pack activation add multiply sigmoid clip embed add_positions dropout
-    cross_entropy top_k dispatch combine convolution delta_rule view constant angles
-    permute unpermute exchange exchange_back exchange_gather exchange_scatter quantise sort pad
-    cast copy repeat cat concat choose pick clamp masked_fill index gather mul div sub sum mean max pow exp rsqrt scale multiplier
-    gelu relu silu tanh softmax softplus topk
-    all_reduce reduce_scatter all_gather all_to_all slice regroup
-    """.split()
-)
 
 
 @dataclass(frozen=True)
@@ -66,14 +53,18 @@ class Tensor:
     module: str = ""
 
 
+A = TypeVar("A", bound=Attributes)
+
+
 @dataclass(frozen=True)
 class Op:
-    """One operation.
+    """One operation, of a kind of `OPERATIONS`.
 
+    attrs: what its kind says besides, of the type in its row. einsums: of a linear map, one for each result.
     products: the matrix products of forward, each the dimensions multiplied out (2 FLOP each).
     backward_products: those of backward with a label (dgrad, wgrad, ...); an einsum's follow by transposition.
     saves: tensors this operation keeps for backward.
-    regions: recompute modules that this operation belongs to.
+    parts: the parts of the layer that it stands in, outermost first; regions: the recompute modules that follow from them.
     idle: mesh axes that this operation does not use although its dimensions could be placed there.
     """
 
@@ -82,16 +73,24 @@ class Op:
     module: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attributes = Plain()
+    einsums: tuple[Einsum, ...] = ()
     products: tuple[tuple[str, ...], ...] = ()
     backward_products: tuple[tuple[str, tuple[str, ...]], ...] = ()
     saves: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     regions: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
 
     @property
     def is_view(self) -> bool:
         return self.kind == "view"
+
+    def of(self, attributes: type[A]) -> A:
+        """Its attributes, which are of this type. IRError where they are not."""
+        if not isinstance(self.attrs, attributes):
+            raise IRError(f"{self.name}, of kind {self.kind}, has the attributes {self.attrs}, and no {attributes.__name__}")
+        return self.attrs
 
 
 @dataclass(frozen=True)
@@ -131,101 +130,27 @@ def size_of(block: Block, dims: Iterable[str]) -> Expr:
     return result
 
 
-class IRError(AssertionError):
-    """A pass produced an inconsistent block; a bug of symsim, never of its input."""
-
-
 def shown(block: Block, op: Op) -> str:
     """An operation as a line: `einsum mlp.up_proj: x[b s h] up_proj.weight[f h] -> up_proj.out[b s f]`."""
 
     def named(tensors: Iterable[str]) -> str:
         return " ".join(f"{t}[{' '.join(block.tensors[t].dims)}]" if t in block.tensors else t for t in tensors) or "()"
 
-    summed = f", over {' '.join(op.attrs['contract'])}" if "contract" in op.attrs else ""
-    return f"{op.kind} {op.name}: {named(op.inputs)} -> {named(op.outputs)}{summed}"
+    says = f": {'; '.join(map(str, op.einsums))}" if op.einsums else ""
+    return f"{op.kind} {op.name}: {named(op.inputs)} -> {named(op.outputs)}{says}"
 
 
-def verify(block: Block) -> Block:
-    """Check a block against the grammar: kinds of operations are known, every tensor is declared, made before its use and made
-    once, dimensions are known, and a linear map contracts and makes what its operands have."""
-    made = set(block.inputs) | {t.name for t in block.tensors.values() if t.kind in ("parameter", "table")}
-    for tensor in block.tensors.values():
-        _check_tensor(block, tensor)
-    for op in block.ops:
-        wrong = _kind(op) or _order(block, op, made) or _dimensions(block, op) or _linear_map(block, op)
-        if wrong:
-            raise IRError(f"{block.name}: {op.name} {wrong}, in `{shown(block, op)}`")
-        made |= set(op.outputs)
-    for name in block.outputs:
-        if name not in made:
-            raise IRError(f"{block.name}: output {name} is never made")
-    return block
+@dataclass(frozen=True)
+class Weight:
+    """The weight of an einsum, declared by it: named, with the dimensions that the string gives it.
 
+    bias: another parameter of the dimensions that the weight adds to the result. borrowed: "weight" (or "all": the bias too)
+    belongs to another block.
+    """
 
-def _check_tensor(block: Block, tensor: Tensor) -> None:
-    for dim in tensor.dims:
-        if dim not in block.dims:
-            raise IRError(f"{block.name}: tensor {tensor.name}[{' '.join(tensor.dims)}] has unknown dimension {dim}")
-    if tensor.dtype not in WIDTHS:
-        raise IRError(f"{block.name}: tensor {tensor.name} has unknown type {tensor.dtype}")
-    if tensor.kind not in TENSOR_KINDS:
-        raise IRError(f"{block.name}: tensor {tensor.name} is of unknown kind {tensor.kind}")
-    if tensor.view_of is not None and tensor.view_of not in block.tensors:
-        raise IRError(f"{block.name}: tensor {tensor.name} is a view of {tensor.view_of}, which is not declared")
-
-
-def _kind(op: Op) -> str:
-    return "" if op.kind in KINDS else f"is of unknown kind {op.kind}"
-
-
-def _order(block: Block, op: Op, made: set[str]) -> str:
-    """What is read is there, what is made is new, and what is kept exists."""
-    for name in (*op.inputs, *op.outputs, *op.saves):
-        if name not in block.tensors:
-            return f"names {name}, which is not declared"
-    for name in op.inputs:
-        if name not in made:
-            return f"reads {name} before it is made"
-    for name in op.outputs:
-        if name in made:
-            return f"makes {name} twice"
-    for name in op.saves:
-        if name not in made and name not in op.outputs:
-            return f"saves {name}, which does not exist yet"
-    return ""
-
-
-def _dimensions(block: Block, op: Op) -> str:
-    for dims in (*op.products, *(p for _, p in op.backward_products)):
-        for dim in dims:
-            if dim not in block.dims:
-                return f"multiplies over unknown dimension {dim}"
-    return ""
-
-
-def _linear_map(block: Block, op: Op) -> str:
-    """y = x W sums over dimensions of x and of W, and every other dimension of y is one of x or of a weight."""
-    if op.kind not in LINEAR:
-        return ""
-    x = block.tensors[op.inputs[0]].dims
-    weights = [block.tensors[t].dims for t in op.inputs[1:] if block.tensors[t].kind == "parameter"]
-    if "contract" not in op.attrs:
-        return "says nothing of what it contracts"
-    for dim in op.attrs["contract"]:
-        if dim not in x:
-            return f"contracts {dim}, which {op.inputs[0]} lacks"
-        if weights and dim not in weights[0]:
-            return f"contracts {dim}, which its weight lacks"
-    operands = {d for dims in (x, *weights) for d in dims}
-    for name in op.outputs:
-        for dim in block.tensors[name].dims:
-            if dim not in operands:
-                return f"makes {dim}, which no operand has"
-    for dims in op.products:
-        for dim in dims:
-            if dim not in operands:
-                return f"multiplies over {dim}, which no operand has"
-    return ""
+    name: str
+    bias: bool = False
+    borrowed: str = ""
 
 
 class Net:
@@ -241,8 +166,7 @@ class Net:
         self.inputs: list[str] = []
         self.scope = ""
         self.module = ""
-        self.regions: frozenset[str] = frozenset()
-        self.idle: frozenset[str] = frozenset()
+        self.parts: tuple[str, ...] = ()
 
     def dim(self, name: str, size: "Expr | str | None" = None, logical: Expr | None = None) -> str:
         """Declare a dimension and return its name. Without a size it is the symbol of that name: one that the model has, or of the
@@ -287,61 +211,91 @@ class Net:
             self.tensors[name] = Tensor(name, tuple(dims.split()), dtype or self.dtype, "table", None, self.module)
         return name
 
-    def op(
-        self,
-        kind: str,
-        name: str,
-        inputs: Iterable[str],
-        outputs: Iterable[str],
-        *,
-        saves: Iterable[str] = (),
-        products: Iterable[tuple[str, ...]] = (),
-        backward: Iterable[tuple[str, tuple[str, ...]]] = (),
-        **attrs: Any,
-    ) -> Op:
-        made = Op(
-            kind,
-            f"{self.scope}.{name}" if self.scope else name,
-            self.module,
-            tuple(inputs),
-            tuple(outputs),
-            attrs,
-            tuple(products),
-            tuple(backward),
-            tuple(saves),
-            self.regions,
-            self.idle,
-        )
+    def op(self, kind: str, name: str, inputs: Iterable[str], outputs: Iterable[str], *, einsums: Iterable[Einsum] = (), **attrs: Any) -> Op:
+        """Declare an operation; its attributes are those of its kind. IRError for an unknown kind or attribute."""
+        where = f"{self.scope}.{name}" if self.scope else name
+        if kind not in OPERATIONS:
+            raise IRError(f"{self.name}: {where} is of unknown kind {kind}: {nearest(kind, sorted(KINDS))}")
+        try:
+            says = OPERATIONS[kind].attributes(**attrs)
+        except TypeError as error:
+            raise IRError(f"{self.name}: {where}, of kind {kind}: {str(error).partition(' ')[2]}") from None
+        made = Op(kind, where, self.module, tuple(inputs), tuple(outputs), says, tuple(einsums), parts=self.parts)
         self.ops.append(made)
         return made
 
-    def within(self, scope: str, module: str | None = None, region: str | None = None) -> "_Scope":
-        """A `with` scope: operation names get the prefix, a cost module, and optionally a recompute module."""
-        return _Scope(self, scope, module, region)
+    def einsum(self, equation: str, x: str, weight: Weight, *, name: str = "", out: str = "") -> str:
+        """`net.einsum("b s h, a d h -> b s a d", x, Weight("q_proj"))`: declares the weight and the result, adds the product.
+
+        name: of the operation, else the weight's; out: of the result. IRError quotes the string: an undeclared dimension, a sum
+        over one that an operand lacks, a dimension of the result that none has, an operand of other dimensions.
+        """
+        (made,) = self.einsums(name or weight.name, x, [(equation, weight)], out=out)
+        return made
+
+    def einsums(self, name: str, x: str, projections: "Sequence[tuple[str, Weight]]", *, fused: bool = False, out: str = "") -> tuple[str, ...]:
+        """Several of one input: one product where they are `fused`, or where the profile fuses them."""
+        says, weights, biases, results = [], [], [], []
+        for text, weight in projections:
+            says.append(self.checked(text, {0: self.dims_of(x)}, f"{weight.name} of {x}"))
+            weights.append(self.parameter(f"{weight.name}.weight", says[-1].operands[1]))
+            if weight.bias:
+                biases.append(self.parameter(f"{weight.name}.bias", [d for d in says[-1].operands[1] if d not in says[-1].contracted]))
+        for equation, (_, weight) in zip(says, projections):
+            results.append(self.tensor(out or f"{weight.name}.out", equation.result))
+        labels = tuple(weight.name for _, weight in projections)
+        borrowed = [*(weights if projections[0][1].borrowed else []), *(biases if projections[0][1].borrowed == "all" else [])]
+        kind = "grouped" if says[0].chosen else "linear"
+        inputs = [x, *weights, *biases]
+        self.op(kind, name, inputs, results, einsums=says, labels=labels, bias=bool(biases), fused=fused, borrowed=tuple(borrowed))
+        return tuple(results)
+
+    def checked(self, text: str, operands: "Mapping[int, tuple[str, ...]]", of: str) -> Einsum:
+        """What a string says, held against the dimensions of the block and of the operands that exist."""
+        where = f"{self.name}: {self.scope}{'.' if self.scope else ''}{of}"
+        try:
+            made = parsed(text)
+        except IRError as error:
+            raise IRError(f"{where}: {error}") from None
+        for dim in made.dimensions:
+            try:
+                self.dim(dim)
+            except IRError:
+                raise fault(text, f"unknown dimension {dim}: {nearest(dim, list(self.dims) or list(SYMBOLS))}", dim, where=where) from None
+        for position, dims in operands.items():
+            if made.operands[position] != dims:
+                said = f"operand {position + 1} is [{' '.join(dims)}]"
+                other = next((d for d in made.operands[position] if d not in dims), "")
+                raise fault(text, said, other, where=where)
+        return made
+
+    def within(self, scope: str, module: str | None = None, part: str | None = None) -> "_Scope":
+        """A `with` scope: operation names get the prefix, a cost module, and the part of the layer that they are."""
+        return _Scope(self, scope, module, part)
 
     def dims_of(self, tensor: str) -> tuple[str, ...]:
         return self.tensors[tensor].dims
 
     def block(self, outputs: Iterable[str]) -> Block:
-        return verify(Block(self.name, dict(self.dims), dict(self.tensors), tuple(self.ops), tuple(self.inputs), tuple(outputs)))
+        return Block(self.name, dict(self.dims), dict(self.tensors), tuple(self.ops), tuple(self.inputs), tuple(outputs))
 
 
 class _Scope:
-    def __init__(self, net: Net, scope: str, module: str | None, region: str | None):
-        self.net, self.change = net, (scope, module, region)
+    def __init__(self, net: Net, scope: str, module: str | None, part: str | None):
+        self.net, self.change = net, (scope, module, part)
 
     def __enter__(self) -> Net:
-        net, (scope, module, region) = self.net, self.change
-        self.before = (net.scope, net.module, net.regions)
+        net, (scope, module, part) = self.net, self.change
+        self.before = (net.scope, net.module, net.parts)
         net.scope = f"{net.scope}.{scope}" if net.scope and scope else scope or net.scope
         net.module = module or net.module
-        net.regions = net.regions | {region} if region else net.regions
+        net.parts = (*net.parts, part or scope) if part or scope else net.parts
         return net
 
     def __exit__(self, *_: object) -> None:
-        self.net.scope, self.net.module, self.net.regions = self.before
+        self.net.scope, self.net.module, self.net.parts = self.before
 
 
 def rebuild(block: Block, ops: Iterable[Op], tensors: Mapping[str, Tensor] | None = None, **changes: Any) -> Block:
-    """The block with other operations (and tensors), verified."""
-    return verify(replace(block, ops=tuple(ops), tensors=dict(tensors if tensors is not None else block.tensors), **changes))
+    """The block with other operations (and tensors)."""
+    return replace(block, ops=tuple(ops), tensors=dict(tensors if tensors is not None else block.tensors), **changes)

@@ -15,6 +15,7 @@ from symsim.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.formula import SECOND, Quantity
 from symsim.ir import Op
 from symsim.mesh import local_size
+from symsim.operations import OPERATIONS, Attention
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import BackwardOp
 from symsim.passes.hbm import (
@@ -29,8 +30,6 @@ from symsim.passes.hbm import (
 )
 from symsim.passes.kernels import Profile, multiplied_in
 from symsim.strategy import Strategy
-
-PERMUTING = ("permute", "unpermute", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "sort", "index", "top_k")
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
@@ -53,9 +52,9 @@ def peak(op: Op, strategy: Strategy) -> Expr:
 def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
     """One forward kernel."""
     op = placed.block.ops[index]
-    if op.kind in ("einsum", "grouped"):
+    if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, index, "forward", profile)
-    if op.kind == "attention":
+    if OPERATIONS[op.kind].bound == "attention":
         return _attention(placed, index, backward=False, strategy=profile.strategy)
     return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
 
@@ -63,9 +62,9 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
 def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
     """One backward kernel."""
     op = placed.block.ops[kernel.forward]
-    if op.kind in ("einsum", "grouped"):
+    if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
-    if op.kind == "attention":
+    if OPERATIONS[op.kind].bound == "attention":
         return _attention(placed, kernel.forward, backward=True, strategy=profile.strategy)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
 
@@ -73,9 +72,8 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
 def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], moved: Quantity, strategy: Strategy) -> Quantity:
     """A kernel bound by HBM; small products inside it (a convolution, a recurrence) run at the multiplier's rate."""
     op = placed.block.ops[index]
-    kind = "permute" if op.kind in PERMUTING else "cross_entropy" if op.kind == "cross_entropy" else "elementwise"
     work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
-    return Quantity(curves.memory_bound(moved.expr, kind=kind) + work / peak(op, strategy), SECOND)
+    return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
 
 
 def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantity:
@@ -106,7 +104,7 @@ def _seconds(shape: Shape, rate: Expr, *, grouped: bool) -> Expr:
 def _attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy) -> Quantity:
     """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
     op, block = placed.block.ops[index], placed.block
-    at, packed = op.attrs, strategy.packed_document_length is not None
+    at, packed = op.of(Attention), strategy.packed_document_length is not None
     if written_out(op):
         return _written_out_attention(placed, index, backward=backward, strategy=strategy)
 
@@ -114,15 +112,15 @@ def _attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy
         return size(placed, index, [dim])
 
     reach = symbol("u") if packed else symbol("s")
-    keys = reach if at["keys"] == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
+    keys = reach if at.keys == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
     seconds = curves.attention(
         local("b"),
-        local(at["heads"]),
+        local(at.heads),
         local("s"),
         keys,
-        block.dims[at["key_dim"]].size,
-        block.dims[at["value_dim"]].size,
-        causal=at["keys"] != "n_w",
+        block.dims[at.key_dim].size,
+        block.dims[at.value_dim].size,
+        causal=at.keys != "n_w",
         backward=backward,
         peak=peak(op, strategy),
     )

@@ -30,6 +30,7 @@ from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered, remember
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
+from symsim.verify import verify, verify_differentiated, verify_placed, verify_remembered, verifying
 
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
@@ -54,7 +55,7 @@ def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     for name in model.kind_names():
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
     net = _net(profile, mesh, "head")
-    blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="table" if model.tie_word_embeddings else "")])
+    blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
     if model.mtp_num_layers:
         net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
         blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model)])
@@ -81,11 +82,12 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
-    fused = fuse(block, profile)
-    placed = communicate(fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups)
-    differentiated = differentiate(placed, framework)
-    return remember(
-        differentiated,
+    check = verifying()
+    fused = fuse(verify(block, "declare") if check else block, profile)
+    placed = communicate(verify(fused, "fuse") if check else fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups)
+    differentiated = differentiate(verify_placed(placed) if check else placed, framework)
+    remembered = remember(
+        verify_differentiated(differentiated) if check else differentiated,
         regions=_regions(strategy),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
@@ -93,6 +95,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
         keep_gathered=framework.keeps_gathered,
         early_stop=framework.stops_early,
     )
+    return verify_remembered(remembered) if check else remembered
 
 
 def _regions(strategy: Strategy) -> frozenset[str]:

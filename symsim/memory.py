@@ -17,6 +17,7 @@ from symsim.formula import BYTE, ELEMENT, NONE, Derivation, Quantity
 from symsim.ir import WIDTHS
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
+from symsim.operations import PRODUCTS
 from symsim.passes.count import MODULES, counted_parameters, held_output_layer, label
 from symsim.passes.differentiate import elements
 from symsim.passes.kernels import multiplied_in
@@ -159,9 +160,9 @@ class _Memory:
             weights = [
                 elements(placed, t.name)
                 for op in placed.block.ops
-                if op.kind in ("einsum", "grouped") and multiplied_in(op, self.strategy) == "fp8"
+                if op.kind in PRODUCTS and multiplied_in(op, self.strategy) == "fp8"
                 for t in (placed.block.tensors[i] for i in op.inputs)
-                if t.kind == "parameter" and set(op.attrs["contract"]) & set(t.dims)
+                if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
             ]
             if not weights:
                 continue
@@ -184,7 +185,7 @@ class _Memory:
             weights = [
                 placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter" and len(placed.block.tensors[t].dims) > 1
             ]
-            if op.kind in ("einsum", "grouped") and op.module in self.framework.placeholders:
+            if op.kind in PRODUCTS and op.module in self.framework.placeholders:
                 for w in weights[:1]:
                     found.append(elements(placed, w.name) / (self._local_experts() if "E" in w.dims else 1))
         return found

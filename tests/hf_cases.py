@@ -18,7 +18,7 @@ from symsim.assumptions import resolve
 from symsim.expr import Expr, expr, symbol
 from symsim.frameworks import framework_of
 from symsim.hf import read_config
-from symsim.ir import Net
+from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.head import head
 from symsim.layers.mlp import mlp
@@ -132,7 +132,8 @@ def attend(kernel: str, heads: int, groups: int, d: int, d_v: int | None = None)
 
     def declared(net: Net) -> str:
         q, k, v = (net.input(t, f"b s {h} {w}") for t, h, w in (("q", "a", key), ("k", g, key), ("v", g, e)))
-        return n.attend(net, q, k, v, groups=g, key_dim=key, value_dim=e)
+        heads = "a" if g == "a" else f"{g}(a)"
+        return n.attend(net, (q, k, v), scores=f"b s a {key}, b z {heads} {key} -> b s a z", values=f"b s a z, b z {heads} {e} -> b s a {e}")
 
     return of_part(bare(attention=spec), declared, kernel)
 
@@ -163,7 +164,7 @@ def normed(kind: str, architecture: Architecture, precision: str = "bf16") -> Ex
 
 
 def linear(bias: bool) -> Expr:
-    return of_part(bare(), lambda net: n.linear(net, stream(net), "linear", "b s f", bias=bias))
+    return of_part(bare(), lambda net: net.einsum("b s h, f h -> b s f", stream(net), Weight("linear", bias)))
 
 
 L3 = "llama-3-8b"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from symsim.architecture import Architecture, LayerKind
-from symsim.ir import Net
+from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 
 
 def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: q, k, v projections, optional norms, RoPE, core attention, output projection."""
     spec = model.attention
-    outputs = [("q_proj", "b s a d"), ("k_proj", "b s g d"), ("v_proj", "b s g d")]
+    projections = [
+        ("b s h, a d h -> b s a d", Weight("q_proj", spec.qkv_bias)),
+        ("b s h, g d h -> b s g d", Weight("k_proj", spec.qkv_bias)),
+        ("b s h, g d h -> b s g d", Weight("v_proj", spec.qkv_bias)),
+    ]
     if spec.output_gate:
-        outputs.insert(1, ("gate_proj", "b s a d"))
-    q, *gate, k, v = n.projections(net, x, "qkv", outputs, bias=spec.qkv_bias, fused=spec.fused_qkv)
+        projections.insert(1, ("b s h, a d h -> b s a d", Weight("gate_proj", spec.qkv_bias)))
+    q, *gate, k, v = net.einsums("qkv", x, projections, fused=spec.fused_qkv)
     rotary = model.position_embedding == "rope" and kind.rope
 
     def normed(t: str, name: str, heads: str) -> str:
@@ -40,7 +44,14 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         k = n.rope(net, k, "rope_k", "d", fraction=spec.rotary_fraction)
     if has_norm and spec.qk_norm_position == "after_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
-    o = n.attend(net, q, k, v, reach=kind.reach, sinks=spec.sinks)
+    o = n.attend(
+        net,
+        (q, k, v),
+        scores="b s a d, b z g(a) d -> b s a z",
+        values="b s a z, b z g(a) d -> b s a d",
+        reach=kind.reach,
+        sinks=spec.sinks,
+    )
     if spec.output_gate:
         o = n.multiply(net, n.sigmoid(net, gate[0], "gate"), o, "gated")
-    return n.linear(net, o, "o_proj", "b s h", contract="a d", bias=spec.out_bias, keep_original=True)
+    return net.einsum("b s a d, h a d -> b s h", o, Weight("o_proj", spec.out_bias))

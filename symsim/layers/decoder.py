@@ -26,7 +26,7 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
             bias=model.norm_bias,
             weight=model.norm_weight,
             unit_offset=model.norm_unit_offset,
-            region="layernorm" if position.startswith("pre") else None,
+            part="input_norm" if position.startswith("pre") else None,
         )
 
     def mixed(t: str) -> str:
@@ -37,11 +37,11 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
 
     def fed(t: str) -> str:
         if kind.ffn == "moe":
-            with net.within("moe", "experts", region="moe"):
+            with net.within("moe", "experts"):
                 return moe(net, t, model)
         spec = model.mlp
         assert spec is not None
-        with net.within("mlp", "mlp", region="mlp"):
+        with net.within("mlp", "mlp"):
             return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up)
 
     ln1 = normed(x, "pre_attention")

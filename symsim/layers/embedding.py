@@ -13,7 +13,7 @@ def embedding(net: Net, model: Architecture) -> str:
         ids = net.input("ids", "b s", "int64", "index")
         table = net.parameter("word_embeddings.weight", "V h")
         x = net.tensor("words", "b s h")
-        net.op("embed", "lookup", [ids, table], [x], unread=(table,), rows_read=(x,))
+        net.op("embed", "lookup", [ids, table], [x])
         if model.position_embedding == "learned":
             positions = net.parameter("position_embeddings.weight", "P h")
             y = net.tensor("positioned", "b s h")

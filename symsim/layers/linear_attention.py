@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symsim.architecture import Architecture
-from symsim.ir import Dim, Net
+from symsim.ir import Dim, Net, Weight
 from symsim.layers import notation as n
 
 
@@ -14,8 +14,8 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
     keys, values = (net.dims[n].size * net.dims[d].size for n, d in (("H_k", "D_k"), ("H_v", "D_v")))
     for name, width in (("qkvz", 2 * keys + 2 * values), ("qkv_c", 2 * keys + values), ("ba", 2 * net.dims["H_v"].size)):
         net.dims[name] = Dim(width, parts=("H_k", "H_v"))
-    qkvz = n.linear(net, x, "in_proj_qkvz", "b s qkvz")
-    gates = n.linear(net, x, "in_proj_ba", "b s ba")
+    qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
+    gates = net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))
     conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
     conv_weight = net.parameter("conv1d.weight", "qkv_c W_c")
     mixed = net.tensor("conv.out", "b s qkv_c")
@@ -25,5 +25,5 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
     a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")
     net.op("delta_rule", "delta_rule", [q, k, v, gates, a_log, dt_bias], [o])
     o = n.norm(net, o, "norm", "D_v", kind="RMSNorm")
-    o = n.multiply(net, n.activate(net, z, "gate", "silu", in_fp32=True), o, "gated")
-    return n.linear(net, o, "out_proj", "b s h", contract="H_v D_v")
+    o = n.multiply(net, n.activate(net, (z,), "gate", "silu", in_fp32=True), o, "gated")
+    return net.einsum("b s H_v D_v, h H_v D_v -> b s h", o, Weight("out_proj"))

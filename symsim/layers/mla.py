@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symsim.architecture import Architecture, LayerKind
-from symsim.ir import Net
+from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 
 
@@ -18,28 +18,28 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         return n.norm(net, latent, name, rank, kind=model.normalization, bias=model.qk_norm_bias) if spec.latent_norm else latent
 
     if spec.q_lora_rank:
-        q_latent = normed(n.linear(net, x, "q_a_proj", "b s r_q", bias=spec.qkv_bias), "q_a_layernorm", "r_q")
-        q_source, q_contract, q_name = q_latent, "r_q", "q_b_proj"
+        q_source = normed(net.einsum("b s h, r_q h -> b s r_q", x, Weight("q_a_proj", spec.qkv_bias)), "q_a_layernorm", "r_q")
+        q_up, q_weight = "b s r_q, a d_qk r_q -> b s a d_qk", Weight("q_b_proj")
     else:
-        q_source, q_contract, q_name = x, "h", "q_proj"
+        q_source, q_up, q_weight = x, "b s h, a d_qk h -> b s a d_qk", Weight("q_proj")
         if spec.q_input_norm:
             q_source = n.norm(net, x, "q_layernorm", "h", kind=model.normalization, bias=model.norm_bias)
-    joint = n.linear(net, x, "kv_a_proj_with_mqa", "b s r_kd", bias=spec.qkv_bias)
+    joint = net.einsum("b s h, r_kd h -> b s r_kd", x, Weight("kv_a_proj_with_mqa", spec.qkv_bias))
     latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
     latent = normed(latent, "kv_a_layernorm", "r_k")
-    k_pe = n.gather(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
+    k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
 
-    with net.within("", region="mla_up_proj"):
-        q = n.linear(net, q_source, q_name, "b s a d_qk", contract=q_contract)
-        kv = n.linear(net, latent, "kv_b_proj", "b s a d_kv", contract="r_k")
+    with net.within("", part="up_projection"):
+        q = net.einsum(q_up, q_source, q_weight)
+        kv = net.einsum("b s r_k, a d_kv r_k -> b s a d_kv", latent, Weight("kv_b_proj"))
         k_nope, v = n.view(net, kv, "kv_up_split", [("k_nope", "b s a d_k"), ("v", "b s a d_v")])
         q_rot = net.tensor("q_rot", "b s a d_qk")
         net.op("rope_part", "rope_q", [q], [q_rot], head="d_r")
         k = net.tensor("k", "b s a d_qk")
         net.op("rope_concat", "rope_k", [k_nope, k_pe], [k], head="d_r")
         v = packed(net, v)
-    o = n.attend(net, q_rot, k, v, groups="a", key_dim="d_qk", value_dim="d_v")
-    return n.linear(net, o, "o_proj", "b s h", contract="a d_v", bias=spec.out_bias, keep_original=True)
+    o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v")
+    return net.einsum("b s a d_v, h a d_v -> b s h", o, Weight("o_proj", spec.out_bias))
 
 
 def packed(net: Net, v: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symsim.architecture import Architecture
-from symsim.ir import Net
+from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.mlp import mlp
 
@@ -16,7 +16,7 @@ def moe(net: Net, x: str, model: Architecture) -> str:
     source = x
     if spec.moe_latent_size:
         with net.within("latent", "router"):
-            source = n.linear(net, x, "fc1_latent_proj", "b s ell", bias=spec.latent_bias)
+            source = net.einsum("b s h, ell h -> b s ell", x, Weight("fc1_latent_proj", spec.latent_bias))
     with net.within("gate", "router"):
         probabilities, indices = route(net, x, model)
     with net.within("experts", "experts"):
@@ -25,13 +25,13 @@ def moe(net: Net, x: str, model: Architecture) -> str:
         y = combine(net, y, weights, indices, width)
     if spec.moe_latent_size:
         with net.within("latent", "router"):
-            y = n.linear(net, y, "fc2_latent_proj", "b s h", contract="ell", bias=spec.latent_bias)
+            y = net.einsum("b s ell, h ell -> b s h", y, Weight("fc2_latent_proj", spec.latent_bias))
     if spec.moe_shared_expert_intermediate_size:
-        with net.within("shared_experts", "shared_experts", region="shared_experts"):
+        with net.within("shared_experts", "shared_experts"):
             shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias)
         if spec.moe_shared_expert_gate:
-            with net.within("shared_expert_gate", "router", region="shared_experts"):
-                gate = n.sigmoid(net, n.linear(net, x, "shared_expert_gate", "b s one", high_precision=True), "gate")
+            with net.within("shared_expert_gate", "router"):
+                gate = n.sigmoid(net, net.einsum("b s h, one h -> b s one", x, Weight("shared_expert_gate")), "gate")
                 shared = n.multiply(net, gate, shared, "gated")
         y = n.add(net, y, shared, "add_shared")
     return y
@@ -41,7 +41,7 @@ def route(net: Net, x: str, model: Architecture) -> tuple[str, str]:
     """Logits, scores, top-K: `x[b s h] -> probabilities[b s K], indices[b s K]`."""
     spec = model.moe
     assert spec is not None
-    logits = n.linear(net, x, "router", "b s E_r", bias=spec.router_bias, high_precision=True)
+    logits = net.einsum("b s h, E_r h -> b s E_r", x, Weight("router", spec.router_bias))
     if spec.moe_router_enable_expert_bias == "parameter":
         net.parameter("e_score_correction_bias", "E_r")
     probabilities = net.tensor("probabilities", "b s K", "fp32")
@@ -68,28 +68,18 @@ def dispatch(net: Net, x: str, probabilities: str, indices: str, width: str) -> 
 
 
 def experts(net: Net, rows: str, weights: str, model: Architecture, width: str) -> str:
-    """Grouped GEMMs: each row with its own expert's weights `[E f_e h]`; 2 R f h FLOPs whatever E is. Routing weights scale
+    """Grouped GEMMs: each row R with the weights of its own expert, `E(R)`; 2 R f h FLOPs whatever E is. Routing weights scale
     what goes into the second (or comes out of it, as the profile has it), or the rows themselves."""
     spec = model.moe
     assert spec is not None
     if spec.router_weight_before_experts:
         rows = n.multiply(net, weights, rows, "weighted")
-    names = ["gate_proj", "up_proj"] if spec.gated else ["up_proj"]
-    outputs = [net.tensor(f"{name}.out", "R f_e") for name in names]
-    up_parameters = [net.parameter(f"{name}.weight", f"E f_e {width}") for name in names]
-    if spec.expert_bias:
-        up_parameters += [net.parameter(f"{name}.bias", "E f_e") for name in names]
-    net.op("grouped", "fc1", [rows, *up_parameters], outputs, contract=(width,), labels=tuple(names), bias=spec.expert_bias)
-    with net.within("", region="moe_act"):
-        hidden = n.activate(
-            net, tuple(outputs) if spec.gated else outputs[0], "act", spec.activation, scale=None if spec.router_weight_before_experts else weights
-        )
-    y = net.tensor("down_proj.out", f"R {width}")
-    down = [net.parameter("down_proj.weight", f"E {width} f_e")]
-    if spec.expert_bias:
-        down.append(net.parameter("down_proj.bias", f"E {width}"))
-    net.op("grouped", "fc2", [hidden, *down], [y], contract=("f_e",), labels=("down_proj",), bias=spec.expert_bias)
-    return y
+    up, down = f"R {width}, E(R) f_e {width} -> R f_e", f"R f_e, E(R) {width} f_e -> R {width}"
+    names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
+    wide = net.einsums("fc1", rows, [(up, Weight(name, spec.expert_bias)) for name in names])
+    with net.within("", part="expert_activation"):
+        hidden = n.activate(net, wide, "act", spec.activation, scale=None if spec.router_weight_before_experts else weights)
+    return net.einsum(down, hidden, Weight("down_proj", spec.expert_bias), name="fc2")
 
 
 def combine(net: Net, y: str, weights: str, indices: str, width: str) -> str:

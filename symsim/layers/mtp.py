@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symsim.architecture import Architecture
-from symsim.ir import Net
+from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.decoder import decoder_layer
 from symsim.layers.head import head
@@ -18,15 +18,15 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         ids = net.input("mtp_ids", "b s", "int64", "index")
         table = net.parameter("word_embeddings.weight", "V h")
         embedded = net.tensor("words", "b s h")
-        net.op("embed", "lookup", [ids, table], [embedded], unread=(table,), rows_read=(embedded,))
+        net.op("embed", "lookup", [ids, table], [embedded])
         if model.dropped_embedding:
             embedded = n.dropout(net, embedded, "dropout")
-    with net.within("mtp", "mtp", region="mtp"):  # what full recomputation runs again of a depth
+    with net.within("mtp", "mtp"):
         embedded = n.norm(net, embedded, "enorm", kind=model.normalization, bias=model.norm_bias)
         hidden = n.norm(net, x, "hnorm", kind=model.normalization, bias=model.norm_bias)
         both = net.tensor("concat", "b s h2")
         net.op("concat", "concat", [embedded, hidden], [both])
-        merged = n.linear(net, both, "eh_proj", "b s h_o", contract="h2")
-        y = decoder_layer(net, n.gather(net, merged, "merged", "b s h"), model, kind)
+        merged = net.einsum("b s h2, h_o h2 -> b s h_o", both, Weight("eh_proj"))
+        y = decoder_layer(net, n.whole(net, merged, "merged", "b s h"), model, kind)
         y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
     return head(net, y, model, final_norm=False, borrows="all", acceptance=True)

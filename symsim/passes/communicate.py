@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from symsim.einsum import IRError
 from symsim.expr import Expr, symbol
-from symsim.ir import Block, Dim, IRError, Op, Tensor, verify
+from symsim.ir import Block, Dim, Op, Tensor
 from symsim.mesh import Layout, Mesh, parameter_layout, place
+from symsim.operations import OPERATIONS, Projection, Redistribution
 
 PARTIAL = "partial"
 
@@ -74,22 +76,19 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
                 inputs.append(name)
                 continue
             wanted = {d: layout[d] for d in tensor.dims}
-            if op.kind == "attention" and position in (1, 2):
+            if OPERATIONS[op.kind].role == "attention" and position in (1, 2):
                 wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
             inputs.append(redistribute(state, mesh, op, name, wanted, shared))
         renamed = dict(zip(op.inputs, inputs))
         made = replace(op, inputs=tuple(inputs), saves=tuple(renamed.get(t, t) for t in op.saves))
-        results = [t for t in op.outputs if block.tensors[t].kind == "activation"]
-        summed = {d for p in op.products for d in p} - {d for t in results for d in block.tensors[t].dims}
-        if op.kind == "embed":
-            summed = {"V"}
+        summed = _summed(op)
         for name in op.outputs:
             tensor = state.tensors[name]
             if tensor.view_of in renamed:
                 state.tensors[name] = replace(tensor, view_of=renamed[tensor.view_of])
             state.layouts[name] = {d: layout[d] for d in tensor.dims}
             left = {a for d in summed for a in layout.get(d, ()) if a != "dp"}
-            if tensor.kind == "activation" and left and op.kind in ("einsum", "grouped", "embed"):
+            if tensor.kind == "activation" and left:
                 state.partial[name] = tuple(sorted(left))
             elif op.kind in ("view", "add") and op.inputs and state.partial.get(inputs[0]):
                 raise IRError(f"{op.name} reads a partial sum")
@@ -101,8 +100,13 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
         last = Op("output", f"{name} to the stream", tensor.module, (name,), ())
         outputs.append(redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
     placed = replace(block, tensors=state.tensors, ops=tuple(state.ops), outputs=tuple(outputs))
-    verify(placed)
-    return check_layouts(Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration)))
+    return Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration))
+
+
+def _summed(op: Op) -> set[str]:
+    """Dimensions over which a rank's result is a partial sum, where they are split."""
+    rule: str = OPERATIONS[op.kind].partial
+    return {d for e in op.einsums for d in e.contracted} if rule == "contracted" else {rule} - {""}
 
 
 def _stream_layout(mesh: Mesh, tensor: Tensor) -> Layout:
@@ -156,6 +160,7 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
     state.partial[made] = tuple(a for a in state.partial.get(name, ()) if a != axis)
     outside = kind in ("all_reduce", "reduce_scatter")  # a reduction belongs to the operation that made the partial sum
     maker = next((o for o in state.ops if name in o.outputs), consumer) if outside else consumer
+    by = maker.attrs if outside and isinstance(maker.attrs, Projection) else None
     state.ops.append(
         Op(
             kind,
@@ -163,14 +168,14 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
             maker.module,
             (name,),
             (made,),
-            {
-                "axis": axis,
-                "from": source,
-                "to": target,
-                "what": f"{'output' if outside else 'input'} of {maker.name}",
-                "dtype": maker.attrs.get("reduce_dtype", tensor.dtype) if outside else tensor.dtype,
-                "gradient_dtype": maker.attrs.get("gradient_dtype") if outside else None,
-            },
+            Redistribution(
+                axis,
+                f"{'output' if outside else 'input'} of {maker.name}",
+                (by.reduce_dtype or tensor.dtype) if by else tensor.dtype,
+                by.gradient_dtype if by else None,
+                source,
+                target,
+            ),
             regions=maker.regions,
         )
     )
@@ -195,23 +200,11 @@ def _expand_groups(block: Block) -> Block:
                 tensors[name] = replace(tensors[name], view_of=whole)
             dims = {**block.dims, dim: replace(block.dims[joint.dims[-1]], parts=()), own: Dim(symbol("tp"), block.dims["g"].size, parts=("g",))}
             block = replace(block, tensors=tensors, dims=dims)
-            ops.append(replace(op, kind="regroup", name=f"{op.name}.regroup", outputs=(whole,)))
+            name = f"{op.name}.regroup"
+            ops.append(replace(op, kind="regroup", name=name, outputs=(whole,), attrs=Redistribution("tp", name, joint.dtype)))
             op = replace(op, inputs=(whole,))
         if regrouped:
             held = {n: replace(t, dims=tuple(own if d == "g" else d for d in t.dims)) for n in op.outputs if "g" in (t := block.tensors[n]).dims}
             block = replace(block, tensors={**block.tensors, **held})
         ops.append(op)
     return replace(block, ops=tuple(ops))
-
-
-def check_layouts(placed: Placed) -> Placed:
-    """No axis shards two dimensions of one tensor, and every operation's inputs are where it wants them."""
-    for name, layout in placed.layouts.items():
-        axes = [a for d in layout.values() for a in d]
-        if len(axes) != len(set(axes)):
-            raise IRError(f"{placed.block.name}: {name} is sharded twice by one axis: {dict(layout)}")
-    for op in placed.block.ops:
-        for name in op.inputs:
-            if placed.partial.get(name) and op.kind not in ("all_reduce", "reduce_scatter", "exchange_scatter"):
-                raise IRError(f"{placed.block.name}: {op.name} reads {name}, a partial sum over {placed.partial[name]}")
-    return placed

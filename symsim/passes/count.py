@@ -7,7 +7,7 @@ HBM bytes, saved bytes by tensor. Then the totals: of the model, and of pipeline
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
@@ -16,8 +16,9 @@ from symsim.ir import WIDTHS, Tensor
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.mesh import local_size
+from symsim.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Operation, Projection
 from symsim.passes.communicate import Placed
-from symsim.passes.differentiate import REDISTRIBUTIONS, elements
+from symsim.passes.differentiate import elements
 from symsim.passes.hbm import backward_bytes, forward_bytes
 from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
@@ -25,18 +26,6 @@ from symsim.sizes import capacity, keys_per_query
 from symsim.stages import runs, stage_layer_formula
 
 MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
-
-# What a kernel's backward, and what it keeps, rests on.
-ASSUMED = {
-    "attention": ("attention_kernel",),
-    "cross_entropy": ("loss_parallel",),
-    "permute": ("moe_permute_fusion",),
-    "exchange": ("expert_load", "dispatcher_metadata"),
-    "norm": ("layernorm_linear_fusion",),
-    "all_gather": ("save_gathered", "shared_redistribution"),
-}
-# What the count of a kernel's products rests on, forward and backward.
-COUNTED_BY = {"delta_rule": ("linear_attention_flops",), "convolution": ("linear_attention_flops",)}
 
 
 @dataclass(frozen=True)
@@ -119,7 +108,7 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
     executed: list[Quantity] = []
     moved: list[Quantity] = []
     for index, op in enumerate(block.ops):
-        if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
+        if op.kind in UNCOUNTED:
             continue
         if op.products:
             made.ops[name].append((index, ascii_name("F", name, op.name)))
@@ -132,7 +121,7 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
                         unit=FLOP,
                         group=name,
                         latex=rf"{letter}_{{{label(op.name)}}}",
-                        assumptions=COUNTED_BY.get(op.kind, ()),
+                        assumptions=OPERATIONS[op.kind].counted_by,
                     )
                 )
         moved.append(
@@ -153,10 +142,10 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
     _recomputation(made, name, remembered)
 
 
-def assumed(placed: Placed, table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Assumptions behind a block's operations, by their kinds."""
+def assumed(placed: Placed, of: Callable[[Operation], tuple[str, ...]]) -> tuple[str, ...]:
+    """Assumptions behind a block's operations, by their kinds, in the order of the table."""
     present = {op.kind for op in placed.block.ops}
-    return tuple(dict.fromkeys(a for kind, names in table.items() if kind in present for a in names))
+    return tuple(dict.fromkeys(a for kind, row in OPERATIONS.items() if kind in present for a in of(row)))
 
 
 def _backward(book: Derivation, name: str, remembered: Remembered, profile: Profile, title: str) -> None:
@@ -176,13 +165,13 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
         )
         if not kernel.products:
             continue
-        if op.kind in ("einsum", "grouped"):
+        if op.kind in PRODUCTS:
             whole.append(Quantity(symbol(ascii_name("F", name, op.name)), FLOP))
             local.append(Quantity(symbol(ascii_name("X", name, op.name)), FLOP))
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
-    rests_on, words = assumed(placed, {"attention": ASSUMED["attention"], **COUNTED_BY}), in_words(name)
+    rests_on, words = assumed(placed, lambda row: row.gradients_by + row.counted_by), in_words(name)
     book.define(
         f"G_{name}",
         total(whole, FLOP),
@@ -238,7 +227,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
         unit=BYTE,
         group=name,
         latex=f"A_{{{title}}}",
-        assumptions=assumed(placed, ASSUMED),
+        assumptions=assumed(placed, lambda row: row.assumed),
     )
     shared = total((Quantity(i.bytes, BYTE) for i in remembered.shared), BYTE)
     if shared.expr:
@@ -254,7 +243,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
 
 def counted_parameters(placed: Placed, name: str) -> list[Tensor]:
     """Parameters a block owns: MTP reads the embedding and the head of the model; of a tied head the table is the embedding's, a bias its own."""
-    borrowed = {t for op in placed.block.ops for t in op.attrs.get("tied", ())}
+    borrowed = {t for op in placed.block.ops if isinstance(op.attrs, Projection) for t in op.attrs.borrowed}
     return [t for t in placed.block.parameters() if t.name not in borrowed and not (name == "mtp" and t.module == "embedding")]
 
 

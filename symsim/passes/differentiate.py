@@ -11,21 +11,23 @@ For a parameter the partial axes say over which ranks its gradient is reduced at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, product
 from symsim.framework import BY_RULE, Framework, Ring
-from symsim.ir import WIDTHS, Block, IRError, Op, Tensor, shown
+from symsim.ir import Op, Tensor
 from symsim.mesh import Layout, Mesh, local_elements, local_size
-from symsim.messages import COLLECTIVES, Message
+from symsim.messages import Message
+from symsim.operations import OPERATIONS, REDISTRIBUTIONS, CrossEntropy, Norm, Redistribution, TopK
 from symsim.passes.communicate import Placed
+from symsim.passes.exchange import token_messages
 
-REDISTRIBUTIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "slice", "regroup")
+# What a redistribution sends where it is no collective by its own name.
+SENT = {"slice": "", "regroup": "all_gather"}
 
 # index, operation, axis, send, receive, dtype, what
 Say = Callable[[int, str, str, Expr, Expr, str, str], None]
-EXCHANGES = ("exchange", "exchange_back", "exchange_gather", "exchange_scatter")
 
 
 @dataclass(frozen=True)
@@ -75,27 +77,22 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     for index in range(len(block.ops) - 1, -1, -1):
         op, layout = block.ops[index], placed.iteration[index]
         live = [t for t in op.outputs if t in partial]
-        if not live and op.kind != "cross_entropy":
+        if not live and OPERATIONS[op.kind].role != "loss":
             continue
         arriving: tuple[str, ...] = ()
         for name in live:
             arriving = _resolve(placed, index, op, name, partial[name], say, framework)
         source = op.inputs[0] if op.inputs else ""
+        row = OPERATIONS[op.kind]
         if op.kind in REDISTRIBUTIONS:
-            axis = op.attrs.get("axis", "tp")
-            before, after = elements(placed, source), elements(placed, op.outputs[0])
-            dtype = op.attrs.get("gradient_dtype") or _gradient_dtype(placed, op.attrs.get("dtype", block.tensors[source].dtype))
-            what = f"gradient at {op.name}"
-            if op.kind in ("reduce_scatter", "slice"):
-                say(index, "all_gather", axis, after, before, dtype, what)
-            elif op.kind == "all_to_all":
-                say(index, "all_to_all", axis, after, before, dtype, what)
-            elif op.kind == "regroup" or axis in arriving:
-                say(index, "reduce_scatter", axis, after, before, dtype, what)
-            left = tuple(a for a in arriving if a != axis)
-            partial.setdefault(source, []).append(left)
+            at = op.of(Redistribution)
+            if row.transpose != "none" and (at.axis in arriving or not row.where_partial):
+                dtype = at.gradient_dtype or _gradient_dtype(placed, at.dtype)
+                before, after = elements(placed, source), elements(placed, op.outputs[0])
+                say(index, row.transpose, at.axis, after, before, dtype, f"gradient at {op.name}")
+            partial.setdefault(source, []).append(tuple(a for a in arriving if a != at.axis))
             continue
-        for message in exchange_messages(placed, index, "backward", framework.counts):
+        for message in inner_messages(placed, index, "backward", framework.counts):
             messages.append((index, message))
         kernels += _transpose(placed, index, op)
         for name in op.inputs:
@@ -105,73 +102,15 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
             if tensor.kind == "parameter":
                 reduced[name] = _reduction(placed, index, op, tensor, layout, missing)
             elif tensor.kind == "activation":
-                if op.is_view:
+                if row.transpose == "passes":
                     missing = arriving
-                elif op.kind in EXCHANGES:
+                elif row.transpose == "whole":
                     missing = ()
                 partial.setdefault(name, []).append(tuple(a for a in missing if a not in ("dp", "ep")))
     ring = ring_messages(placed, mesh, framework.ring)
     forward = _forward_messages(placed, framework.counts) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward"]
-    return check_backward(Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced))
-
-
-def check_backward(made: Differentiated) -> Differentiated:
-    """Kernels of backward transpose an operation that there is, over dimensions and tensors that it has; every parameter that one
-    writes has its reduction; messages are collectives over axes of the mesh, of operations that there are."""
-    block = made.placed.block
-    for kernel in made.backward:
-        if not 0 <= kernel.forward < len(block.ops):
-            raise IRError(f"{block.name}: a backward kernel {kernel.label} transposes operation {kernel.forward} of {len(block.ops)}")
-        op = block.ops[kernel.forward]
-        wrong = _kernel(block, op, kernel) or _unreduced(made, kernel)
-        if wrong:
-            raise IRError(f"{block.name}: backward of {op.name} ({kernel.label}) {wrong}, in `{shown(block, op)}`")
-    check_messages(made.placed, made.forward_messages, "forward")
-    check_messages(made.placed, made.backward_messages, "backward")
-    return made
-
-
-def _kernel(block: Block, op: Op, kernel: BackwardOp) -> str:
-    for name in (*kernel.reads, *kernel.writes):
-        if name not in block.tensors:
-            return f"names {name}, which is not declared"
-    for name in kernel.writes:
-        if name not in op.inputs:
-            return f"makes the gradient of {name}, which the operation does not read"
-    for dims in kernel.products:
-        for dim in dims:
-            if dim not in block.iteration(op) and dim not in block.dims:
-                return f"multiplies over unknown dimension {dim}"
-    return ""
-
-
-def _unreduced(made: Differentiated, kernel: BackwardOp) -> str:
-    for name in kernel.writes:
-        if made.placed.block.tensors[name].kind == "parameter" and name not in made.reduced_over:
-            return f"makes the gradient of {name}, and nothing says over which ranks it is summed"
-    return ""
-
-
-def check_messages(placed: Placed, messages: Iterable[tuple[int, Message]], phase: str) -> None:
-    """Each belongs to an operation of the block and to the phase, and is a collective that there is over axes of the mesh."""
-    block = placed.block
-    for index, message in messages:
-        if not 0 <= index < len(block.ops):
-            raise IRError(f"{block.name}: a message ({message.what}) belongs to operation {index} of {len(block.ops)}")
-        wrong = ""
-        if message.phase != phase:
-            wrong = f"is of phase {message.phase}, and stands among those of {phase}"
-        elif message.op not in COLLECTIVES:
-            wrong = f"is of unknown kind {message.op}"
-        elif message.axis not in placed.mesh.degrees and not set(message.axis.split("_")) <= placed.mesh.degrees.keys():
-            wrong = f"goes over unknown axis {message.axis}"
-        elif message.dtype not in WIDTHS:
-            wrong = f"has unknown type {message.dtype}"
-        elif not message.send_elements and not message.receive_elements:
-            wrong = "carries nothing"
-        if wrong:
-            raise IRError(f"{block.name}: a message ({message.what}) {wrong}, in `{shown(block, block.ops[index])}`")
+    return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
 
 
 def _resolve(
@@ -188,8 +127,9 @@ def _resolve(
     arriving = {a for c in distinct for a in c}
     if op.name.rsplit(".", 1)[-1] in framework.unreduced:
         return ()
-    handled = {op.attrs["axis"]} if op.kind == "all_gather" else set()
-    if op.is_view or op.kind in EXCHANGES:
+    row = OPERATIONS[op.kind]
+    handled = {op.of(Redistribution).axis} if row.where_partial else set()
+    if row.transpose in ("passes", "whole"):
         handled = arriving
     for axis in sorted(arriving - handled):
         calls = 1 if framework.shares_redistributions else sum(axis in c for c in contributions)
@@ -207,7 +147,7 @@ def _gradient_dtype(placed: Placed, dtype: str) -> str:
 def _reduction(placed: Placed, index: int, op: Op, parameter: Tensor, layout: Layout, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Axes over which a parameter's gradient is a partial sum. A bias is added where the output lands after its reduction."""
     axes = set(missing)
-    if op.kind == "einsum" and not set(op.attrs["contract"]) & set(parameter.dims):
+    if op.kind == "einsum" and not set(op.einsums[0].contracted) & set(parameter.dims):
         axes = {a for d in placed.block.tensors[op.outputs[0]].dims if d not in parameter.dims for a in layout[d]}
         if placed.mesh.sequence_parallel and placed.partial.get(op.outputs[0]):
             axes |= set(placed.partial[op.outputs[0]])
@@ -220,86 +160,51 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
     tensors = placed.block.tensors
     activations = [t for t in op.inputs if tensors[t].kind == "activation"]
     gradients = [t for t in op.outputs if tensors[t].kind == "activation"]
-    if op.kind in ("einsum", "grouped"):
-        kernels = [BackwardOp("dgrad", index, op.products, (*gradients, *_weights(placed, op)[:1]), tuple(activations))] if activations else []
-        weights = _weights(placed, op)
-        if weights:
-            kernels.append(BackwardOp("wgrad", index, op.products, (*gradients, *op.saves), tuple(weights)))
-        return kernels
-    if op.is_view or op.kind == "output":
+    weights = [t for t in op.inputs if tensors[t].kind == "parameter"]
+    rule = OPERATIONS[op.kind].transpose
+    if rule == "einsum":
+        of_input, of_weight = ((op.einsums[0].transpose(operand).product,) for operand in (0, 1))
+        kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *weights[:1]), tuple(activations))] if activations else []
+        return kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
+    if rule == "passes":
         return []
-    return [
-        BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), tuple(activations + _weights(placed, op)))
-    ]
-
-
-def _weights(placed: Placed, op: Op) -> list[str]:
-    return [t for t in op.inputs if placed.block.tensors[t].kind == "parameter"]
+    return [BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), (*activations, *weights))]
 
 
 def _forward_messages(placed: Placed, metadata: str) -> list[tuple[int, Message]]:
     made: list[tuple[int, Message]] = []
-    mesh, block = placed.mesh, placed.block
-    for index, op in enumerate(block.ops):
-        if op.kind == "regroup":
-            made.append(
-                (
-                    index,
-                    Message(
-                        "forward",
-                        "all_gather",
-                        "tp",
-                        mesh.degree("tp"),
-                        elements(placed, op.inputs[0]),
-                        elements(placed, op.outputs[0]),
-                        block.tensors[op.inputs[0]].dtype,
-                        op.name,
-                    ),
-                )
-            )
-        elif op.kind in REDISTRIBUTIONS and op.kind != "slice":
-            axis = op.attrs["axis"]
-            made.append(
-                (
-                    index,
-                    Message(
-                        "forward",
-                        op.kind,
-                        axis,
-                        mesh.degree(axis),
-                        elements(placed, op.inputs[0]),
-                        elements(placed, op.outputs[0]),
-                        op.attrs["dtype"],
-                        op.attrs["what"],
-                    ),
-                )
-            )
-        made += [(index, m) for m in exchange_messages(placed, index, "forward", metadata)]
+    for index, op in enumerate(placed.block.ops):
+        collective = SENT.get(op.kind, op.kind)
+        if op.kind in REDISTRIBUTIONS and collective:
+            at, group = op.of(Redistribution), placed.mesh.degree(op.of(Redistribution).axis)
+            send, receive = elements(placed, op.inputs[0]), elements(placed, op.outputs[0])
+            made.append((index, Message("forward", collective, at.axis, group, send, receive, at.dtype, at.what)))
+        made += [(index, m) for m in inner_messages(placed, index, "forward", metadata)]
     return made
 
 
-def exchange_messages(placed: Placed, index: int, phase: str, metadata: str) -> list[Message]:
+def inner_messages(placed: Placed, index: int, phase: str, metadata: str) -> list[Message]:
     """Messages inside an operation: reductions of a softmax over a sharded vocabulary or a norm over sharded channels,
     and the exchange of tokens with experts (Megatron-Core token_dispatcher.py)."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
     layout = placed.iteration[index]
-    if op.kind == "cross_entropy" and phase == "forward":
+    inner = OPERATIONS[op.kind].inner
+    if inner == "softmax" and phase == "forward":
         return _softmax_messages(placed, index)
-    if op.kind == "norm":
-        split = [a for d in op.attrs["over"] for a in layout.get(d, ())]
-        rows = [d for d in block.tensors[op.inputs[0]].dims if d not in op.attrs["over"]]
+    if inner == "statistics":
+        over = op.of(Norm).over
+        split = [a for d in over for a in layout.get(d, ())]
+        rows = [d for d in block.tensors[op.inputs[0]].dims if d not in over]
         n = product(local_size(mesh, block, d, layout[d]) for d in rows)
         return [Message(phase, "all_reduce", a, mesh.degree(a), n, n, "fp32", f"mean of squares in {op.name}") for a in split]
-    if op.kind == "top_k" and phase == "forward":
+    if inner == "balance" and phase == "forward":
         return _balance_messages(placed, op)
-    from symsim.passes.exchange import token_messages
-
-    return token_messages(placed, index, phase, metadata)
+    return token_messages(placed, index, phase, metadata) if inner == "tokens" else []
 
 
 def _balance_messages(placed: Placed, op: Op) -> list[Message]:
     """Tokens per expert summed for the auxiliary loss (Megatron-Core router.py): over tp and cp, or dp too (global)."""
-    balancing = op.attrs.get("balancing", "none")
+    balancing = op.of(TopK).balancing
     axes = ("tp", *placed.mesh.context_axes) + (("dp",) if balancing == "global_aux_loss" else ())
     group = placed.mesh.group(axes)
     if balancing == "none" or group == ONE:
@@ -313,8 +218,8 @@ def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     """Issued by Megatron-Core even in a group of one (tensor_parallel/cross_entropy.py)."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
     made = []
-    rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.attrs["rows"])
-    for kind, times, dtype, what in op.attrs["exchanges"]:
+    rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.of(CrossEntropy).rows)
+    for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
         n = times * rows
         received = n * mesh.degree("tp") if kind == "all_gather" else n
         made.append(Message("forward", kind, "tp", mesh.degree("tp"), n, received, dtype, f"{what} in {op.name}"))
@@ -326,7 +231,7 @@ def ring_messages(placed: Placed, mesh: Mesh, ring: Ring) -> list[tuple[int, Mes
     (TransformerEngine context_parallel.py, AttnFuncWithCPAndKVP2P), or as the framework's ring has it."""
     made = []
     for index, op in enumerate(placed.block.ops):
-        for axis in mesh.ring_axes if op.kind == "attention" else ():
+        for axis in mesh.ring_axes if OPERATIONS[op.kind].inner == "ring" else ():
             n = elements(placed, op.inputs[1]) + elements(placed, op.inputs[2])
             dtype, degree = placed.block.tensors[op.inputs[1]].dtype, mesh.degree(axis)
             for phase in ("forward", "backward"):

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from symsim.expr import expr
 from symsim.ir import Dim, Op, Tensor
+from symsim.operations import Attention, Rope
 from symsim.passes.eager_modules import module_code
 from symsim.passes.kernels import (
     Kernels,
@@ -46,9 +47,9 @@ def _repeated_table(k: Kernels, table: str) -> str:
 def eager_rope(k: Kernels, op: Op) -> None:
     """x * cos + rotate_half(x) * sin, in x's memory order; a module that ends in a cat makes [b heads s d]."""
     (x,), (y,) = op.inputs, op.outputs
-    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.attrs["head"], op.attrs["fraction"])]
+    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.of(Rope).head, op.of(Rope).fraction)]
     b, s, heads, d = k.dims_of(x)
-    if op.attrs["fraction"] < 1 or module_code(k.profile.model).rotary_concatenates:
+    if op.of(Rope).fraction < 1 or module_code(k.profile.model).rotary_concatenates:
         run(k, "cat", turned, (b, heads, s, d), into=y)
     else:
         cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
@@ -59,9 +60,9 @@ def eager_mla_rope(k: Kernels, op: Op) -> None:
     b, s, heads, d = k.dims_of(op.outputs[0])
     part = op.inputs[-1]
     if op.kind == "rope_part":
-        part = k.make("turned_part", (*k.dims_of(part)[:-1], op.attrs["head"]), k.tensors[part].dtype, view_of=part)
+        part = k.make("turned_part", (*k.dims_of(part)[:-1], op.of(Rope).head), k.tensors[part].dtype, view_of=part)
         k.emit("view", [op.inputs[0]], [part], name="split")
-    for table in tables(k, op.attrs["head"], 1):
+    for table in tables(k, op.of(Rope).head, 1):
         turned = run(k, "mul", [part, table])
     run(k, "cat", [op.inputs[0], turned], (b, heads, s, d), into=op.outputs[0])
 
@@ -96,16 +97,16 @@ def _picks_heads(k: Kernels) -> bool:
 def repeated(k: Kernels, op: Op, x: str) -> str:
     """Keys or values repeated to every query head: new storage, when there are fewer of them."""
     model = k.profile.model
-    if op.attrs["groups"] == op.attrs["heads"] or model.query_groups == model.attention.num_attention_heads:
+    if op.of(Attention).groups == op.of(Attention).heads or model.query_groups == model.attention.num_attention_heads:
         return x
-    return run(k, "repeat", [x], ["b", op.attrs["heads"], "s", k.dims_of(x)[-1]])
+    return run(k, "repeat", [x], ["b", op.of(Attention).heads, "s", k.dims_of(x)[-1]])
 
 
 def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
     """_scaled_dot_product_flash_attention: keeps q, k, v, out, log-sum-exp and 24 bytes of random state; the result is in
     the memory order of the queries."""
-    o, heads = op.outputs[0], op.attrs["heads"]
-    k.retype(o, dims=(*k.dims_of(q)[:-1], op.attrs["value_dim"]))
+    o, heads = op.outputs[0], op.of(Attention).heads
+    k.retype(o, dims=(*k.dims_of(q)[:-1], op.of(Attention).value_dim))
     k.dims.setdefault("seed_and_offset", Dim(expr(2)))
     extra = [
         k.make("lse", ["b", heads, "s"], "fp32", "index"),
@@ -121,7 +122,7 @@ def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offset
     always [b s a d]."""
     key, value = repeated(k, op, key), repeated(k, op, value)
     extra = [
-        k.make("lse", ["b", op.attrs["heads"], "s"], "fp32", "index"),
+        k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index"),
         k.make("philox_seed", [], "int64", "index"),
         k.make("philox_offset", [], "int64", "index"),
     ]
@@ -139,16 +140,16 @@ def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offset
 
 def math_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
     """_scaled_dot_product_attention_math: fp32, queries and keys scaled first (new storage)."""
-    precision, at = k.tensors[q].dtype, op.attrs
+    precision, at = k.tensors[q].dtype, op.of(Attention)
     operands = [cast(k, t, "fp32") for t in (q, key, value)]
     operands = [operands[0], *(repeated(k, op, t) for t in operands[1:])]
     operands = [run(k, "scale", [t]) for t in operands[:2]] + operands[2:]
-    operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in operands]
+    operands = [in_order(k, t, ["b", at.heads, "s", k.dims_of(t)[-1]]) for t in operands]
     scores = Scores(k, op, "z")
     scores.softmax("probabilities", "fp32")
     if k.profile.model.attention_dropout:
         scores.dropout("fp32")
-    result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], "fp32")
+    result = k.make("out", ["b", at.heads, "s", at.value_dim], "fp32")
     scores.emit([*operands, *offsets], result)
     k.retype(op.outputs[0], dims=k.dims_of(result))
     cast(k, result, precision, into=op.outputs[0])
@@ -159,9 +160,9 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
 
     A softcap adds a tanh; sinks add a column to the scores, and the index of the largest score.
     """
-    model, at = k.profile.model, op.attrs
+    model, at = k.profile.model, op.of(Attention)
     precision = k.tensors[q].dtype
-    operands = [in_order(k, t, ["b", at["heads"], "s", k.dims_of(t)[-1]]) for t in (q, repeated(k, op, key), repeated(k, op, value))]
+    operands = [in_order(k, t, ["b", at.heads, "s", k.dims_of(t)[-1]]) for t in (q, repeated(k, op, key), repeated(k, op, value))]
     keys = "z"
     if offsets:
         keys = "z_and_sink"
@@ -170,7 +171,7 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     if model.attention.logit_softcap:
         scores.softmax("capped", precision)
     if offsets:
-        scores.tensor("largest", "int64", ["b", at["heads"], "s"])
+        scores.tensor("largest", "int64", ["b", at.heads, "s"])
     if module_code(model).softmax_in_compute_type:
         scores.softmax("probabilities", precision)
     else:
@@ -179,6 +180,6 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
             scores.cast("probabilities", precision)
     if model.attention_dropout:
         scores.dropout(precision)
-    result = k.make("out", ["b", at["heads"], "s", at["value_dim"]], precision)
+    result = k.make("out", ["b", at.heads, "s", at.value_dim], precision)
     scores.emit([*operands, *offsets], result)
     run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

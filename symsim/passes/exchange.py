@@ -10,6 +10,7 @@ from __future__ import annotations
 from symsim.expr import Expr
 from symsim.mesh import local_elements
 from symsim.messages import Message
+from symsim.operations import Exchange
 from symsim.passes.communicate import Placed
 
 
@@ -25,7 +26,7 @@ def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
     counted_over = ("etp", "ep") if metadata == "all_gather" else ("ep",)
     made: list[Message] = []
     if op.kind in ("exchange", "exchange_back"):
-        dropless = op.kind == "exchange" and "E_r" not in op.attrs["sent"]
+        dropless = op.kind == "exchange" and "E_r" not in op.of(Exchange).sent
         if dropless and phase == "forward" and metadata and any(map(mesh.active, counted_over)):
             made.append(_counts(block.dims["E_r"].size, mesh.group(counted_over), "_".join(counted_over), metadata))
         if mesh.active("ep"):
@@ -59,8 +60,8 @@ def _gathered(placed: Placed, index: int, phase: str, group: Expr, metadata: str
     block, op = placed.block, placed.block.ops[index]
     tokens = placed.block.tensors[op.inputs[0] if op.kind == "exchange_gather" else op.outputs[0]]
     held = local_elements(placed.mesh, block, tokens, placed.layouts[tokens.name])
-    routes = held / block.dims[op.attrs["width"]].size * block.dims["E_r"].size
-    weights = block.tensors[op.outputs[1]].dtype if op.kind == "exchange_gather" else op.attrs["dtype"]
+    routes = held / block.dims[op.of(Exchange).width].size * block.dims["E_r"].size
+    weights = block.tensors[op.outputs[1]].dtype if op.kind == "exchange_gather" else op.of(Exchange).dtype
     gather, scatter = ("all_gather", held, held * group), ("reduce_scatter", held * group, held)
 
     def message(kind: str, send: Expr, receive: Expr, dtype: str, what: str) -> Message:

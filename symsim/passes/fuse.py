@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from symsim.ir import Block, Op, rebuild
 from symsim.passes.kernels import Kernels, Profile, keep
+from symsim.recompute import modules_of
 
 
 def fuse(block: Block, profile: Profile) -> Block:
@@ -17,6 +18,7 @@ def fuse(block: Block, profile: Profile) -> Block:
     lowerings = profile.framework.lowerings
     kernels = Kernels(block, profile)
     for op in block.ops:
+        op = replace(op, regions=modules_of(op.parts))
         kernels.source = op
         lowerings.get(op.kind, keep)(kernels, op)
     if profile.assumptions["layernorm_linear_fusion"] == "fused":

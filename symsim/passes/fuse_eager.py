@@ -1,7 +1,7 @@
 """The `eager` profile: Hugging Face modules (transformers 5.23) run op by op under PyTorch autograd (2.13).
 
-A declared operation becomes the aten operations its module runs; what each keeps for backward follows from `KEEPS`
-alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
+A declared operation becomes the aten operations its module runs; what each keeps for backward follows from
+its row of `OPERATIONS` alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
 are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Two modules are taken for
 their plainer relatives: Llama 4's router and experts (which run every expert on every token), and DBRX's bf16 router.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.ir import Op
+from symsim.operations import Activation, CrossEntropy, Exchange, Norm, Projection, TopK
 from symsim.passes.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.passes.eager_linear_attention import eager_convolution, eager_delta_rule
 from symsim.passes.eager_modules import module_code
@@ -39,36 +40,36 @@ def declared_primitive(k: Kernels, op: Op) -> None:
 
 
 def eager_linear(k: Kernels, op: Op) -> None:
-    """F.linear for each projection, or one for all where the module has a fused weight (op.attrs fused)."""
-    contract, count = op.attrs["contract"], len(op.outputs)
+    """F.linear for each projection, or one for all where the module has a fused weight (`fused`)."""
+    at, count, summed = op.of(Projection), len(op.outputs), op.einsums[0].contracted
     dims = k.dims_of(op.inputs[0])
     code = module_code(k.profile.model)
-    x = in_order(k, op.inputs[0], [*(d for d in dims if d not in contract), *contract])
+    x = in_order(k, op.inputs[0], [*(d for d in dims if d not in summed), *summed])
     parameters, saves = op.inputs[1:], [x]
-    if op.attrs["labels"] == ("router",) and code.router_in_fp32:
+    if at.labels == ("router",) and code.router_in_fp32:
         x = cast(k, x, "fp32")
         saves = [x] if code.router_weight_in_fp32 else [x, cast(k, parameters[0], "fp32")]
         k.retype(op.outputs[0], dtype="fp32")
-    if op.attrs["fused"] and count > 1:
-        joined_linear(k, replace(op, inputs=(x, *parameters)), saves)
+    if at.fused and count > 1:
+        joined_linear(k, op, x, saves)
         return
-    for i, (label, y) in enumerate(zip(op.attrs["labels"], op.outputs, strict=True)):
-        einsum(k, x, list(parameters[i::count]), y, contract, name=label if count > 1 else "", saves=saves, attrs=op.attrs)
+    for i, (label, y, says) in enumerate(zip(at.labels, op.outputs, op.einsums, strict=True)):
+        einsum(k, x, list(parameters[i::count]), y, says, at, saves=saves, name=label if count > 1 else "")
 
 
 def eager_norm(k: Kernels, op: Op) -> None:
     """native_layer_norm, or the pieces an RMSNorm module is written in."""
     x, *parameters = op.inputs
-    code, over, y = module_code(k.profile.model), op.attrs["over"], op.outputs[0]
+    code, over, y = module_code(k.profile.model), op.of(Norm).over, op.outputs[0]
     precision = k.tensors[y].dtype
     rows = [d for d in k.dims_of(x) if d not in over]
-    if op.attrs["norm"] == "LayerNorm" and not code.centred_norm:
+    if op.of(Norm).norm == "LayerNorm" and not code.centred_norm:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
         x = cast(k, x, "fp32") if code.norm_in_fp32 else x
         k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics], attrs=op.attrs)
         return
     x = cast(k, x, "fp32")
-    if op.attrs["norm"] == "LayerNorm":
+    if op.of(Norm).norm == "LayerNorm":
         mean = run(k, "mean", [x], rows, kind="index", op_kind="norm", over=over)
         squared, x = (run(k, "sub", [x, mean]) for _ in range(2))
     else:
@@ -78,7 +79,7 @@ def eager_norm(k: Kernels, op: Op) -> None:
     unscaled = run(k, "mul", [x, scale])
     if not parameters:
         cast(k, unscaled, precision, into=y)
-    elif op.attrs["unit_offset"]:
+    elif op.of(Norm).unit_offset:
         weight = run(k, "add", [parameters[0]], dtype="fp32", kind="index")
         cast(k, run(k, "mul", [unscaled, weight], of=parameters), precision, into=y)
     elif code.norm_weight_in_fp32 or code.centred_norm:
@@ -90,9 +91,10 @@ def eager_norm(k: Kernels, op: Op) -> None:
 
 def eager_activation(k: Kernels, op: Op) -> None:
     """act(gate) * up, or act(x). Routing weights are applied after the experts, not here."""
-    y, function = op.outputs[0], op.attrs["function"]
-    gate, *rest = op.inputs[:2] if op.attrs["gated"] else op.inputs[:1]
-    if op.attrs["in_fp32"]:
+    y, at = op.outputs[0], op.of(Activation)
+    function = at.function
+    gate, *rest = op.inputs[:2] if at.gated else op.inputs[:1]
+    if at.in_fp32:
         gate = cast(k, gate, "fp32")
         k.retype(y, dtype="fp32")
     if function == "swiglu_clamped":
@@ -100,7 +102,7 @@ def eager_activation(k: Kernels, op: Op) -> None:
         gated = run(k, "mul", [clamped, run(k, "sigmoid", [run(k, "scale", [clamped])])])
         run(k, "mul", [run(k, "add", [run(k, "clamp", rest)]), gated], into=y)
         return
-    result = "" if op.attrs["gated"] else y
+    result = "" if at.gated else y
     if function == "gelu_new":
         half = run(k, "scale", [gate])
         inner = run(k, "scale", [run(k, "add", [gate, run(k, "scale", [run(k, "pow", [gate])])])])
@@ -109,7 +111,7 @@ def eager_activation(k: Kernels, op: Op) -> None:
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
     else:
         result = run(k, "gelu" if function.startswith("gelu") else function, [gate], into=result)
-    if op.attrs["gated"]:
+    if at.gated:
         run(k, "mul", [result, rest[0]], into=y)
 
 
@@ -165,18 +167,20 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = gathered_logits(k, logits)
     if k.profile.model.logit_softcap:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
-    if op.attrs.get("upcast", True):
+    if op.of(CrossEntropy).upcast:
         logits = cast(k, logits, "fp32")
     rows = tuple(d for d in k.dims_of(logits) if d not in ("V", "V_all"))
     extra = [k.make("log_softmax", k.dims_of(logits), k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
     exchanges = [("all_reduce", 1, "fp32", w) for w in ("maximum", "sum of exponentials", "loss")] if "V" in k.dims_of(logits) else []
-    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs={"exchanges": tuple(exchanges), "rows": rows})
+    k.emit(
+        "cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows)
+    )
 
 
 def eager_top_k(k: Kernels, op: Op) -> None:
     """A *TopKRouter after its GEMM. Choosing among biased or grouped scores has no gradient; the weights are gathered."""
     (scores,), (weights, indices) = op.inputs, op.outputs
-    code, precision = module_code(k.profile.model), k.profile.strategy.precision
+    code, precision, at = module_code(k.profile.model), k.profile.strategy.precision, op.of(TopK)
     chosen = k.dims_of(indices)
     if code.sparsemixer:
         sparsemixer(k, scores, weights, indices)
@@ -185,17 +189,17 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         best = run(k, "topk", [scores], chosen, also=[indices])
         run(k, "softmax", [best], into=weights)
         return
-    scores = run(k, "sigmoid" if op.attrs["score"] == "sigmoid" else "softmax", [cast(k, scores, "fp32")])
-    if op.attrs["score"] == "sigmoid" or code.router_gathers:
+    scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [cast(k, scores, "fp32")])
+    if at.score == "sigmoid" or code.router_gathers:
         k.emit("choose", [scores], [indices], name="choose")
         values = run(k, "gather", [scores, indices], chosen)
     else:
-        if op.attrs["groups"] > 1:
+        if at.groups > 1:
             mask = k.make("group_mask", k.dims_of(scores), "bool", "index")
             k.emit("choose", [scores], [mask], name="choose")
             scores = run(k, "masked_fill", [scores, mask])
         values = run(k, "topk", [scores], chosen, also=[indices])
-    if op.attrs["normalise"]:
+    if at.normalise:
         total = run(k, "sum", [values], chosen[:-1])
         values = run(k, "div", [values, run(k, "clamp", [total]) if code.router_gathers else total])
     if code.router_casts_weights:
@@ -226,37 +230,37 @@ def eager_dispatch(k: Kernels, op: Op) -> None:
     """grouped_mm_experts_forward (integrations/moe.py): rows and weights indexed by expert order."""
     x, probabilities, indices = op.inputs
     rows, weights = op.outputs
-    width = op.attrs["width"]
+    at = op.of(Exchange)
     dims = k.dims_of(indices)
     order, token = k.make("order", dims, "int64", "index"), k.make("token", dims, "int64", "index")
     offsets, ids = k.make("offsets", ["E"], "int32", "index"), k.make("expert_ids", ["R"], "int64", "index")
     k.emit("sort", [indices], [order, token, offsets, ids], name="sort")
-    sent = run(k, "index", [x, token], (*dims, width))
+    sent = run(k, "index", [x, token], (*dims, at.width))
     run(k, "index", [probabilities, order], dims, into=weights, dtype=k.tensors[probabilities].dtype)
-    exchange(k, sent, rows, {**op.attrs, "sent": (*dims, width), "counts": "all_to_all"}, "exchange")
+    exchange(k, sent, rows, replace(at, sent=(*dims, at.width)), "exchange")
 
 
-def exchange(k: Kernels, source: str, target: str, attrs: dict[str, object], kind: str) -> None:
+def exchange(k: Kernels, source: str, target: str, attrs: Exchange, kind: str) -> None:
     """Tokens between their own rank and the experts' (torchtitan's dispatcher): the same memory where no rank is left."""
     alone = k.profile.strategy.ep * k.profile.strategy.expert_tp == 1
     if alone:
         k.retype(target, view_of=source)
-    k.emit("view" if alone else kind, [source], [target], name=kind, attrs=attrs)
+    k.emit("view" if alone else kind, [source], [target], name=kind, attrs=None if alone else attrs)
 
 
 def eager_grouped(k: Kernels, op: Op) -> None:
     """grouped_mm keeps its input and the int32 offsets of the experts; a bias is gathered by expert."""
     offsets, ids = (next(t for t in k.tensors if t.endswith(f".dispatch.{n}")) for n in ("offsets", "expert_ids"))
-    grouped(k, op, op.inputs[0], [op.inputs[0], offsets, *([ids] if op.attrs["bias"] else [])], {**op.attrs})
+    grouped(k, op, op.inputs[0], [op.inputs[0], offsets, *([ids] if op.of(Projection).bias else [])], op.of(Projection))
 
 
 def eager_combine(k: Kernels, op: Op) -> None:
     """Rows times their weights, in the order of tokens again, summed over the K experts of each."""
     y, weights, indices = op.inputs
-    width = op.attrs["width"]
-    dims = (*k.dims_of(indices), width)
+    at = op.of(Exchange)
+    dims = (*k.dims_of(indices), at.width)
     home = k.make("returned", dims, k.tensors[y].dtype)
-    exchange(k, y, home, {**op.attrs, "sent": dims}, "exchange_back")
+    exchange(k, y, home, replace(at, sent=dims), "exchange_back")
     weighted = home
     if k.profile.model.moe is None or not k.profile.model.moe.router_weight_before_experts:
         wide = "fp32" if "fp32" in (k.tensors[home].dtype, k.tensors[weights].dtype) else k.tensors[home].dtype

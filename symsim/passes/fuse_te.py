@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from symsim.expr import symbol
 from symsim.ir import Dim, Op, Tensor
+from symsim.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, TopK, exceptional
 from symsim.passes.kernels import (
     Kernels,
     Lowering,
@@ -32,21 +33,20 @@ def te_linear(k: Kernels, op: Op) -> None:
     """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
     FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
     x = op.inputs[0]
-    saves, attrs = [x], dict(op.attrs)
+    saves, attrs = [x], op.of(Projection)
     if multiplied_in(op, k.profile.strategy) == "fp8":
-        attrs["gradient_dtype"] = "fp8"
-        if not op.attrs["keep_original"]:
+        attrs = replace(attrs, gradient_dtype="fp8")
+        if not exceptional("keeps_original", attrs):
             saves = quantise(k, x)
-            op = replace(op, inputs=(saves[0], *op.inputs[1:]))
-    op = replace(op, attrs=attrs)
+            x = saves[0]
     if len(op.outputs) > 1:
-        joined_linear(k, op, saves)
+        joined_linear(k, op, x, saves, attrs)
         model = k.profile.model
         together = model.keeps_projected_queries and k.profile.strategy.tp >= model.query_groups
         if model.query_groups != model.attention.num_attention_heads and not together:
             _ungroup_heads(k, op)
     else:
-        einsum(k, op.inputs[0], list(op.inputs[1:]), op.outputs[0], op.attrs["contract"], saves=saves, attrs=op.attrs)
+        einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.einsums[0], attrs, saves=saves)
 
 
 def quantise(k: Kernels, x: str) -> list[str]:
@@ -83,9 +83,9 @@ def _ungroup_heads(k: Kernels, op: Op) -> None:
 def te_norm(k: Kernels, op: Op) -> None:
     """Fused norm: keeps its input and fp32 statistics (1/sigma; LayerNorm also mu) per row (module/layernorm.py)."""
     x = op.inputs[0]
-    rows = [d for d in k.dims_of(x) if d not in op.attrs["over"]]
+    rows = [d for d in k.dims_of(x) if d not in op.of(Norm).over]
     statistics = [k.make("rsigma", rows, "fp32", "index")]
-    if op.attrs["norm"] == "LayerNorm":
+    if op.of(Norm).norm == "LayerNorm":
         statistics.append(k.make("mu", rows, "fp32", "index"))
     k.emit("norm", op.inputs, [*op.outputs, *statistics], saves=[x, *statistics], attrs=op.attrs)
 
@@ -93,7 +93,7 @@ def te_norm(k: Kernels, op: Op) -> None:
 def te_rope(k: Kernels, op: Op) -> None:
     """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py); the fused kernel
     (TransformerEngine attention/rope.py) only the angles, one table for all layers."""
-    head = op.attrs["head"]
+    head = op.of(Rope).head
     if op.kind == "rope" and k.profile.assumptions["apply_rope_fusion"] == "true":
         k.tensors.setdefault("rotary.angles", Tensor("rotary.angles", ("s", head), "fp32", "table", None, "attention"))
         k.emit("rope", [*op.inputs, "rotary.angles"], op.outputs, saves=["rotary.angles"], attrs=op.attrs)
@@ -112,9 +112,9 @@ def te_mla_rope(k: Kernels, op: Op) -> None:
     angles = "rotary.layer_angles"
     if angles not in k.tensors:
         source = k.source
-        k.tensors[angles] = Tensor(angles, ("s", op.attrs["head"]), "fp32", "index", None, "attention")
+        k.tensors[angles] = Tensor(angles, ("s", op.of(Rope).head), "fp32", "index", None, "attention")
         assert source is not None
-        position = next(i for i, o in enumerate(k.ops) if "mla_up_proj" in o.regions)
+        position = next(i for i, o in enumerate(k.ops) if "up_projection" in o.parts)
         k.ops.insert(
             position,
             replace(
@@ -125,11 +125,11 @@ def te_mla_rope(k: Kernels, op: Op) -> None:
                 outputs=(angles,),
                 saves=(),
                 regions=source.regions - {"mla_up_proj"},
-                attrs={},
+                attrs=Plain(),
                 idle=frozenset({"tp"}),
             ),
         )
-    tables = [k.make(n, ["s", op.attrs["head"]], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    tables = [k.make(n, ["s", op.of(Rope).head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
     k.emit("rope", [*op.inputs, angles], [*op.outputs, *tables], saves=tables, attrs=op.attrs)
 
 
@@ -141,7 +141,6 @@ def te_attention(k: Kernels, op: Op) -> None:
     """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py)."""
     q, key, value, *offsets = op.inputs
     o = op.outputs[0]
-    at = op.attrs
     if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
         _written_out_attention(k, op)
         return
@@ -152,22 +151,30 @@ def te_attention(k: Kernels, op: Op) -> None:
             k.emit("copy", [tensor], [copy], name=f"pack_{name}")
             tensor = copy
         packed.append(tensor)
-    lse = k.make("lse", ["b", at["heads"], "s"], "fp32", "index")
+    lse = k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index")
     forward, backward = attention_products(op, flash=True)
     mask = _mask(k)
     inputs = [*packed, *offsets, *mask]
-    k.emit("attention", inputs, [o, lse], saves=[*packed, o, lse], products=forward, backward=backward, attrs={**at, "unread": tuple(mask)})
+    k.emit(
+        "attention",
+        inputs,
+        [o, lse],
+        saves=[*packed, o, lse],
+        products=forward,
+        backward=backward,
+        attrs=replace(op.of(Attention), unread=tuple(mask)),
+    )
 
 
 def _written_out_attention(k: Kernels, op: Op) -> None:
     """Two products with a softmax between them (transformer/dot_product_attention.py): keeps q, k, v, the probabilities, and
     with dropout its byte mask and the probabilities that are left. Keys and values of fewer groups than heads are repeated."""
     q, key, value, *offsets = op.inputs
-    at, model, tp = op.attrs, k.profile.model, k.profile.strategy.tp
-    if at["groups"] != at["heads"] and model.attention.num_attention_heads // tp > max(1, model.query_groups // tp):
+    at, model, tp = op.of(Attention), k.profile.model, k.profile.strategy.tp
+    if at.groups != at.heads and model.attention.num_attention_heads // tp > max(1, model.query_groups // tp):
         repeated = []
         for name, tensor in (("k", key), ("v", value)):
-            repeated.append(k.make(f"{name}.repeated", ("b", "s", at["heads"], k.dims_of(tensor)[-1]), k.tensors[tensor].dtype))
+            repeated.append(k.make(f"{name}.repeated", ("b", "s", at.heads, k.dims_of(tensor)[-1]), k.tensors[tensor].dtype))
             k.emit("copy", [tensor], repeated[-1:], name=f"repeat_{name}")
         key, value = repeated
     scores = Scores(k, op, "z")
@@ -186,13 +193,13 @@ def _mask(k: Kernels) -> list[str]:
     if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules:
         return ["attention_mask"]
     kind = k.make("mask_type", ["one"], "int32", "index")
-    k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs={}))
+    k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs=Plain()))
     return ["attention_mask", kind]
 
 
 def te_activation(k: Kernels, op: Op) -> None:
     """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
-    parts = list(op.inputs[:2] if op.attrs["gated"] else op.inputs[:1])
+    parts = list(op.inputs[:2] if op.of(Activation).gated else op.inputs[:1])
     scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
     extra: list[str] = []
     saves = [*parts, *scales]
@@ -276,10 +283,10 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
         "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
         "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
     }[written]
-    if op.attrs["acceptance"] and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
+    if op.of(CrossEntropy).acceptance and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
         exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
     exchanges = exchanges if "V" in k.dims_of(logits) else []
-    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs={"exchanges": tuple(exchanges), "rows": rows})
+    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows))
 
 
 def te_top_k(k: Kernels, op: Op) -> None:
@@ -289,20 +296,21 @@ def te_top_k(k: Kernels, op: Op) -> None:
     dims = k.dims_of(logits)
     assert k.profile.model.moe is not None
     several = k.profile.model.moe.moe_router_topk > 1
-    first = op.attrs["pre_softmax"] or op.attrs["score"] == "sigmoid"
+    at = op.of(TopK)
+    first = at.pre_softmax or at.score == "sigmoid"
     extra = [k.make("scores", dims, "fp32", "index")] if first else []
-    if op.attrs["score"] == "sigmoid" and several:
+    if at.score == "sigmoid" and several:
         extra.append(k.make("sum", dims[:-1], "fp32", "index"))
-    chosen = [probabilities] if not first or (op.attrs["score"] == "sigmoid" and several) else []
+    chosen = [probabilities] if not first or (at.score == "sigmoid" and several) else []
     balancing = k.profile.strategy.moe_router_load_balancing_type
-    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, *chosen, *extra], attrs={**op.attrs, "balancing": balancing})
+    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, *chosen, *extra], attrs=replace(at, balancing=balancing))
 
 
 def te_dispatch(k: Kernels, op: Op) -> None:
     """permute, then the exchange between ranks: token_dispatcher.py, moe_utils.py permute."""
     x, probabilities, indices = op.inputs
     rows, weights = op.outputs
-    width = op.attrs["width"]
+    at = op.of(Exchange)
     strategy = k.profile.strategy
     if strategy.moe_token_dispatcher_type == "allgather":
         k.retype(weights, dtype=_weight_dtype(k))
@@ -323,15 +331,15 @@ def te_dispatch(k: Kernels, op: Op) -> None:
         kept = [k.make("row_id_map", ["b", "s", "row_map"], "int32", "index")]
     else:
         kept = [k.make("order", ["b", "s", "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
-    sent = k.make("sent", [*sent_dims, width], k.tensors[rows].dtype)
+    sent = k.make("sent", [*sent_dims, at.width], k.tensors[rows].dtype)
     if _probabilities_at_combine(k):
         k.emit("permute", [x, indices], [sent, *kept], saves=kept, name="permute", attrs=op.attrs)
-        k.emit("exchange", [sent], [rows], attrs={**op.attrs, "sent": sent_dims})
+        k.emit("exchange", [sent], [rows], attrs=replace(at, sent=sent_dims))
         return
     sent_weights = k.make("sent_weights", sent_dims, _weight_dtype(k))
     k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
     k.retype(weights, dtype=_weight_dtype(k))
-    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs={**op.attrs, "sent": sent_dims})
+    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs=replace(at, sent=sent_dims))
 
 
 def _gathered_map(k: Kernels) -> list[str]:
@@ -355,7 +363,7 @@ def _weight_dtype(k: Kernels) -> str:
 def te_grouped(k: Kernels, op: Op) -> None:
     """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
     saves = quantise(k, op.inputs[0]) if multiplied_in(op, k.profile.strategy) == "fp8" else [op.inputs[0]]
-    attrs = {**op.attrs, "reduce_dtype": _weight_dtype(k)}  # probabilities in fp32 promote what experts over etp sum
+    attrs = replace(op.of(Projection), reduce_dtype=_weight_dtype(k))  # probabilities in fp32 promote what experts over etp sum
     grouped(k, op, saves[0], saves, attrs)
 
 
@@ -364,13 +372,13 @@ def te_combine(k: Kernels, op: Op) -> None:
     are applied here, the rows and the probabilities are (Megatron-Core 0.12 moe_utils.py unpermute)."""
     y, weights, indices = op.inputs
     strategy = k.profile.strategy
-    width = op.attrs["width"]
+    at = op.of(Exchange)
     if strategy.moe_token_dispatcher_type == "allgather":
-        k.emit("exchange_scatter", [y, indices], op.outputs, attrs={**op.attrs, "dtype": _weight_dtype(k)}, idle=frozenset({"etp"}))
+        k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, dtype=_weight_dtype(k)), idle=frozenset({"etp"}))
         return
     sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
-    back = k.make("returned", [*sent_dims, width], k.tensors[y].dtype)
-    k.emit("exchange_back", [y], [back], name="exchange", attrs={**op.attrs, "sent": sent_dims, "dtype": _weight_dtype(k)})
+    back = k.make("returned", [*sent_dims, at.width], k.tensors[y].dtype)
+    k.emit("exchange_back", [y], [back], name="exchange", attrs=replace(at, sent=sent_dims, dtype=_weight_dtype(k)))
     if _probabilities_at_combine(k):
         probabilities = next(o for o in k.ops if o.kind == "top_k").outputs[0]
         k.emit("unpermute", [back, probabilities, indices], op.outputs, saves=[back, probabilities])

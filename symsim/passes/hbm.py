@@ -15,6 +15,7 @@ from symsim.expr import ONE, ZERO, Expr, product
 from symsim.formula import BYTE, Quantity, total
 from symsim.ir import WIDTHS, Op
 from symsim.mesh import local_size
+from symsim.operations import OPERATIONS, PRODUCTS, Attention
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import BackwardOp, elements
 from symsim.passes.kernels import Profile, multiplied_in
@@ -50,11 +51,11 @@ class Shape:
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
     """What one forward kernel reads and writes on one rank."""
     op = placed.block.ops[index]
-    if op.kind in ("einsum", "grouped"):
+    if op.kind in PRODUCTS:
         return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
     if written_out(op):
         return _attention_bytes(placed, index, backward=False)
-    if op.kind == "cross_entropy" and _in_kernels(profile):
+    if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "forward")
     return _traffic(placed, touched(op))
 
@@ -62,19 +63,21 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
 def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
     """What one backward kernel reads and writes on one rank."""
     op = placed.block.ops[kernel.forward]
-    if op.kind in ("einsum", "grouped"):
+    if op.kind in PRODUCTS:
         return Quantity(product_shape(placed, kernel.forward, kernel.label, profile.strategy).bytes, BYTE)
     if written_out(op):
         return _attention_bytes(placed, kernel.forward, backward=True)
-    if op.kind == "cross_entropy" and _in_kernels(profile):
+    if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "backward")
     return _traffic(placed, [*kernel.reads, *kernel.writes])
 
 
 def touched(op: Op) -> list[str]:
     """The tensors a forward kernel reads and writes; a lookup reads as many rows as it writes, not its table."""
-    read = [t for t in op.inputs if t not in op.attrs.get("unread", ())]
-    return [*read, *op.attrs.get("rows_read", ()), *op.outputs]
+    if OPERATIONS[op.kind].role == "lookup":
+        return [op.inputs[0], op.outputs[0], *op.outputs]
+    unread = op.attrs.unread if isinstance(op.attrs, Attention) else ()
+    return [*(t for t in op.inputs if t not in unread), *op.outputs]
 
 
 def size(placed: Placed, index: int, dims: Iterable[str]) -> Expr:
@@ -88,14 +91,13 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
     wgrad new x contracted x rows."""
     block, op = placed.block, placed.block.ops[index]
     tensors = block.tensors
-    (dims,) = op.products
-    contracted = set(op.attrs["contract"])
-    read = set(tensors[op.inputs[0]].dims) | ({"R"} if op.kind == "grouped" else set())
-    rows = size(placed, index, [d for d in dims if d in read and d not in contracted])
-    depth = size(placed, index, [d for d in dims if d in contracted])
-    columns = size(placed, index, [d for d in dims if d not in read])
+    (says,) = op.einsums
+    contracted = set(says.contracted)
+    rows = size(placed, index, [d for d in says.result if d in says.operands[0]])
+    depth = size(placed, index, says.contracted)
+    columns = size(placed, index, [d for d in says.result if d not in says.operands[0]])
     groups = ONE
-    if op.kind == "grouped":
+    if says.chosen:
         groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
         rows = rows / groups
     width = 1 if multiplied_in(op, strategy) == "fp8" else WIDTHS[tensors[op.inputs[0]].dtype]
@@ -112,15 +114,15 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
 
 def written_out(op: Op) -> bool:
     """Whether attention is two products with kernels between them that read and write the scores."""
-    return "passes" in op.attrs
+    return isinstance(op.attrs, Attention) and bool(op.attrs.passes)
 
 
 def attention_shapes(placed: Placed, index: int, *, backward: bool) -> list[Shape]:
     """The products of written-out attention: two forward, four backward."""
     block, op = placed.block, placed.block.ops[index]
-    at, width = op.attrs, WIDTHS[block.tensors[op.inputs[0]].dtype]
-    groups, queries, keys = size(placed, index, ["b", at["heads"]]), size(placed, index, ["s"]), block.dims["z"].size
-    d_qk, d_v = block.dims[at["key_dim"]].size, block.dims[at["value_dim"]].size
+    at, width = op.of(Attention), WIDTHS[block.tensors[op.inputs[0]].dtype]
+    groups, queries, keys = size(placed, index, ["b", at.heads]), size(placed, index, ["s"]), block.dims["z"].size
+    d_qk, d_v = block.dims[at.key_dim].size, block.dims[at.value_dim].size
     forward = [(queries, keys, d_qk), (queries, d_v, keys)]
     gradients = [(queries, d_qk, keys), (keys, d_qk, queries), (queries, keys, d_v), (keys, d_v, queries)]
     return [Shape(m, n, k, groups, "forward", width, width) for m, n, k in (gradients if backward else forward)]
@@ -131,7 +133,7 @@ def attention_passes(placed: Placed, index: int, *, backward: bool) -> list[Expr
     type, with a byte mask where it drops; backward reads and writes the gradients of both, and what it kept."""
     block, op = placed.block, placed.block.ops[index]
     made, before = [], WIDTHS[block.tensors[op.inputs[0]].dtype]
-    for result, mask, kept in op.attrs["passes"]:
+    for result, mask, kept in op.of(Attention).passes:
         after = WIDTHS[block.tensors[result].dtype]
         moved = elements(placed, result) * (before + after)
         read_again = {mask, kept} if backward else {mask}

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symsim.architecture import Architecture
+from symsim.einsum import Einsum
 from symsim.expr import ZERO, ceil, expr, product
 from symsim.framework import Framework
 from symsim.ir import Block, Dim, Op, Tensor
+from symsim.operations import LINEAR, Attention, Attributes, Plain, Projection, View, exceptional
 from symsim.strategy import Strategy
 
 
@@ -25,10 +27,10 @@ class Profile:
 
 def multiplied_in(op: Op, strategy: Strategy) -> str:
     """The type of the operands that an operation multiplies, forward and backward: FP8 where a recipe is on and the operation
-    is a linear map, of one weight or of the experts', unless it is declared `high_precision` (router, gates of shared
-    experts, output layer); that of the computation for all other products."""
-    linear = op.kind in ("linear", "einsum", "grouped")
-    return "fp8" if strategy.fp8 != "none" and linear and not op.attrs.get("high_precision") else strategy.precision
+    is a linear map, of one weight or of the experts', unless it is an exception (router, gates of shared experts, output layer:
+    `operations.EXCEPTIONS`); that of the computation for all other products."""
+    linear = op.kind in LINEAR and not exceptional("high_precision", op.attrs)
+    return "fp8" if strategy.fp8 != "none" and linear else strategy.precision
 
 
 class Kernels:
@@ -63,7 +65,8 @@ class Kernels:
         name: str = "",
         products: Iterable[tuple[str, ...]] = (),
         backward: Iterable[tuple[str, tuple[str, ...]]] = (),
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Attributes | None = None,
+        einsums: tuple[Einsum, ...] = (),
         idle: frozenset[str] | None = None,
     ) -> None:
         source = self.source
@@ -78,7 +81,8 @@ class Kernels:
                 saves=tuple(saves),
                 products=tuple(products),
                 backward_products=tuple(backward),
-                attrs=dict(attrs or {}),
+                attrs=attrs or (View() if kind == "view" else Plain()),
+                einsums=einsums,
                 idle=source.idle if idle is None else idle,
             )
         )
@@ -95,7 +99,8 @@ Lowering = Callable[[Kernels, Op], None]
 
 def keep(k: Kernels, op: Op) -> None:
     """Views and operations that are one kernel as declared, keeping nothing."""
-    k.ops.append(op)
+    whole = isinstance(op.attrs, View) and op.attrs.whole
+    k.ops.append(replace(op, idle=frozenset({"tp"})) if whole else op)
 
 
 def keep_inputs(k: Kernels, op: Op) -> None:
@@ -104,69 +109,45 @@ def keep_inputs(k: Kernels, op: Op) -> None:
 
 
 def einsum(
-    k: Kernels,
-    x: str,
-    parameters: list[str],
-    y: str,
-    contract: tuple[str, ...],
-    *,
-    name: str = "",
-    saves: Iterable[str] | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    k: Kernels, x: str, parameters: list[str], y: str, says: Einsum, attrs: Projection, *, saves: Iterable[str] | None = None, name: str = ""
 ) -> None:
-    """One GEMM: 2 FLOP per point of batch x output x contracted dimensions; keeps its input."""
-    dims = tuple(dict.fromkeys((*k.dims_of(y), *contract)))
-    k.emit("einsum", [x, *parameters], [y], saves=[x] if saves is None else saves, products=[dims], name=name, attrs=attrs)
+    """One GEMM: 2 FLOP a point of its einsum; keeps its input. Experts' weights, chosen by the row, make it a grouped one."""
+    kind = "grouped" if says.chosen else "einsum"
+    k.emit(kind, [x, *parameters], [y], saves=[x] if saves is None else saves, products=[says.product], einsums=(says,), name=name, attrs=attrs)
 
 
-def joined_linear(k: Kernels, op: Op, saves: Iterable[str] | None = None) -> None:
-    """Several projections of one input as one GEMM whose output is split by views."""
-    x = op.inputs[0]
-    contract = op.attrs["contract"]
-    batch = [d for d in k.dims_of(x) if d not in contract]
-    new = [[d for d in k.dims_of(y) if d not in batch] for y in op.outputs]
+def joined_linear(k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None, attrs: Projection | None = None) -> None:
+    """Several projections of one input as one GEMM whose output is split by views: `x, w_1 -> y_1` and `x, w_2 -> y_2` are
+    `x, w -> y` over a dimension that has the new ones of all side by side."""
+    at, says = attrs or op.of(Projection), op.einsums[0]
+    new = [[d for d in e.result if d not in e.operands[0]] for e in op.einsums]
     width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
-    size = sum((product(k.dims[d].size for d in n) for n in new), ZERO)
-    k.dims[width] = Dim(size, parts=tuple(dict.fromkeys(d for n in new for d in n)))
-    parameters = [k.make("weight", [width, *contract], k.tensors[op.inputs[1]].dtype, "parameter")]
-    if op.attrs["bias"]:
-        parameters.append(k.make("bias", [width], k.tensors[op.inputs[1]].dtype, "parameter"))
-    y = k.make("out", [*batch, width], k.tensors[op.outputs[0]].dtype)
-    einsum(k, x, parameters, y, contract, saves=saves, attrs=op.attrs)
+    k.dims[width] = Dim(sum((product(k.dims[d].size for d in n) for n in new), ZERO), parts=tuple(dict.fromkeys(d for n in new for d in n)))
+    chosen = [d for d, _ in says.chosen]
+    batch = [d for d in says.result if d in says.operands[0]]
+    joint = Einsum((says.operands[0], (*chosen, width, *says.contracted)), (*batch, width), says.chosen)
+    parameters = [k.make("weight", joint.operands[1], k.tensors[op.inputs[1]].dtype, "parameter")]
+    if at.bias:
+        parameters.append(k.make("bias", [*chosen, width], k.tensors[op.inputs[1]].dtype, "parameter"))
+    y = k.make("out", joint.result, k.tensors[op.outputs[0]].dtype)
+    einsum(k, x, parameters, y, joint, at, saves=saves)
     for output in op.outputs:
         k.retype(output, view_of=y)
     k.emit("view", [y], op.outputs, name="split")
 
 
-def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Mapping[str, Any]) -> None:
-    """The experts' projections of one input as one grouped GEMM whose output is split by views."""
-    count, contract = len(op.attrs["labels"]), op.attrs["contract"]
-    parameters = list(op.inputs[1:])
-    if count == 1:
-        y = op.outputs[0]
+def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Projection) -> None:
+    """The experts' projections of one input as one grouped GEMM."""
+    if len(op.outputs) > 1:
+        joined_linear(k, op, x, saves, attrs)
     else:
-        new = [[d for d in k.dims_of(o) if d != "R"] for o in op.outputs]
-        width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
-        k.dims[width] = Dim(sum((product(k.dims[d].size for d in n) for n in new), ZERO), parts=tuple(new[0]))
-        dtype = k.tensors[parameters[0]].dtype
-        parameters = [k.make("weight", ["E", width, *contract], dtype, "parameter")]
-        if op.attrs["bias"]:
-            parameters.append(k.make("bias", ["E", width], dtype, "parameter"))
-        y = k.make("out", ["R", width], k.tensors[op.outputs[0]].dtype)
-    k.emit("grouped", [x, *parameters], [y], saves=saves, products=[(*k.dims_of(y), *contract)], attrs=attrs)
-    if count > 1:
-        for output in op.outputs:
-            k.retype(output, view_of=y)
-        k.emit("view", [y], op.outputs, name="split")
+        einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.einsums[0], attrs, saves=saves)
 
 
 def attention_products(op: Op, *, flash: bool) -> tuple[list[tuple[str, ...]], list[tuple[str, tuple[str, ...]]]]:
     """Matrix products of softmax(q k^T) v, forward and backward; flash recomputes the scores (5 for 2)."""
-    at = op.attrs
-    scores: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["key_dim"])
-    values: tuple[str, ...] = ("b", "s", at["keys"], at["heads"], at["value_dim"])
-    backward = [("dV", values), ("dP", values), ("dQ", scores), ("dK", scores)]
-    return [scores, values], ([("scores again", scores)] if flash else []) + backward
+    forward, backward = op.of(Attention).products, op.of(Attention).transposed
+    return list(forward), ([("scores again", forward[0])] if flash else []) + list(backward)
 
 
 class Scores:
@@ -181,7 +162,7 @@ class Scores:
 
     def tensor(self, name: str, dtype: str, dims: Iterable[str] = ()) -> str:
         """A tensor made on the way, by default of the size of the scores."""
-        self.made.append(self.k.make(name, tuple(dims) or ("b", self.op.attrs["heads"], "s", self.keys), dtype, "index"))
+        self.made.append(self.k.make(name, tuple(dims) or ("b", self.op.of(Attention).heads, "s", self.keys), dtype, "index"))
         return self.made[-1]
 
     def softmax(self, name: str, dtype: str) -> None:
@@ -204,7 +185,7 @@ class Scores:
         forward, backward = attention_products(self.op, flash=False)
         passing = {made for made, _, kept in self.passes[:-1] if not kept}
         saves = [*inputs[:3], *(t for t in self.made if t not in passing)]
-        attrs = {**self.op.attrs, "passes": tuple(self.passes)}
+        attrs = replace(self.op.of(Attention), passes=tuple(self.passes))
         self.k.emit("attention", inputs, [result, *self.made], saves=saves, products=forward, backward=backward, attrs=attrs)
 
 

@@ -7,32 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from symsim.passes.kernels import (
-    Kernels,
-)
-
-# What an aten operation keeps. partners: each operand whose partner needs a gradient; integers: indices, offsets and masks.
-KEEPS = {
-    "mul": "partners",
-    "div": "inputs",
-    "pow": "inputs",
-    "silu": "inputs",
-    "gelu": "inputs",
-    "clamp": "inputs",
-    "gather": "inputs",
-    "rsqrt": "result",
-    "exp": "result",
-    "softplus": "inputs",
-    "sigmoid": "result",
-    "tanh": "result",
-    "relu": "result",
-    "softmax": "result",
-    "index": "integers",
-    "topk": "integers",
-    "max": "integers",
-    "masked_fill": "integers",
-    "dropout": "integers",
-}  # cast, copy, repeat, pad, cat, add, sum, mean and scale (by a number) keep nothing
+from symsim.operations import OPERATIONS, Norm
+from symsim.passes.kernels import Kernels
 
 
 def needs_gradient(k: Kernels, name: str) -> bool:
@@ -47,8 +23,8 @@ def needs_gradient(k: Kernels, name: str) -> bool:
 
 
 def kept(k: Kernels, primitive: str, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """The tensors a primitive keeps, by its row of `KEEPS`."""
-    rule = KEEPS.get(primitive)
+    """The tensors a primitive keeps, by its row of `OPERATIONS`."""
+    rule = OPERATIONS[primitive].keeps
     if rule == "inputs":
         return list(inputs)
     if rule == "result":
@@ -84,7 +60,7 @@ def run(
     if into:
         k.retype(into, dims=shape, dtype=width)
     y = into or k.make(primitive, shape, width, kind)
-    attrs = {"over": tuple(over)} if over is not None else None
+    attrs = Norm(tuple(over)) if over is not None else None
     k.emit(op_kind or primitive, [*inputs, *of], [y, *also], saves=kept(k, primitive, inputs, (y, *also)), name=unique(k, primitive), attrs=attrs)
     return y
 

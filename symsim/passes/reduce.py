@@ -104,8 +104,8 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
     mesh = lowered.mesh
     if not (mesh.sequence_parallel and mesh.active("tp")) or lowered.profile.assumptions["expert_bias_gradient"] == "own":
         return set()
-    rows = [op for op in placed.block.ops if op.kind == "grouped" and EXPERT_TENSOR_PARALLEL & set(op.attrs["contract"])]
-    return {t for op in rows for t in op.inputs[1:] if not set(op.attrs["contract"]) & set(placed.block.tensors[t].dims)}
+    rows = [op for op in placed.block.ops if op.kind == "grouped" and EXPERT_TENSOR_PARALLEL & set(op.einsums[0].contracted)]
+    return {t for op in rows for t in op.inputs[1:] if not set(op.einsums[0].contracted) & set(placed.block.tensors[t].dims)}
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from symsim.expr import Expr
-from symsim.ir import WIDTHS, IRError, Op, Tensor, shown
+from symsim.ir import WIDTHS, Op, Tensor
 from symsim.messages import Message
+from symsim.operations import OPERATIONS, Redistribution
 from symsim.passes.communicate import Placed
-from symsim.passes.differentiate import Differentiated, check_messages, elements
+from symsim.passes.differentiate import Differentiated, elements
+from symsim.recompute import DISCARD
 
 # why a message of forward is sent once more in backward
 RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
 RECOMPUTE_OF = "recompute of "
-DISCARD = frozenset({"layernorm", "moe_act", "mla_up_proj"})
 GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
-STORED_OUTPUTS = {"sac_mm": ("einsum",), "sac_attn": ("attention",), "sac_mm_attn": ("einsum", "attention", "grouped")}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def remember(
                 name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
             ):
                 kept.add(name, f"{RECOMPUTE_OF}{op.name}")
-        if stored and op.kind in STORED_OUTPUTS[stored]:
+        if stored in OPERATIONS[op.kind].stored_by:
             for name in op.outputs:
                 kept.add(name, op.name)
     if discarding:
@@ -115,33 +115,8 @@ def remember(
         ]
         saved = tuple(replace(s, elements=s.elements / degree) if s in split else s for s in saved)
     # an auxiliary loss is taken only where gradients are recorded (router.py): not in the first pass of what runs again
-    first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or block.ops[i].kind != "top_k")
-    return check_kept(Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages)))
-
-
-def check_kept(made: Remembered) -> Remembered:
-    """What is kept is a storage of the block, no parameter, once; what runs again is one of its operations; and messages of
-    backward are."""
-    block = made.placed.block
-    for saved in (*made.saved, *made.shared):
-        name = saved.tensor.name
-        wrong = ""
-        if name not in block.tensors:
-            wrong = "is not declared"
-        elif saved.tensor.kind == "parameter":
-            wrong = "is a parameter"
-        elif saved.tensor.view_of is not None:
-            wrong = f"is a view of {saved.tensor.view_of}"
-        elif [s.tensor.name for s in (*made.saved, *made.shared)].count(name) > 1:
-            wrong = "is kept twice"
-        if wrong:
-            keeper = next((op for op in block.ops if op.name in {b.removeprefix(RECOMPUTE_OF) for b in saved.by}), None)
-            raise IRError(f"{block.name}: {name} is kept for backward and {wrong}" + (f", in `{shown(block, keeper)}`" if keeper else ""))
-    for index in made.recomputed:
-        if not 0 <= index < len(block.ops):
-            raise IRError(f"{block.name}: operation {index} of {len(block.ops)} runs again")
-    check_messages(made.placed, made.backward_messages, "backward")
-    return made
+    first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or OPERATIONS[block.ops[i].kind].inner != "balance")
+    return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
 
 
 def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: bool) -> frozenset[str]:
@@ -151,7 +126,7 @@ def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: boo
 def _shard(placed: Placed, name: str, keep_gathered: bool) -> str:
     """The version of a tensor that is kept: before a gather that runs again in backward."""
     op = placed.block.producer(name)
-    while not keep_gathered and op is not None and op.kind == "all_gather" and op.attrs["axis"] in GATHERED_AXES:
+    while not keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
         name = op.inputs[0]
         op = placed.block.producer(name)
     return name
@@ -177,7 +152,7 @@ def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list
     made = []
     for index, message in differentiated.forward_messages:
         op = block.ops[index]
-        if op.kind == "all_gather" and op.attrs["axis"] in GATHERED_AXES and op.outputs[0] in needed:
+        if op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES and op.outputs[0] in needed:
             made.append((index, _in_backward(message, GATHERED_AGAIN)))
     return made
 
@@ -202,7 +177,7 @@ def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool)
     tensor; that one runs only when what it keeps is its own output.
     """
     ops = placed.block.ops
-    again = {i for i in inside if not (stored and ops[i].kind in STORED_OUTPUTS[stored])}
+    again = {i for i in inside if stored not in OPERATIONS[ops[i].kind].stored_by}
     keeping = [i for i in inside if any(placed.block.tensors[t].kind != "parameter" for t in ops[i].saves)]
     if not early_stop or not keeping:
         return again

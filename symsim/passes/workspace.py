@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from symsim.expr import ZERO, Expr
 from symsim.ir import WIDTHS, Op
+from symsim.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, Redistribution
 from symsim.passes.communicate import Placed
-from symsim.passes.differentiate import REDISTRIBUTIONS, BackwardOp, elements
+from symsim.passes.differentiate import BackwardOp, elements
 from symsim.passes.remember import GATHERED_AXES, Remembered
 
 
@@ -151,7 +152,7 @@ class _Backward:
         for index in range(len(self.block.ops) - 1, -1, -1):
             op = self.block.ops[index]
             arrived = [t for t in op.outputs if t in self.gradients]
-            if arrived or op.kind == "cross_entropy":
+            if arrived or OPERATIONS[op.kind].role == "loss":
                 self._rebuild(index)
                 self._transpose(index, op, arrived)
             for name in arrived:
@@ -172,7 +173,7 @@ class _Backward:
     def _kept_as(self, name: str) -> str:
         """The version of a tensor that is kept: before a gather that runs again in backward."""
         op = self.block.producer(name)
-        while not self.keep_gathered and op is not None and op.kind == "all_gather" and op.attrs["axis"] in GATHERED_AXES:
+        while not self.keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
             name = op.inputs[0]
             op = self.block.producer(name)
         return name
@@ -234,9 +235,9 @@ class _Backward:
                 continue
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
-            if op.kind in ("einsum", "grouped") and op.module in self.into_main_gradient:
+            if op.kind in PRODUCTS and op.module in self.into_main_gradient:
                 latest = ZERO
-            for name in [t for t in made if walk.root(t) in self.live and op.kind == "cross_entropy"]:
+            for name in [t for t in made if walk.root(t) in self.live and OPERATIONS[op.kind].role == "loss"]:
                 del self.live[walk.root(name)]  # written where the saved tensor lies
             self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op), latest)
             self.of_parameters = self.of_parameters + latest
@@ -264,7 +265,7 @@ def _node(op: Op) -> str:
 def _inside(backward: _Backward, op: Op) -> Expr:
     """What a kernel's backward allocates besides its results: PyTorch's cross entropy is two operations, and the first
     one's gradient has the size of the log-softmax (aten nll_loss_backward, _log_softmax_backward_data)."""
-    if op.kind == "cross_entropy":
+    if OPERATIONS[op.kind].role == "loss":
         return _sum(backward.walk.size(t) for t in op.saves if t.rsplit(".", 1)[-1].startswith("log_softmax"))
     return ZERO
 

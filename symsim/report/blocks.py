@@ -12,8 +12,8 @@ from symsim.formula import BYTE, ELEMENT, Unit
 from symsim.ir import Op
 from symsim.kinds import in_words, kind_of
 from symsim.messages import Message, between_ranks, merge
+from symsim.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
 from symsim.passes.count import MODULES, ascii_name
-from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered, Saved
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
@@ -86,7 +86,7 @@ class Blocks:
         sent = between_ranks(remembered.differentiated.forward_messages)
         messages = {i: [m for at, m in sent if at == i] for i, _ in enumerate(block.ops)}
         for index, op in enumerate(block.ops):
-            if op.is_view or op.kind in ("constant", "angles"):
+            if op.kind in UNCOUNTED - REDISTRIBUTIONS:
                 continue
             inside = op.name.split(".")[0] if "." in op.name else ""
             if inside != scope and inside:
@@ -137,18 +137,19 @@ class Blocks:
         tensors = block.tensors
         results = [t for t in op.outputs if tensors[t].kind == "activation"] or list(op.outputs)
         made = self.ink.dimensions(block, tensors[results[0]].dims) if results else ""
-        if not op.products and op.kind not in ("embed", "exchange", "exchange_back", "exchange_gather", "exchange_scatter", "permute", "unpermute"):
+        looks_up = OPERATIONS[op.kind].role == "lookup"
+        if not op.products and OPERATIONS[op.kind].role not in ("lookup", "exchange", "moves"):
             return spans(Math(made))
-        read = [t for t in op.inputs if tensors[t].kind in ("activation", "parameter") or op.kind == "embed"]
+        read = [t for t in op.inputs if tensors[t].kind in ("activation", "parameter") or looks_up]
         # a bias is added, not multiplied
         read = [t for t in read if not (tensors[t].kind == "parameter" and t.endswith(".bias"))]
-        if not op.products and op.kind != "embed":
+        if not op.products and not looks_up:
             read = read[:1]
         *before, last = (self.ink.dimensions(block, tensors[t].dims) for t in read)
         return joined([*(spans(Math(d)) for d in before), spans(Math(rf"{last} \to {made}"))])
 
     def _slice(self, remembered: Remembered, op: Op) -> Row:
-        axis = self.ink.math(remembered.placed.mesh.degree(op.attrs["axis"]))
+        axis = self.ink.math(remembered.placed.mesh.degree(op.of(Redistribution).axis))
         return Row(((), (Emphasis("local slice over "), axis), (), (), (), (), ()), "message")
 
     def _message_row(self, message: Message) -> Row:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from symsim.curves import SYMBOLS as COEFFICIENTS
 from symsim.expr import Expr, Number, minimum, symbol
 from symsim.lowered import Lowered
+from symsim.operations import UNCOUNTED
 from symsim.passes.count import ascii_name, flops
-from symsim.passes.differentiate import REDISTRIBUTIONS
 from symsim.passes.remember import Remembered
 from symsim.report.amounts import rate
 from symsim.result import Result
@@ -86,7 +86,7 @@ def block_kernels(result: Result, name: str) -> list[Kernel]:
     placed, own = remembered.placed, float(result.values["Phi"])
     made = []
     for index, op in enumerate(placed.block.ops):
-        if op.is_view or op.kind in REDISTRIBUTIONS or op.kind in ("constant", "angles"):
+        if op.kind in UNCOUNTED:
             continue
         found = ascii_name("t_f", name, op.name)
         work, moved = flops(placed, index, op.products, local=True).expr, ascii_name("Q", name, op.name)

@@ -1,0 +1,40 @@
+"""Recompute modules: which parts of a layer make up each, and which keep nothing of their results either.
+
+Layers name their parts (`net.within`); what a framework may run again is data of the framework. Source: Megatron-Core 0.20
+transformer/transformer_config.py recompute_modules; `mtp` is what full recomputation runs again of a depth of multi-token
+prediction (multi_token_prediction.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Module:
+    """Parts of a layer that run again together. discards: their results are dropped too, and made again for what reads them
+    (megatron.core tensor_parallel/random.py CheckpointWithoutOutput)."""
+
+    parts: frozenset[str]
+    discards: bool = False
+
+
+MODULES: Mapping[str, Module] = {
+    "core_attn": Module(frozenset({"core_attention"})),
+    "mlp": Module(frozenset({"mlp"})),
+    "moe": Module(frozenset({"moe"})),
+    "shared_experts": Module(frozenset({"shared_experts", "shared_expert_gate"})),
+    "layernorm": Module(frozenset({"input_norm"}), discards=True),
+    "moe_act": Module(frozenset({"expert_activation"}), discards=True),
+    "mla_up_proj": Module(frozenset({"up_projection"}), discards=True),
+    "mtp": Module(frozenset({"mtp"})),
+}
+DISCARD = frozenset(name for name, module in MODULES.items() if module.discards)
+
+
+@cache
+def modules_of(parts: tuple[str, ...]) -> frozenset[str]:
+    """The recompute modules that something in these parts of a layer belongs to."""
+    return frozenset(name for name, module in MODULES.items() if not module.parts.isdisjoint(parts))
