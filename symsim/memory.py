@@ -97,16 +97,17 @@ class _Memory:
         apart = expert_groups(self.lowered)
         return [(symbol("P_stage_dense"), shards(self.lowered, False).shard), (symbol("P_stage_expert"), shards(self.lowered, apart).shard)]
 
-    def _of_each(self, width: int, from_stage: int) -> Expr:
-        """Bytes of `width` a parameter, sharded from this ZeRO stage on."""
-        return sum((n * width / (shard if self.strategy.zero >= from_stage else ONE) for n, shard in self._shares()), ZERO)
+    def _of_each(self, width: int, store: str) -> Expr:
+        """Bytes of `width` a parameter, split over the ranks that share it where the placement has this store so."""
+        split = self.lowered.mesh.placement.stores[store]
+        return sum((n * width / (shard if split else ONE) for n, shard in self._shares()), ZERO)
 
     def _static(self) -> None:
         strategy = self.strategy
         precision = WIDTHS[strategy.precision]
         main = main_type(strategy)
         only_main = strategy.zero == 3 and self.assume["fsdp_parameters"] == "main"
-        weights = self._of_each(WIDTHS[main] if only_main else precision, 3)
+        weights = self._of_each(WIDTHS[main] if only_main else precision, "parameters")
         if strategy.fp8 != "none":
             weights = weights + self._quantised()
         self.weights = self.stage(
@@ -117,22 +118,21 @@ class _Memory:
             source="Megatron-Core docs/user-guide/features/dist_optimizer.md; FP8: TransformerEngine module/linear.py (cached for all micro-batches)",
             assumptions=("fsdp_parameters",) if strategy.zero == 3 else (),
         )
-        kept_whole = strategy.zero == 3 and strategy.gradient_sync == "last_microbatch"
         self.gradients = self.stage(
             "M_stage_gradients",
-            self._of_each(self._gradient_width(), 4 if kept_whole else 2) * self.schedule.weights,
+            self._of_each(self._gradient_width(), "gradients") * self.schedule.weights,
             "gradients accumulated over the step",
             r"M^{(i)}_{\mathrm{gradients}}",
             source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
         )
         per_parameter = state_bytes(strategy, updates_parameters=only_main)
-        states = self._of_each(per_parameter, 1)
+        states = self._of_each(per_parameter, "optimizer states")
         away = expr(0)
         if strategy.optimizer_cpu_offload:
             away = _rational(strategy.optimizer_offload_fraction)
-            host = self._of_each(4 + per_parameter, 1) * away
+            host = self._of_each(4 + per_parameter, "optimizer states") * away
             self._host = [host]
-            self._link = {"optimizer": self._of_each(4 + 4, 1) * away}
+            self._link = {"optimizer": self._of_each(4 + 4, "optimizer states") * away}
         else:
             self._host, self._link = [], {}
         dummies = self._dummies()
@@ -568,11 +568,11 @@ class _Memory:
         found = ZERO
         converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
         if converted and self.framework.main_gradients:
-            found = self._of_each(4, 1)
+            found = self._of_each(4, "optimizer states")
         if strategy.optimizer == "adam":
             how = self.assume["optimizer_implementation"]
             if how == "foreach":
-                found = found + self._of_each(width, 1)
+                found = found + self._of_each(width, "optimizer states")
             elif how == "for_loop":
                 largest = self.book.define(
                     "P_stage_largest",
@@ -591,7 +591,8 @@ class _Memory:
         for name, remembered in self.lowered.blocks.items():
             for tensor in counted_parameters(remembered.placed, name):
                 expert = "E" in tensor.dims and expert_groups(self.lowered)
-                shard = shards(self.lowered, expert).shard if self.strategy.zero else ONE
+                split = self.lowered.mesh.placement.stores["optimizer states"]
+                shard = shards(self.lowered, expert).shard if split else ONE
                 present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, self.has[name])
                 candidates.append(elements(remembered.placed, tensor.name) / shard * present)
         return maximum(*candidates)

@@ -1,8 +1,7 @@
-"""The mesh of ranks and the placement of dimension names on it.
+"""The mesh of ranks, and where an operation's dimensions lie on it.
 
-This is all a strategy says to the compiler: `a -> tp`, `f -> tp`, `s -> cp` (and `tp` where nothing else of an
-operation uses it: that is sequence parallelism), `E -> ep`, `f_e -> etp`, `b -> dp`. Dense tensors live on
-(tp, cp, dp), experts on (etp, ep, edp) over the same ranks.
+Dense tensors live on (tp, cp, dp), experts on (etp, ep, edp) over the same ranks. Which dimension lies on which axis is the
+strategy's table (`placement.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +11,8 @@ from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, product, symbol
 from symsim.ir import Block, Op, Tensor
+from symsim.placement import OF_TOKENS, Axes, Placement, placement_of
 from symsim.strategy import Strategy
-
-# Dimensions that tensor parallelism splits: heads, feed-forward widths, vocabulary, and the merged stream of MTP.
-TENSOR_PARALLEL = frozenset({"a", "g", "f", "f_s", "V", "h_o", "H_k", "H_v"})
-EXPERT_TENSOR_PARALLEL = frozenset({"f_e"})
 
 Layout = Mapping[str, tuple[str, ...]]
 
@@ -28,8 +24,8 @@ class Mesh:
     degrees: Mapping[str, int]
     sequence_parallel: bool
     context_axes: tuple[str, ...]
-    head_context_axes: tuple[str, ...]
     ring_axes: tuple[str, ...]
+    placement: Placement
     precision: str = "bf16"
 
     def active(self, axis: str) -> bool:
@@ -58,11 +54,10 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
         "inst": strategy.num_distributed_optimizer_instances,
     }
     context: tuple[str, ...] = ("cp",)
-    by_heads: tuple[str, ...] = ("cp",) if strategy.cp_comm_type == "a2a" else ()
     if strategy.cp_comm_type == "a2a+p2p" and strategy.hierarchical_context_parallel_sizes:
         inner, outer = strategy.hierarchical_context_parallel_sizes
         degrees |= {"cp_a2a": inner, "cp_p2p": outer}
-        context, by_heads = ("cp_a2a", "cp_p2p"), ("cp_a2a",)
+        context = ("cp_a2a", "cp_p2p")
     ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(strategy.cp_comm_type, ())
     if gathers_in_ring:
         ring = ("cp",)
@@ -70,49 +65,23 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)
 
-    return Mesh(degrees, strategy.sp, existing(context), existing(by_heads), existing(ring), strategy.precision)
-
-
-def _role(block: Block, dim: str) -> str | None:
-    for part in (dim, *block.dims[dim].parts):
-        if part == "s":
-            return "sequence"
-        if part in TENSOR_PARALLEL:
-            return "tp"
-        if part in EXPERT_TENSOR_PARALLEL:
-            return "etp"
-    return {"b": "data", "R": "rows", "E": "experts"}.get(dim)
+    return Mesh(degrees, strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision)
 
 
 def place(mesh: Mesh, block: Block, op: Op) -> Layout:
-    """Which axes shard each dimension of the operation's iteration space; an axis shards one kind of dimension only.
-
-    Weights do not move: a dimension named in the tables above takes its axis first; the sequence (or the rows of
-    experts) takes what is left.
+    """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
+    operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
-    roles = {d: _role(block, d) for d in block.iteration(op)}
+    wanted = {d: _axes(mesh, block, d, op) for d in block.iteration(op)}
     usable = {a for a in mesh.degrees if mesh.active(a) and a not in op.idle}
-    has = set(roles.values())
-    heads_take = mesh.head_context_axes if op.kind == "attention" else ()
-    layout: dict[str, tuple[str, ...]] = {}
-    for dim, role in roles.items():
-        axes: tuple[str, ...] = ()
-        if role == "tp":
-            axes = ("tp", *heads_take)
-        elif role == "etp":
-            axes = ("etp",)
-        elif role == "sequence":
-            axes = tuple(a for a in mesh.context_axes if a not in heads_take)
-            if mesh.sequence_parallel and "tp" not in has:
-                axes += ("tp",)
-        elif role == "rows" and "etp" not in has:
-            axes = ("etp",)
-        elif role == "experts":
-            axes = ("ep",)
-        elif role == "data":
-            axes = ("dp",)
-        layout[dim] = tuple(a for a in axes if a in usable)
-    return layout
+    taken = {a for axes in wanted.values() for a in axes.always}
+    return {d: tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if a in usable) for d, axes in wanted.items()}
+
+
+def _axes(mesh: Mesh, block: Block, dim: str, op: Op | None) -> Axes:
+    """Where a dimension lies; one of several parts lies where the first of them that the table has does."""
+    part = next((p for p in (dim, *block.dims[dim].parts) if p in mesh.placement.dims), dim)
+    return mesh.placement.of(part, within=op.name if op else "", attention=op is not None and op.kind == "attention")
 
 
 def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
@@ -126,6 +95,5 @@ def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> 
 
 def parameter_layout(mesh: Mesh, block: Block, tensor: Tensor) -> Layout:
     """Where a weight lives: its own dimensions' axes."""
-    axes = {"tp": ("tp",), "etp": ("etp",), "experts": ("ep",)}
-    roles = {d: _role(block, d) or "" for d in tensor.dims}
-    return {d: tuple(a for a in axes.get(role, ()) if mesh.active(a)) for d, role in roles.items()}
+    found = {d: _axes(mesh, block, d, None).always if d not in OF_TOKENS else () for d in tensor.dims}
+    return {d: tuple(a for a in axes if mesh.active(a)) for d, axes in found.items()}

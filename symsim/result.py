@@ -21,6 +21,7 @@ from symsim.memory import HOST_PARTS, STAGE_PARTS, binding_moment, peak_memory
 from symsim.messages import Message
 from symsim.passes.count import MODULES, ascii_name, count, flops, multiplicity
 from symsim.passes.reduce import expert_groups
+from symsim.placement import Placement, table
 from symsim.stages import Stage
 from symsim.step_time import HEADLINES, STAGE_TIMES, exposed_axes, step_time
 from symsim.strategy import Strategy
@@ -34,6 +35,18 @@ class Result(Evaluation):
 
     `formula(name)` gives a named result as a `Formula`; `value(name)` its exact number at the given sizes.
     """
+
+    @property
+    def placement(self) -> Placement:
+        """Where every named dimension and every store of parameters lies on the mesh; printed, a line each."""
+        return self.lowered.mesh.placement
+
+    def placed(self) -> list[tuple[str, str]]:
+        """(dimensions of the model, the axes of more than one rank they lie on)."""
+        blocks = [b.placed.block for b in self.lowered.blocks.values()]
+        named = {d for b in blocks for t in b.tensors.values() for d in t.dims}
+        parts = {p for b in blocks for d in named & b.dims.keys() for p in b.dims[d].parts}
+        return table(self.placement, named | parts, self.lowered.mesh.degrees)
 
     def stage_messages(self, stage: Stage) -> list[Message]:
         """What one rank of the stage sends and receives: a micro-batch's messages and the step's."""

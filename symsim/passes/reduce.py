@@ -18,7 +18,6 @@ from symsim.expr import ONE, ZERO, Expr, maximum, minimum, symbol
 from symsim.formula import Derivation
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
-from symsim.mesh import EXPERT_TENSOR_PARALLEL
 from symsim.messages import Message
 from symsim.passes.communicate import Placed
 from symsim.passes.count import MODULES, counted_parameters, held_output_layer
@@ -104,7 +103,7 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
     mesh = lowered.mesh
     if not (mesh.sequence_parallel and mesh.active("tp")) or lowered.profile.assumptions["expert_bias_gradient"] == "own":
         return set()
-    rows = [op for op in placed.block.ops if op.kind == "grouped" and EXPERT_TENSOR_PARALLEL & set(op.einsums[0].contracted)]
+    rows = [op for op in placed.block.ops if op.kind == "grouped" and "f_e" in op.einsums[0].contracted]
     return {t for op in rows for t in op.inputs[1:] if not set(op.einsums[0].contracted) & set(placed.block.tensors[t].dims)}
 
 

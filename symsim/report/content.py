@@ -35,6 +35,7 @@ class _Opening:
                 Paragraph(self._model()),
                 Paragraph(self._strategy()),
                 *([options] if options.rows else []),
+                *self._placement(),
                 *answer,
                 self._summary(),
                 self.totals.picture(),
@@ -77,6 +78,12 @@ class _Opening:
         rows = [Row((Code(name), value, meaning)) for name, value, meaning in changed_options(self.result.strategy)]
         columns = (Column("option", 14), Column("value", 8), Column("meaning", 34))
         return Table(spans("The strategy's options that are not at their defaults."), columns, tuple(rows))
+
+    def _placement(self) -> list[Part]:
+        """The strategy as the compiler reads it: dimensions by the axes they lie on."""
+        rows = tuple(Row((what, Code(axes))) for what, axes in self.result.placed())
+        said = "Placement: the axes of the mesh that named dimensions lie on; sp is tp where nothing else of an operation lies on it."
+        return [Table(spans(said), (Column("dimensions", 20), Column("on", 20)), rows)] if rows else []
 
     def _summary(self) -> Table:
         number, most = self.result.numbers, self.totals.stage_numbers

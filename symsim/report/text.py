@@ -17,7 +17,16 @@ from symsim.result import Result
 def eval_table(result: Result) -> str:
     totals = Totals(result)
     time = [] if result.system is None else text_time.blocks(Step(result))
-    parts = [_heading(result), *time, _summary(result), _modules(totals), _stages(totals), _messages(totals), _assumptions(result)]
+    parts = [
+        _heading(result),
+        *time,
+        _summary(result),
+        _modules(totals),
+        _stages(totals),
+        _placement(result),
+        _messages(totals),
+        _assumptions(result),
+    ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
@@ -89,6 +98,11 @@ def _stages(totals: Totals) -> str:
         layers = sum(int(numbers[f"L_{k}_i"]) for k in result.model.kind_names())
         rows.append([ranges(members).replace("\u2013", "-"), str(layers), *(human(whole(numbers[n]), u) for n, _, u in columns)])
     return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
+
+
+def _placement(result: Result) -> str:
+    rows = result.placed()
+    return table("Placement: where dimensions lie on the mesh", ["", "on"], rows, left=2) if rows else ""
 
 
 def _messages(totals: Totals) -> str:
