@@ -1,33 +1,77 @@
 """symsim: a symbolic cost-model compiler for training large language models.
 
-import symsim
-result = symsim.derive("llama3-70b", "tp=8,pp=4,sp=true", system="h100-sxm")
-result.value("time.step"), result.formula("F").sympy(), result.to_json()
-symsim.sweep("llama3-70b", {"tp": [2, 4, 8], "pp": [1, 2, 4], "dp": "128/(tp*pp)", "sp": "tp>1"}, system="h100-sxm", fits=True).to_xarray()
+Every name is imported when it is first asked for.
+
+>>> import symsim
+>>> result = symsim.derive("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", system="h100-sxm")
+>>> result.value("params.total")
+70553706496
+>>> sorted(result.formula("N").symbols)
+['L_dense', 'V', 'a', 'd', 'f', 'g', 'h']
+>>> len(symsim.sweep("llama3-70b", {"tp": [2, 4, 8], "pp": [1, 2, 4], "dp": "128/(tp*pp)", "sp": "tp>1"}, system="h100-sxm", fits=True))
+6
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symsim.api import derive, load_model, load_strategy, load_system
-    from symsim.grid.api import sweep
+    from symsim.api import compile, derive, load_model, load_strategy, load_system
+    from symsim.architecture import Architecture
+    from symsim.errors import InputError
+    from symsim.formula import Formula
+    from symsim.grid.api import SweepRows, sweep
     from symsim.report import write_report
+    from symsim.result import Result
+    from symsim.strategy import Strategy
+    from symsim.system import System
 
 __version__ = "0.1.0"
 
-__all__ = ["derive", "load_model", "load_strategy", "load_system", "sweep", "write_report"]
+__all__ = [
+    "Architecture",
+    "Formula",
+    "InputError",
+    "Result",
+    "Strategy",
+    "SweepRows",
+    "System",
+    "compile",
+    "derive",
+    "load_model",
+    "load_strategy",
+    "load_system",
+    "sweep",
+    "write_report",
+]
 
-# nothing is imported before it is asked for
-_HOMES = {"sweep": "symsim.grid.api", "write_report": "symsim.report"}
+_HOMES = {
+    "Architecture": "symsim.architecture",
+    "Formula": "symsim.formula",
+    "InputError": "symsim.errors",
+    "Result": "symsim.result",
+    "Strategy": "symsim.strategy",
+    "SweepRows": "symsim.grid.api",
+    "System": "symsim.system",
+    "compile": "symsim.api",
+    "derive": "symsim.api",
+    "load_model": "symsim.api",
+    "load_strategy": "symsim.api",
+    "load_system": "symsim.api",
+    "sweep": "symsim.grid.api",
+    "write_report": "symsim.report",
+}
 
+if not TYPE_CHECKING:  # a type checker that saw this would take any name
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module(_HOMES.get(name, "symsim.api")), name)
-    raise AttributeError(f"module 'symsim' has no attribute {name!r}")
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module 'symsim' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -174,6 +174,12 @@ class Result(Evaluation):
 
         return above_peak(self)
 
+    def to_pandas(self) -> Any:
+        """The definitions as a DataFrame, one a row: symbol, stage, value, unit, meaning, formula, assumptions, source. InputError without pandas."""
+        from symsim.frames import definitions_frame
+
+        return definitions_frame(self)
+
     def table(self) -> str:
         """The result in 80 columns of text."""
         from symsim.report.text import eval_table

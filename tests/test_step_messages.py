@@ -171,16 +171,16 @@ def test_one_rank_sends_itself_nothing(model: str, strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "strategy", "axes", "settings"),
+    ("model", "strategy", "axes", "overrides"),
     [
-        ("deepseek-v3", "sp=true,mtp_num_layers=1,num_microbatches=8", {"tp": [1, 2], "pp": [2, 4], "ep": [4], "dp": [4, 8]}, []),
-        ("llama3-8b", "num_microbatches=8", {"tp": [1, 4], "pp": [1, 2, 4], "sp": [False]}, ["assume.pipeline_scatter_gather=true"]),
-        ("llama3-8b", "num_microbatches=8,tp=2", {"vpp": [1, 2, 4], "pp": [2, 4]}, ["assume.pipeline_scatter_gather=true"]),
+        ("deepseek-v3", "sp=true,mtp_num_layers=1,num_microbatches=8", {"tp": [1, 2], "pp": [2, 4], "ep": [4], "dp": [4, 8]}, {}),
+        ("llama3-8b", "num_microbatches=8", {"tp": [1, 4], "pp": [1, 2, 4], "sp": [False]}, {"assume.pipeline_scatter_gather": "true"}),
+        ("llama3-8b", "num_microbatches=8,tp=2", {"vpp": [1, 2, 4], "pp": [2, 4]}, {"assume.pipeline_scatter_gather": "true"}),
     ],
 )
-def test_sweeps_price_the_same_messages(model: str, strategy: str, axes: dict[str, list[Any]], settings: list[str]) -> None:
-    rows = sweep(model, axes, strategy, "h100-sxm", settings=settings).rows
-    given = {"pipeline_scatter_gather": "true"} if settings else {}
+def test_sweeps_price_the_same_messages(model: str, strategy: str, axes: dict[str, list[Any]], overrides: dict[str, str]) -> None:
+    rows = sweep(model, axes, strategy, "h100-sxm", overrides=overrides).rows
+    given = {"pipeline_scatter_gather": "true"} if overrides else {}
     assert len(rows["time.step"]) > 3
     for k, step in enumerate(rows["time.step"]):
         point = ",".join(f"{n}={str(rows[n][k]).lower()}" for n in axes)

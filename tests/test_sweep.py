@@ -391,7 +391,7 @@ def rows_of(model: str, axes: dict[str, Any], **more: Any) -> list[dict[str, Any
 def test_derived_options_are_derivations_of_their_own():
     """An option that follows from another axis: the numbers are those of the option given outright."""
     for row in rows_of("llama3-8b", {"dp": [2, 4], "zero": "dp-1"}, columns="memory.peak"):
-        fixed = rows_of("llama3-8b", {"dp": [int(row["dp"])]}, settings=[f"zero={row['dp'] - 1}"], columns="memory.peak")
+        fixed = rows_of("llama3-8b", {"dp": [int(row["dp"])]}, overrides={"zero": int(row["dp"]) - 1}, columns="memory.peak")
         assert fixed[0]["memory.peak"] == row["memory.peak"]
     halves = rows_of(
         "llama3-8b", {"dp": [2, 4], "optimizer_offload_fraction": "1/dp"}, strategy="use_precision_aware_optimizer=true,optimizer_cpu_offload=true"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from symsim.api import model_of, path_of, strategy_of
+from symsim.architecture import Architecture
 from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.base import read_base
 from symsim.grid.command import Options, make_sweep, sweep_options
 from symsim.grid.store import Column
+from symsim.strategy import Strategy
+
+_SHOWN, _SCREEN = 20, 80  # rows and characters of a line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SweepRows:
     """rows: one array a column, by name. columns: unit and meaning of each. axes: the values along every axis, by the names that vary.
     refused: how many configurations each rule stops, the first that each breaks."""
@@ -28,6 +34,20 @@ class SweepRows:
 
     def __len__(self) -> int:
         return len(next(iter(self.rows.values()))) if self.rows else 0
+
+    def __repr__(self) -> str:
+        """The first rows as a table, and how many there are."""
+        from symsim.report.sweep import sweep_table
+
+        first = {name: values[:_SHOWN] for name, values in self.rows.items()}
+        table = sweep_table(self.columns, first, _SCREEN, "rows") if len(self) else ""
+        return f"{table}{len(self):,} row{'s' if len(self) != 1 else ''}; to_pandas() and to_xarray() have them all"
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a column for each of `columns`, whose units are in its attrs. InputError without pandas."""
+        from symsim.frames import sweep_frame
+
+        return sweep_frame(self.columns, self.rows)
 
     def to_xarray(self) -> Any:
         """A Dataset with one dimension an axis; NaN (and false, and '') where a configuration cannot run or was not asked for.
@@ -59,28 +79,36 @@ class SweepRows:
 
 
 def sweep(
-    model: str,
+    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
     axes: Mapping[str, Any] | Iterable[str],
-    strategy: str | None = None,
-    system: str | None = None,
+    strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    system: str | os.PathLike[str] | None = None,
     *,
-    settings: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
     where: Sequence[str] | str = (),
     fits: bool = False,
     top: int | None = None,
     by: str | None = None,
     pareto: str | None = None,
-    columns: str | None = None,
+    columns: Sequence[str] | str | None = None,
     workers: int = 1,
 ) -> SweepRows:
     """Evaluate a model over a grid, as `symsim sweep` does: all points that can run, or the best of them.
 
-    axes: texts as of --axis, or a mapping of names to values: {'tp': [1, 2, 4], 'dp': 'world/(tp*pp)'}. InputError as on the command line.
+    model, strategy, system, overrides: as of `derive`. axes: texts as of --axis, or a mapping of names to values. columns: names, or text
+    as of --columns. where, fits, top, by, pareto: as on the command line. InputError for what `symsim sweep` refuses.
+
+    >>> found = sweep("llama3-8b", {"tp": [1, 2, 4], "sp": "tp>1", "dp": "8/tp"}, columns=["params.per_rank"])
+    >>> {name: values.tolist() for name, values in found.rows.items()}
+    {'tp': [1, 2, 4], 'sp': [False, True, True], 'dp': [8, 4, 2], 'params.per_rank': [8030261248, 4015263744, 2007764992]}
     """
     texts = list(axes) if not isinstance(axes, Mapping) else [f"{name}={_text(values)}" for name, values in axes.items()]
     asked = [where] if isinstance(where, str) else list(where)
-    made: Options = sweep_options(asked, fits, top, by, pareto, columns, None, False, "auto", "auto", "local", None, workers)
-    ready = make_sweep(read_base(model, strategy, system, settings), texts, made, everything=top is None and by is None and pareto is None)
+    shown = columns if isinstance(columns, str) or columns is None else ",".join(columns)
+    made: Options = sweep_options(asked, fits, top, by, pareto, shown, None, False, "auto", "auto", "local", None, workers)
+    machine = path_of(system, "the system") if system is not None else None
+    base = read_base(model_of(model), strategy_of(strategy), machine, overrides or {})
+    ready = make_sweep(base, texts, made, everything=top is None and by is None and pareto is None)
     ready.prepare(workers=workers)
     if ready.question.objectives:
         found = answer(ready, Engine(workers=workers))
@@ -89,8 +117,8 @@ def sweep(
     else:
         parts = [ready.run_part(k) for k in range(len(ready.parts))]
         rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    shown = {a.names: list(zip(*(ready.space.columns_of(k)))) for k, a in enumerate(ready.space.axes)}
-    return SweepRows(tuple(ready.columns()), rows, shown, {r.rule: r.points for r in ready.refused()})
+    along = {a.names: list(zip(*(ready.space.columns_of(k)))) for k, a in enumerate(ready.space.axes)}
+    return SweepRows(tuple(ready.columns()), rows, along, {r.rule: r.points for r in ready.refused()})
 
 
 def _text(values: Any) -> str:

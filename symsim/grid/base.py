@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.architecture import Architecture
-from symsim.loading import Ranks, load_model, no_system, override_architecture, read_strategy, split_settings
+from symsim.loading import LoadedModel, Ranks, load_model, no_system, override_architecture, read_strategy, settings_of, split_settings
 from symsim.strategy import Strategy
 
 
@@ -26,10 +26,12 @@ class Base:
     ranks: Ranks | None = None
 
 
-def read_base(model: str, strategy: str | None, system: str | None, settings: Sequence[str]) -> Base:
+def read_base(
+    model: str | LoadedModel, strategy: str | Mapping[str, Any] | None, system: str | None, settings: Sequence[str] | Mapping[str, Any]
+) -> Base:
     """The fixed part of a sweep, from what the command line names; InputError as `symsim eval` raises it."""
-    asked = split_settings(settings)
-    loaded = load_model(model)
+    asked = settings_of(settings) if isinstance(settings, Mapping) else split_settings(settings)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
     placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     if asked.system and system is None:
         raise no_system(asked.system)

@@ -26,8 +26,9 @@ BY = "what the points were compared by"
 _FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
 
 
-def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH) -> str:
-    """Points as lines, best first; an axis with one value in all lines is named once above, and columns that do not fit are left out."""
+def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv") -> str:
+    """Points as lines, best first; an axis with one value in all lines is named once above, and columns
+    that do not fit are left out; `whole` says what has them."""
     count = len(next(iter(rows.values()))) if rows else 0
     axes = [c for c in columns if c.meaning == "an axis" or c.meaning.startswith("derived: ")]
     same = [c for c in axes if count > 1 and len({_plain(v) for v in rows[c.name]}) == 1]
@@ -52,7 +53,7 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int =
     lines = [[str(k + 1), *(cells[c.name][k] for c in kept)] for k in range(count)]
     body = table(title.rstrip("\n"), ["", *(_SHORT.get(c.name, c.name) for c in kept)], lines, left=0, width=width)
     left_out = [c.name for c in (*shown, *rest) if c not in kept]
-    more = f"\n(not shown: {', '.join(left_out)}; -o FILE.csv has every column)" if left_out else ""
+    more = f"\n(not shown: {', '.join(left_out)}; {whole} has every column)" if left_out else ""
     return body.lstrip("\n") + more + "\n"
 
 
