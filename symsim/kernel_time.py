@@ -37,7 +37,7 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) ->
     (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all they do apart."""
     op = placed.block.ops[index]
     experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
-    if op.kind == "grouped":
+    if op.einsums and op.einsums[0].chosen:
         return experts
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts

@@ -169,7 +169,7 @@ class Operation:
     inner: messages inside it. bound: the closed form of its seconds. keeps: what PyTorch's autograd keeps of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
-    that backward needs only where the gradient arrives as a partial sum.
+    that backward needs only where the gradient arrives as a partial sum. completes: it takes a partial sum and completes it.
     """
 
     role: Role
@@ -184,6 +184,7 @@ class Operation:
     gradients_by: tuple[str, ...] = ()
     stored_by: tuple[str, ...] = ()
     where_partial: bool = False
+    completes: bool = False
 
 
 # Checkpointing that keeps results: torch.utils.checkpoint create_selective_checkpoint_contexts.
@@ -215,7 +216,7 @@ OPERATIONS: dict[str, Operation] = {
     "exchange": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", assumed=("expert_load", "dispatcher_metadata")),
     "exchange_back": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
     "exchange_gather": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
-    "exchange_scatter": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
+    "exchange_scatter": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", completes=True),
     "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
@@ -229,8 +230,8 @@ OPERATIONS: dict[str, Operation] = {
     "view": Operation("view", View, transpose="passes"),
     "constant": Operation("aside"),
     "angles": Operation("aside"),
-    "all_reduce": Operation("redistribution", Redistribution, transpose="none"),
-    "reduce_scatter": Operation("redistribution", Redistribution, transpose="all_gather"),
+    "all_reduce": Operation("redistribution", Redistribution, transpose="none", completes=True),
+    "reduce_scatter": Operation("redistribution", Redistribution, transpose="all_gather", completes=True),
     "all_gather": Operation(
         "redistribution", Redistribution, transpose="reduce_scatter", where_partial=True, assumed=("save_gathered", "shared_redistribution")
     ),

@@ -124,10 +124,9 @@ def no_axis_shards_twice(placed: Placed) -> Broken:
 
 
 def partial_sums_are_completed(placed: Placed) -> Broken:
-    completing = ("all_reduce", "reduce_scatter", "exchange_scatter")
     for op in placed.block.ops:
         for name in op.inputs:
-            if placed.partial.get(name) and op.kind not in completing:
+            if placed.partial.get(name) and not OPERATIONS[op.kind].completes:
                 yield op, f"reads {name}, a partial sum over {placed.partial[name]}"
 
 

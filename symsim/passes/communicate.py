@@ -72,7 +72,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
             if tensor.kind in ("parameter", "table"):
                 inputs.append(name)
                 continue
-            if op.kind == "exchange_scatter":  # its reduction completes the partial sums of the experts
+            if OPERATIONS[op.kind].completes:  # its own reduction completes the partial sums of the experts
                 inputs.append(name)
                 continue
             wanted = {d: layout[d] for d in tensor.dims}

@@ -19,6 +19,7 @@ from symsim.formula import Derivation
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
 from symsim.messages import Message
+from symsim.operations import OPERATIONS
 from symsim.passes.communicate import Placed
 from symsim.passes.count import MODULES, counted_parameters, held_output_layer
 from symsim.passes.differentiate import elements
@@ -103,7 +104,7 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
     mesh = lowered.mesh
     if not (mesh.sequence_parallel and mesh.active("tp")) or lowered.profile.assumptions["expert_bias_gradient"] == "own":
         return set()
-    rows = [op for op in placed.block.ops if op.kind == "grouped" and "f_e" in op.einsums[0].contracted]
+    rows = [op for op in placed.block.ops if op.einsums and op.einsums[0].chosen and "f_e" in op.einsums[0].contracted]
     return {t for op in rows for t in op.inputs[1:] if not set(op.einsums[0].contracted) & set(placed.block.tensors[t].dims)}
 
 
@@ -274,7 +275,7 @@ def _router_bias(lowered: Lowered) -> list[Message]:
     group = mesh.group(axes)
     if model.moe is None or model.moe.moe_router_enable_expert_bias == "none" or group == ONE:
         return []
-    routed = [b for b in lowered.blocks if any(op.kind == "top_k" for op in lowered.blocks[b].placed.block.ops)]
+    routed = [b for b in lowered.blocks if any(OPERATIONS[op.kind].inner == "balance" for op in lowered.blocks[b].placed.block.ops)]
     layers = sum((symbol(holds(b)) for b in routed), ZERO)
     if not layers:
         return []
