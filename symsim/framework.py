@@ -35,7 +35,7 @@ class Framework:
     counts: str = "all_gather"
     """The collective that tells ranks how many tokens every expert gets; "": none."""
     unreduced: frozenset[str] = frozenset()
-    """Operations whose output's partial gradient is not reduced, although the rule asks for it."""
+    """Parts of a layer whose output's partial gradient is not reduced, although the rule asks for it."""
 
     # remember
     keeps_gathered: bool = False

@@ -101,10 +101,9 @@ class Activation:
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """acceptance: the predicted token is gathered for statistics; upcast: logits are cast to fp32; exchanges: what is reduced
-    over a split vocabulary (collective, elements a row, type, what); rows: the dimensions of a row."""
+    """upcast: logits are cast to fp32; exchanges: what is reduced over a split vocabulary (collective, elements a row, type, what);
+    rows: the dimensions of a row."""
 
-    acceptance: bool = False
     upcast: bool = True
     exchanges: tuple[tuple[str, int, str, str], ...] = ()
     rows: tuple[str, ...] = ()

@@ -7,11 +7,10 @@ from symsim.ir import Net, Weight
 from symsim.layers import notation as n
 
 
-def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "", acceptance: bool = False) -> str:
+def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "") -> str:
     """`x[b s h] -> loss[b s]`: norm, logits `[b s V]`, cross entropy.
 
     borrows: "weight": the weight is the embedding's (tied); "all": the whole output layer is another head's.
-    acceptance: the predicted token is gathered for statistics (MTP).
     """
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
@@ -20,5 +19,5 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borr
     with net.within("loss", "loss"):
         target = net.input("labels", "b s", "int64", "index")
         loss = net.tensor("loss", "b s", "fp32")
-        net.op("cross_entropy", "cross_entropy", [logits, target], [loss], acceptance=acceptance)
+        net.op("cross_entropy", "cross_entropy", [logits, target], [loss])
     return loss

@@ -27,7 +27,8 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     joint = net.einsum("b s h, r_kd h -> b s r_kd", x, Weight("kv_a_proj_with_mqa", spec.qkv_bias))
     latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
     latent = normed(latent, "kv_a_layernorm", "r_k")
-    k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
+    with net.within("", part="rotary_key"):
+        k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
 
     with net.within("", part="up_projection"):
         q = net.einsum(q_up, q_source, q_weight)
@@ -43,7 +44,7 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
 
 
 def packed(net: Net, v: str) -> str:
-    """The values in memory of their own where the profile's attention kernel asks for that."""
+    """The values, which were made in one product with keys, in memory of their own or not, as the framework has it."""
     y = net.tensor("v.packed", net.dims_of(v))
     net.op("pack", "v_pack", [v], [y])
     return y

@@ -29,4 +29,5 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         merged = net.einsum("b s h2, h_o h2 -> b s h_o", both, Weight("eh_proj"))
         y = decoder_layer(net, n.whole(net, merged, "merged", "b s h"), model, kind)
         y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
-    return head(net, y, model, final_norm=False, borrows="all", acceptance=True)
+    with net.within("", part="prediction_depth"):
+        return head(net, y, model, final_norm=False, borrows="all")

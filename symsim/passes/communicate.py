@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from symsim.einsum import IRError
 from symsim.expr import Expr, symbol
 from symsim.ir import Block, Dim, Op, Tensor
 from symsim.mesh import Layout, Mesh, parameter_layout, place
@@ -90,8 +89,6 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
             left = {a for d in summed for a in layout.get(d, ()) if a != "dp"}
             if tensor.kind == "activation" and left:
                 state.partial[name] = tuple(sorted(left))
-            elif op.kind in ("view", "add") and op.inputs and state.partial.get(inputs[0]):
-                raise IRError(f"{op.name} reads a partial sum")
         state.ops.append(made)
         state.iteration.append(layout)
     outputs = []

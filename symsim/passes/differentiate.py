@@ -125,7 +125,7 @@ def _resolve(
     """Reduce the partial gradients of an operation's output where the transpose itself does not."""
     distinct = {frozenset(c) for c in contributions if c}
     arriving = {a for c in distinct for a in c}
-    if op.name.rsplit(".", 1)[-1] in framework.unreduced:
+    if not framework.unreduced.isdisjoint(op.parts):
         return ()
     row = OPERATIONS[op.kind]
     handled = {op.of(Redistribution).axis} if row.where_partial else set()
@@ -147,7 +147,7 @@ def _gradient_dtype(placed: Placed, dtype: str) -> str:
 def _reduction(placed: Placed, index: int, op: Op, parameter: Tensor, layout: Layout, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Axes over which a parameter's gradient is a partial sum. A bias is added where the output lands after its reduction."""
     axes = set(missing)
-    if op.kind == "einsum" and not set(op.einsums[0].contracted) & set(parameter.dims):
+    if op.einsums and not op.einsums[0].chosen and not set(op.einsums[0].contracted) & set(parameter.dims):
         axes = {a for d in placed.block.tensors[op.outputs[0]].dims if d not in parameter.dims for a in layout[d]}
         if placed.mesh.sequence_parallel and placed.partial.get(op.outputs[0]):
             axes |= set(placed.partial[op.outputs[0]])

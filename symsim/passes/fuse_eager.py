@@ -250,7 +250,7 @@ def exchange(k: Kernels, source: str, target: str, attrs: Exchange, kind: str) -
 
 def eager_grouped(k: Kernels, op: Op) -> None:
     """grouped_mm keeps its input and the int32 offsets of the experts; a bias is gathered by expert."""
-    offsets, ids = (next(t for t in k.tensors if t.endswith(f".dispatch.{n}")) for n in ("offsets", "expert_ids"))
+    _, _, offsets, ids = next(o for o in k.ops if o.kind == "sort").outputs
     grouped(k, op, op.inputs[0], [op.inputs[0], offsets, *([ids] if op.of(Projection).bias else [])], op.of(Projection))
 
 

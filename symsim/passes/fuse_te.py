@@ -283,7 +283,7 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
         "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
         "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
     }[written]
-    if op.of(CrossEntropy).acceptance and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
+    if "prediction_depth" in op.parts and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
         exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
     exchanges = exchanges if "V" in k.dims_of(logits) else []
     k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows))
