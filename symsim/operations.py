@@ -239,7 +239,7 @@ OPERATIONS: dict[str, Operation] = {
     "regroup": Operation("redistribution", Redistribution, transpose="reduce_scatter"),
     **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "clamp", "gather", "softplus")},
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
-    **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "max", "masked_fill", "dropout")},
+    **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
     "mul": Operation("primitive", keeps="partners"),

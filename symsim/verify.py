@@ -109,7 +109,7 @@ def attention_is_its_einsums(block: Block) -> Broken:
         if OPERATIONS[op.kind].role != "attention":
             continue
         at = op.of(Attention)
-        stands_for = {"z": "s", **({at.groups: at.heads} if len(set(op.inputs[:2])) == 2 else {})}
+        stands_for = {"z": "s", at.groups: at.heads}
         for name, dims in zip(op.inputs, (*at.scores.operands, at.values.operands[1])):
             has = {stands_for.get(d, d) for d in block.tensors[name].dims if block.dims[d].parts != (at.groups,)}
             if not has <= {stands_for.get(d, d) for d in dims}:
