@@ -40,9 +40,9 @@ _ASSUMPTIONS: dict[str, dict[str, bool]] = {
 }
 
 
-def sympy_symbol(name: str) -> Any:
-    """The symbol of this name in its domain."""
-    kind = domain(name)
+def sympy_symbol(name: str, kind: str | None = None) -> Any:
+    """The symbol of this name in its domain, the vocabulary's unless another is given."""
+    kind = kind or domain(name)
     return Share(name, positive=True) if kind == "share" else sympy.Symbol(name, **_ASSUMPTIONS[kind])
 
 

@@ -222,6 +222,20 @@ class Expr:
             total = total + term
         return total
 
+    def diff(self, name: str, values: Mapping[str, Number] | None = None) -> "Expr":
+        """The derivative by a symbol, of max, min and `at` along the branch that is active at the values, of ties the first.
+
+        ceil, floor and log2 are constant between their jumps. ValueError where a branch must be known and no values are given.
+        """
+        total = ZERO
+        for monomial, coefficient in self.terms.items():
+            for atom, power in monomial:
+                slope = _atom_slope(atom, name, values)
+                if slope:
+                    rest = Expr({_times(monomial, ((atom, -1),)): coefficient * power})
+                    total = total + rest * slope
+        return total
+
     def to_sympy(self, symbols: Mapping[str, Any] | None = None) -> Any:
         """The SymPy view (`algebra.view`); symbols are in the domains of the vocabulary unless given."""
         from symsim.algebra import view
@@ -274,6 +288,26 @@ def _atom_text(atom: Atom, power: int) -> str:
 def _call(atom: Call, values: Mapping[str, Number]) -> Number:
     result: Number = _FUNCTIONS[atom.function](*(a.evaluate(values) for a in atom.arguments))
     return result
+
+
+def _atom_slope(atom: Atom, name: str, values: Mapping[str, Number] | None) -> Expr:
+    if isinstance(atom, Symbol):
+        return ONE if atom.name == name else ZERO
+    if atom.function in ("ceil", "floor", "log2"):
+        return ZERO
+    if atom.function not in ("max", "min", "at", "sum"):
+        if all(name not in a.symbols() for a in atom.arguments):
+            return ZERO
+        raise ValueError(f"{atom.function} has no derivative by {name}: expand it first")
+    branches = atom.arguments[::2] if atom.function == "at" else atom.arguments
+    slopes = [b.diff(name, values) for b in branches] if values is None or len(branches) == 1 else []
+    if slopes and all(s == slopes[0] for s in slopes):
+        return slopes[0]
+    if values is None:
+        raise ValueError(f"which argument of {atom.key[1]} counts depends on values: give them")
+    keys = atom.arguments[1::2] if atom.function == "at" else atom.arguments
+    reached = [k.evaluate(values) for k in keys]
+    return branches[reached.index(_FUNCTIONS["min" if atom.function == "min" else "max"](*reached))].diff(name, values)
 
 
 def _inverse(divisor: Expr) -> Expr:

@@ -7,11 +7,15 @@ with the definitions it stands on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
+from symsim.errors import InputError, cut, nearest
 from symsim.expr import ONE, Expr, Number, expr, symbol
+from symsim.facts import Fact, Said, apply, declared, read_facts
+from symsim.vocabulary import domain
 
 
 class UnitError(TypeError):
@@ -100,9 +104,14 @@ class Definition:
 
 @dataclass(frozen=True)
 class Formula:
-    """A result and, in order, the definitions it stands on (the last one is the result)."""
+    """A result and, in order, the definitions it stands on (the last one is the result).
+
+    facts: what it holds under (`given`); unused: those of the facts that changed nothing.
+    """
 
     definitions: tuple[Definition, ...]
+    facts: tuple[Fact, ...] = ()
+    unused: tuple[Fact, ...] = ()
 
     @property
     def result(self) -> Definition:
@@ -121,6 +130,92 @@ class Formula:
             known[definition.symbol] = definition.expr.substitute(known)
         return expr(known[self.result.symbol])
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions that any of the definitions rests on."""
+        return tuple(dict.fromkeys(a for d in self.definitions for a in d.assumptions))
+
+    def given(self, facts: Said) -> "Formula":
+        """The formula under facts (`facts.py`): 'g = a, m >= pp, dp -> oo', or values by name; they are recorded with it.
+
+        InputError for a fact about what is not in the formula, that contradicts another, or a limit that is not finite.
+        """
+        every = (*self.facts, *read_facts(facts))
+        found, unused = apply([(d.symbol, d.expr) for d in self.definitions], every, len(self.facts))
+        known = {d.symbol: d for d in self.definitions}
+        return Formula(tuple(replace(known[name], expr=amount) for name, amount in found), every, (*self.unused, *unused))
+
+    def inline(self, keep: Collection[str] = ()) -> "Formula":
+        """The formula with the definitions named in `keep` (and the result's), all others put in their place."""
+        names = [d.symbol for d in self.definitions]
+        for name in keep:
+            if name not in names:
+                raise InputError(f"{self.result.symbol} stands on no definition '{cut(name)}': {nearest(name, names)}")
+        inside: dict[str, Expr | Number] = {}
+        kept = []
+        for definition in self.definitions:
+            amount = definition.expr.substitute(inside)
+            if definition.symbol in keep or definition is self.result:
+                kept.append(replace(definition, expr=amount))
+            else:
+                inside[definition.symbol] = amount
+        return replace(self, definitions=tuple(kept))
+
+    def at(self, values: Mapping[str, Number] | None = None, /, **named: Number) -> Number:
+        """The exact value with every free symbol given, by a mapping or by name: at(b=1, s=4096, ...).
+
+        InputError for a name that is not a free symbol here, and for one that is missing.
+        """
+        known = {**(values or {}), **named}
+        for name in known:
+            self._check_free(name)
+        self._check_complete(known)
+        return self.value(known)
+
+    def _check_free(self, name: str) -> None:
+        if any(d.symbol == name for d in self.definitions):
+            raise InputError(f"'{cut(name)}' is defined in {self.result.symbol}: given({{'{cut(name)}': ...}}) replaces it")
+        if name not in self.symbols:
+            raise InputError(f"{self.result.symbol} has no symbol '{cut(name)}': {nearest(name, sorted(self.symbols))}")
+
+    def _check_complete(self, values: Mapping[str, Number]) -> None:
+        missing = sorted(self.symbols - values.keys())
+        if missing:
+            raise InputError(f"{self.result.symbol} also needs {', '.join(missing)}")
+
+    def diff(self, symbol: str, values: Mapping[str, Number] | None = None) -> Expr:
+        """The derivative of the closed form by a free symbol, along the branches active at the values (`Expr.diff`)."""
+        self._check_free(symbol)
+        return self.expand().diff(symbol, values)
+
+    def elasticity(self, symbol: str, values: Mapping[str, Number], to: Number | None = None) -> Number:
+        """Percent by which the result changes for a percent more of a free symbol, at the values.
+
+        Of a real symbol the derivative d ln y / d ln x, exact for exact values; of an integer one the difference between x and
+        `to` (x + 1, or the next value that is valid). With `to` a real symbol is taken so too. InputError where y is 0.
+        """
+        self._check_free(symbol)
+        self._check_complete(values)
+        x, y = values[symbol], self.value(values)
+        if not y:
+            raise InputError(f"{self.result.symbol} is 0 at these values: it has no elasticity")
+        kind = declared(self.facts).get(symbol) or domain(symbol)
+        if to is None and not kind.endswith("integer"):
+            return _ratio(x * self._slope(symbol, values), y)
+        to = x + 1 if to is None else to
+        return _ratio((self.value({**values, symbol: to}) - y) * x, (to - x) * y)
+
+    def _slope(self, name: str, values: Mapping[str, Number]) -> Number:
+        """The derivative by a free symbol, definition by definition."""
+        known, slopes = dict(values), {name: ONE.constant()}
+        for definition in self.definitions:
+            # a definition that does not change with the symbol has no slope here
+            for inner in definition.expr.symbols() & slopes.keys():
+                by = definition.expr.diff(inner, known).evaluate(known) * slopes[inner]
+                slopes[definition.symbol] = slopes.get(definition.symbol, 0) + by
+            known[definition.symbol] = definition.expr.evaluate(known)
+        return slopes.get(self.result.symbol, 0)
+
     def value(self, values: Mapping[str, Number]) -> Number:
         """Exact value at the given sizes; KeyError names a missing symbol."""
         known = dict(values)
@@ -129,8 +224,11 @@ class Formula:
         return known[self.result.symbol]
 
     def sympy(self) -> Any:
-        """The expanded closed form as a SymPy expression, its symbols in the domains of the vocabulary."""
-        return self.expand().to_sympy()
+        """The expanded closed form as a SymPy expression, its symbols in their domains."""
+        from symsim.algebra import sympy_symbol
+
+        closed, kinds = self.expand(), declared(self.facts)
+        return closed.to_sympy({name: sympy_symbol(name, kinds.get(name)) for name in closed.symbols()})
 
     def latex(self) -> str:
         """`name = closed form` in LaTeX."""
@@ -143,7 +241,8 @@ class Formula:
         return f"$\\displaystyle {self.latex()}$"
 
     def __str__(self) -> str:
-        return "\n".join(f"{d.symbol} = {d.expr}  [{d.unit}] {d.meaning}" for d in self.definitions)
+        given = ["given " + ", ".join(map(str, self.facts))] if self.facts else []
+        return "\n".join([*(f"{d.symbol} = {d.expr}  [{d.unit}] {d.meaning}" for d in self.definitions), *given])
 
 
 @dataclass
@@ -182,6 +281,10 @@ class Derivation:
             if candidate.symbol in needed:
                 needed |= candidate.expr.symbols()
         return Formula(tuple(d for d in self.definitions.values() if d.symbol in needed))
+
+
+def _ratio(above: Number, below: Number) -> Number:
+    return above / below if isinstance(above, float) or isinstance(below, float) else Fraction(above) / below
 
 
 def scalar(value: "Expr | Number") -> Quantity:

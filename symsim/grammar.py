@@ -1,6 +1,7 @@
 """The grammar of formulas and settings: arithmetic and nothing else, read without evaluating anything.
 
     number | name | a + b | a - b | a * b | a / b | a ** 3 | -a | (a) | max(a, ..) | min(a, ..) | ceil(a) | floor(a)
+    | log2(a), the depth of a binary tree | at(a, x, b, y, ..), of a, b, .. the one whose x, y, .. is largest
 
 Python's own parser makes the tree; only whitelisted nodes are turned into an `Expr`, and sizes are bounded so
 that a short text cannot stand for an enormous expression.
@@ -16,7 +17,7 @@ from fractions import Fraction
 from math import comb
 
 from symsim.errors import InputError, cut, nearest
-from symsim.expr import Expr, ceil, expr, floor, log2, maximum, minimum, symbol
+from symsim.expr import Expr, ceil, expr, floor, log2, maximum, minimum, of_largest, symbol
 
 _LONGEST = 10_000
 _DEEPEST = 200
@@ -26,6 +27,8 @@ _MOST_TERMS = 4_000
 _MOST_BITS = 20_000
 
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {"max": maximum, "min": minimum, "ceil": ceil, "floor": floor, "log2": log2}
+_FUNCTIONS["at"] = lambda *parts: of_largest(zip(parts[::2], parts[1::2]))
+_ONE_ARGUMENT = ("ceil", "floor", "log2")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([-+]?[0-9]+))?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -231,11 +234,13 @@ class _Reader:
     def _call(self, node: ast.Call, depth: int) -> Expr:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
         if function not in _FUNCTIONS:
-            raise self._refuse(node, "is not allowed: the only functions are max, min, ceil, floor and log2")
+            raise self._refuse(node, "is not allowed: the only functions are max, min, ceil, floor, log2 and at")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
-        if not node.args or (function in ("ceil", "floor", "log2") and len(node.args) != 1):
-            raise self._refuse(node, f"needs {'one argument' if function in ('ceil', 'floor', 'log2') else 'at least one argument'}")
+        if not node.args or (function in _ONE_ARGUMENT and len(node.args) != 1):
+            raise self._refuse(node, f"needs {'one argument' if function in _ONE_ARGUMENT else 'at least one argument'}")
+        if function == "at" and len(node.args) % 2:
+            raise self._refuse(node, "needs pairs: a value and its key, a value and its key, ...")
         arguments = [self._build(a, depth + 1) for a in node.args]
         if function in ("max", "min") and len(arguments) == 1:
             return arguments[0]
