@@ -14,6 +14,7 @@ from symsim.architecture import Architecture
 from symsim.errors import InputError, cut
 from symsim.frameworks import FRAMEWORKS
 from symsim.limits import MOST_STAGES
+from symsim.named_placement import named_placement
 from symsim.schedules import check_schedule, schedule_of
 from symsim.strategy import Strategy
 
@@ -81,6 +82,18 @@ def _depths(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
 
 
+# A vocabulary that no rank has a part of
+WHOLE_VOCABULARY = frozenset({"embedding.V=none", "lm_head.V=none", "loss.V=none"})
+
+
+def _named_placement(architecture: Architecture, strategy: Strategy) -> None:
+    if strategy.placement is None:
+        return
+    from symsim.lower import declared_alone
+
+    named_placement(architecture, strategy, declared_alone(architecture))
+
+
 def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     tp, attention = strategy.tp, architecture.attention
     if strategy.sp and tp == 1:
@@ -97,7 +110,7 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if "linear_attention" in mixers and architecture.linear_attention is not None:
         _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
         _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
-    if architecture.vocab_size % tp:
+    if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp
         padded = -(-architecture.vocab_size // step) * step
@@ -440,6 +453,7 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
 # Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)
 RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _depths,
+    _named_placement,
     _tensor_parallel,
     _experts,
     _context_parallel,

@@ -11,6 +11,7 @@ Architecture -> declare -> Block            operations over named dimensions
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from symsim.architecture import Architecture, LayerKind
 from symsim.assumptions import resolve
@@ -23,11 +24,13 @@ from symsim.layers.head import head
 from symsim.layers.mtp import mtp_depth
 from symsim.lowered import Lowered
 from symsim.mesh import Mesh, mesh_of
+from symsim.named_placement import named_placement
 from symsim.passes.communicate import communicate
 from symsim.passes.differentiate import differentiate
 from symsim.passes.fuse import fuse
 from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered, remember
+from symsim.placement import placement_of
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
 from symsim.verify import verify, verify_differentiated, verify_placed, verify_remembered, verifying
@@ -36,15 +39,26 @@ from symsim.verify import verify, verify_differentiated, verify_placed, verify_r
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
     given = resolve(assumptions)
-    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given))
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
     model, mesh = profile.model, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
-    blocks = {name: lower_block(block, profile, mesh) for name, block in declare(profile, mesh).items()}
+    declared = declare(profile, mesh)
+    if strategy.placement is not None:
+        placement = named_placement(model, strategy, declared)
+        profile, mesh = replace(profile, placement=placement), replace(mesh, placement=placement)
+    blocks = {name: lower_block(block, profile, mesh) for name, block in declared.items()}
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
         checkpointed = {
             name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True) for name in model.kind_names()
         }
     return Lowered(profile, mesh, blocks, checkpointed)
+
+
+def declared_alone(model: Architecture) -> dict[str, Block]:
+    """The blocks of a model under no strategy: names of its operations and their dimensions."""
+    strategy, given = Strategy(), resolve({})
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
+    return declare(profile, mesh_of(strategy))
 
 
 def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:

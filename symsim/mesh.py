@@ -72,16 +72,16 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
     operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
-    wanted = {d: _axes(mesh, block, d, op) for d in block.iteration(op)}
+    wanted = {d: _axes(mesh, block, d, op.name, attention=op.kind == "attention") for d in block.iteration(op)}
     usable = {a for a in mesh.degrees if mesh.active(a) and a not in op.idle}
     taken = {a for axes in wanted.values() for a in axes.always}
     return {d: tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if a in usable) for d, axes in wanted.items()}
 
 
-def _axes(mesh: Mesh, block: Block, dim: str, op: Op | None) -> Axes:
+def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = False) -> Axes:
     """Where a dimension lies; one of several parts lies where the first of them that the table has does."""
     part = next((p for p in (dim, *block.dims[dim].parts) if p in mesh.placement.dims), dim)
-    return mesh.placement.of(part, within=op.name if op else "", attention=op is not None and op.kind == "attention")
+    return mesh.placement.of(part, within=within, attention=attention)
 
 
 def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
@@ -93,7 +93,7 @@ def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> 
     return product(local_size(mesh, block, d, layout.get(d, ())) for d in tensor.dims)
 
 
-def parameter_layout(mesh: Mesh, block: Block, tensor: Tensor) -> Layout:
-    """Where a weight lives: its own dimensions' axes."""
-    found = {d: _axes(mesh, block, d, None).always if d not in OF_TOKENS else () for d in tensor.dims}
+def parameter_layout(mesh: Mesh, block: Block, tensor: Tensor, reader: str) -> Layout:
+    """Where a weight lives: its own dimensions' axes, in the operation that reads it."""
+    found = {d: _axes(mesh, block, d, reader).always if d not in OF_TOKENS else () for d in tensor.dims}
     return {d: tuple(a for a in axes if mesh.active(a)) for d, axes in found.items()}

@@ -16,6 +16,9 @@ from symsim.strategy import Strategy
 _TABLE = """
 tp_size                         | tp                            | SimuMax, transformers
 tensor_parallel_degree          | tp                            | torchtitan
+parallel_vocab                  | placement                     | Merak
+col_para_list                   | placement                     | Merak
+row_para_list                   | placement                     | Merak
 pp_size                         | pp                            | SimuMax
 pipeline_parallel_size          | pp                            | vLLM
 pipeline_parallel_degree        | pp                            | torchtitan

@@ -33,6 +33,9 @@ class Strategy(BaseModel):
     ep: Degree = Field(1, description="expert-parallel degree")
     etp: Degree | None = Field(None, description="tensor-parallel degree inside an expert; default: tp, as Megatron-Core")
     dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
+    placement: tuple[str, ...] | None = Field(
+        None, max_length=64, description="dimensions of named operations that lie elsewhere, NAME.DIMENSION=AXES: lm_head.V=none+lm_head.s=cp*tp"
+    )
     rank_order: str = Field("tp-cp-ep-dp-pp", description="axes along which ranks are numbered, innermost first (order)")
     # overlap
     tp_comm_overlap: bool = Field(False, description="tensor-parallel gathers and scatters in pieces beside their products (userbuffers); needs sp")

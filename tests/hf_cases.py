@@ -29,6 +29,7 @@ from symsim.mesh import mesh_of
 from symsim.passes.count import flops
 from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
+from symsim.placement import placement_of
 from symsim.sizes import dimensions, values
 from symsim.strategy import Strategy
 
@@ -96,7 +97,7 @@ def of_part(architecture: Architecture, declare: Callable[[Net], str], kernel: s
     strategy = Strategy(fusion="eager", precision=precision)  # type: ignore[arg-type]
     mesh = mesh_of(strategy)
     given = resolve({"attention_kernel": kernel})
-    profile = Profile(architecture, strategy, given, framework_of(strategy, given))
+    profile = Profile(architecture, strategy, given, framework_of(strategy, given), placement_of(strategy))
     net = Net("part", precision, dimensions(architecture, strategy, mesh, "full"))
     return polynomial(lower_block(net.block([declare(net)]), profile, mesh), architecture, strategy)
 

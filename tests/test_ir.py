@@ -155,9 +155,7 @@ def test_outputs_are_made() -> None:
 
 def test_what_is_saved_exists_by_then() -> None:
     block = two_ops()
-    with pytest.raises(
-        IRError, match=r"first saves z, which does not exist yet \(made_once_and_before_use\), in\s+add first: x\[b s h\] x"
-    ):
+    with pytest.raises(IRError, match=r"first saves z, which does not exist yet \(made_once_and_before_use\), in\s+add first: x\[b s h\] x"):
         rebuild(block, [replace(block.ops[0], saves=("z",)), block.ops[1]])
 
 

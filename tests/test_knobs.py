@@ -79,6 +79,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "deallocate_pipeline_outputs": (DENSE, {"pp": 4}, False),
     "packed_document_length": (DENSE, {}, 1024),
     "clip_grad": (DENSE, {}, 0.0),
+    "placement": (DENSE, {"tp": 4}, ("embedding.V=none", "lm_head.V=none", "loss.V=none")),
     "rank_order": (DENSE, {"tp": 4, "dp": 4}, "dp-tp-cp-ep-pp"),
     "tp_comm_overlap": (DENSE, SP, True),
     "overlap_grad_reduce": (DENSE, {"dp": 8}, True),

@@ -58,9 +58,10 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     state = State(dict(block.tensors))
     for name in block.inputs:
         state.layouts[name] = _stream_layout(mesh, block.tensors[name])
+    readers = {t: op.name for op in reversed(block.ops) for t in op.inputs}
     for tensor in block.tensors.values():
         if tensor.kind == "parameter":
-            state.layouts[tensor.name] = parameter_layout(mesh, block, tensor)
+            state.layouts[tensor.name] = parameter_layout(mesh, block, tensor, readers.get(tensor.name, ""))
     for op in block.ops:
         layout = place(mesh, block, op)
         inputs = []

@@ -215,9 +215,12 @@ def _balance_messages(placed: Placed, op: Op) -> list[Message]:
 
 
 def _softmax_messages(placed: Placed, index: int) -> list[Message]:
-    """Issued by Megatron-Core even in a group of one (tensor_parallel/cross_entropy.py)."""
+    """Reductions of a softmax over a split vocabulary, which Megatron-Core issues even in a group of one
+    (tensor_parallel/cross_entropy.py)."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
-    made = []
+    made: list[Message] = []
+    if mesh.active("tp") and "tp" not in placed.iteration[index].get("V", ()):
+        return made
     rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.of(CrossEntropy).rows)
     for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
         n = times * rows

@@ -237,7 +237,7 @@ def te_embed(k: Kernels, op: Op) -> None:
     """Vocabulary-parallel lookup: keeps the ids, and their mask where the table is split (tensor_parallel/layers.py)."""
     ids, table = op.inputs
     extra = []
-    if k.profile.strategy.tp > 1:
+    if k.profile.splits("V", op):
         extra = [k.make("ids_masked", k.dims_of(ids), "int64", "index"), k.make("mask", k.dims_of(ids), "bool", "index")]
     if k.profile.strategy.fp32_residual_connection and k.profile.model.position_embedding != "learned":
         k.retype(op.outputs[0], dtype="bf16")
@@ -283,7 +283,7 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
         "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
         "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
     }[written]
-    if "prediction_depth" in op.parts and k.profile.strategy.tp > 1:  # multi_token_prediction.py gathers each rank's best token
+    if "prediction_depth" in op.parts and k.profile.splits("V", op):  # multi_token_prediction.py gathers each rank's best token
         exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
     exchanges = exchanges if "V" in k.dims_of(logits) else []
     k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows))

@@ -12,6 +12,7 @@ from symsim.expr import ZERO, ceil, expr, product
 from symsim.framework import Framework
 from symsim.ir import Block, Dim, Op, Tensor
 from symsim.operations import LINEAR, Attention, Attributes, Plain, Projection, View, exceptional
+from symsim.placement import Placement
 from symsim.strategy import Strategy
 
 
@@ -23,6 +24,11 @@ class Profile:
     strategy: Strategy
     assumptions: Mapping[str, str]
     framework: Framework
+    placement: Placement
+
+    def splits(self, dim: str, op: Op) -> bool:
+        """Whether tensor ranks hold a share each of a dimension of the operation."""
+        return self.strategy.tp > 1 and "tp" in self.placement.of(dim, within=op.name).always
 
 
 def multiplied_in(op: Op, strategy: Strategy) -> str:

@@ -262,7 +262,8 @@ def _copied_table(lowered: Lowered) -> list[Message]:
     if copies < 2:
         return []
     held = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
-    n = symbol("V") * symbol("h") / lowered.mesh.degree("tp")
+    placed = lowered.blocks["embedding"].placed
+    n = elements(placed, next(t.name for t in placed.block.parameters() if "V" in t.dims))
     what = "gradient of the embedding table that several stages hold"
     return [Message("step", "all_reduce", "embd", ONE * copies, n, n, _gradient_type(lowered), what, held, "step")]
 

@@ -90,6 +90,8 @@ def _value(rng: random.Random, name: str) -> str:
         return rng.choice(("tp-cp-ep-dp-pp", "tp-pp-dp-cp-ep", "dp-tp-cp-ep-pp"))
     if name == "recompute_modules":
         return "+".join(rng.sample(RECOMPUTE_MODULES, rng.randint(1, 3)))
+    if name == "placement":
+        return rng.choice(("embedding.V=none+lm_head.V=none+loss.V=none", "lm_head.V=none+lm_head.s=cp", "mlp.f=none", "attention.o_proj.a=none"))
     if name == "hierarchical_context_parallel_sizes":
         return "2+2"
     if name == "pipeline_model_parallel_layout":
