@@ -33,7 +33,7 @@ from symsim.passes.remember import Remembered, remember
 from symsim.placement import placement_of
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
-from symsim.verify import verify, verify_differentiated, verify_placed, verify_remembered, verifying
+from symsim.verify import passed
 
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
@@ -96,12 +96,12 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
-    check = verifying()
-    fused = fuse(verify(block, "declare") if check else block, profile)
-    placed = communicate(verify(fused, "fuse") if check else fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups)
-    differentiated = differentiate(verify_placed(placed) if check else placed, framework)
+    declared = passed("declare", block)
+    fused = passed("fuse", fuse(declared, profile))
+    placed = passed("communicate", communicate(fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
+    differentiated = passed("differentiate", differentiate(placed, framework))
     remembered = remember(
-        verify_differentiated(differentiated) if check else differentiated,
+        differentiated,
         regions=_regions(strategy),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
@@ -109,7 +109,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
         keep_gathered=framework.keeps_gathered,
         early_stop=framework.stops_early,
     )
-    return verify_remembered(remembered) if check else remembered
+    return passed("remember", remembered)
 
 
 def _regions(strategy: Strategy) -> frozenset[str]:

@@ -21,6 +21,8 @@ from symsim.passes.remember import RECOMPUTE_OF, Remembered
 
 Broken = Iterator[tuple[Op | None, str]]
 T = TypeVar("T")
+Invariants = tuple[Callable[[T], Broken], ...]
+Made = TypeVar("Made", Block, Placed, Differentiated, Remembered)
 
 
 def tensors_are_of_the_grammar(block: Block) -> Broken:
@@ -224,7 +226,7 @@ def what_runs_again_exists(made: Remembered) -> Broken:
             yield None, f"operation {index} of {len(made.placed.block.ops)} runs again"
 
 
-OF_BLOCK: tuple[Callable[[Block], Broken], ...] = (
+OF_BLOCK: Invariants[Block] = (
     tensors_are_of_the_grammar,
     views_look_into_tensors,
     kinds_are_known,
@@ -235,42 +237,33 @@ OF_BLOCK: tuple[Callable[[Block], Broken], ...] = (
     linear_maps_are_their_einsums,
     attention_is_its_einsums,
 )
-OF_PLACED: tuple[Callable[[Placed], Broken], ...] = (no_axis_shards_twice, partial_sums_are_completed, every_operation_is_placed)
-OF_DIFFERENTIATED: tuple[Callable[[Differentiated], Broken], ...] = (
-    backward_transposes_operations,
-    weight_gradients_are_summed,
-    messages_of_differentiate,
-)
-OF_REMEMBERED: tuple[Callable[[Remembered], Broken], ...] = (what_is_kept_is_a_storage, what_runs_again_exists, messages_of_remember)
+OF_PLACED: Invariants[Placed] = (no_axis_shards_twice, partial_sums_are_completed, every_operation_is_placed)
+OF_DIFFERENTIATED: Invariants[Differentiated] = (backward_transposes_operations, weight_gradients_are_summed, messages_of_differentiate)
+OF_REMEMBERED: Invariants[Remembered] = (what_is_kept_is_a_storage, what_runs_again_exists, messages_of_remember)
 
 
-def verify(block: Block, after: str = "") -> Block:
-    """IRError for the first invariant that a block breaks."""
-    return _held(block, block, OF_BLOCK, after)
+def verify(made: Made, after: str = "") -> Made:
+    """What a pass made, if it breaks no invariant. IRError for the first that it breaks."""
+    if isinstance(made, Block):
+        _held(made, made, OF_BLOCK, after)
+    elif isinstance(made, Placed):
+        verify(made.block, after)
+        _held(made.block, made, OF_PLACED, after)
+    elif isinstance(made, Differentiated):
+        _held(made.placed.block, made, OF_DIFFERENTIATED, after)
+    else:
+        _held(made.placed.block, made, OF_REMEMBERED, after)
+    return made
 
 
-def verify_placed(placed: Placed) -> Placed:
-    verify(placed.block, "communicate")
-    return _held(placed.block, placed, OF_PLACED, "communicate")
-
-
-def verify_differentiated(made: Differentiated) -> Differentiated:
-    return _held(made.placed.block, made, OF_DIFFERENTIATED, "differentiate")
-
-
-def verify_remembered(made: Remembered) -> Remembered:
-    return _held(made.placed.block, made, OF_REMEMBERED, "remember")
-
-
-def _held(block: Block, made: T, invariants: Iterable[Callable[[T], Broken]], after: str) -> T:
+def _held(block: Block, made: T, invariants: Invariants[T], after: str) -> None:
     for invariant in invariants:
         for op, said in invariant(made):
             name = f"{op.name} " if op else ""
             line = f", in\n    {shown(block, op)}" if op else ""
             raise IRError(f"{block.name}: {name}{said} ({invariant.__name__}{', after ' + after if after else ''}){line}")
-    return made
 
 
-def verifying() -> bool:
-    """Whether the environment asks for checks after every pass."""
-    return os.environ.get("SYMSIM_VERIFY", "") not in ("", "0")
+def passed(name: str, made: Made) -> Made:
+    """What the pass of this name made: verified where the environment asks for it."""
+    return verify(made, name) if os.environ.get("SYMSIM_VERIFY", "") not in ("", "0") else made

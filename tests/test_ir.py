@@ -20,7 +20,7 @@ from symsim.passes import fuse_eager, fuse_te
 from symsim.passes.remember import Remembered
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
-from symsim.verify import verify, verify_differentiated, verify_placed, verify_remembered
+from symsim.verify import verify
 
 
 def rebuild(block: Block, *changes: Any, **fields: Any) -> Block:
@@ -66,17 +66,17 @@ def test_saves_what_does_not_exist() -> None:
 
 def test_sharded_twice() -> None:
     placed = lower(load_model("llama3-8b").architecture, Strategy(tp=2, sp=True), {}).blocks["dense"].placed
-    verify_placed(placed)
+    verify(placed)
     twice = {**placed.layouts, "x": {"b": (), "s": ("tp",), "h": ("tp",)}}
     with pytest.raises(IRError, match="sharded twice by one axis"):
-        verify_placed(replace(placed, layouts=twice))
+        verify(replace(placed, layouts=twice))
 
 
 def test_partial_sum_is_reduced_before_use() -> None:
     placed = lower(load_model("llama3-8b").architecture, Strategy(tp=2), {}).blocks["dense"].placed
     reduced = next(op for op in placed.block.ops if op.kind == "all_reduce")
     with pytest.raises(IRError, match="a partial sum over"):
-        verify_placed(replace(placed, partial={**placed.partial, reduced.outputs[0]: ("tp",)}))
+        verify(replace(placed, partial={**placed.partial, reduced.outputs[0]: ("tp",)}))
 
 
 def projected(einsum: str = "b s h, f h -> b s f") -> Block:
@@ -177,13 +177,13 @@ def test_backward_kernels_are_checked(change: dict[str, Any], said: str) -> None
     at = next(i for i, k in enumerate(made.backward) if k.label == "dgrad" and "x" not in made.placed.block.ops[k.forward].inputs)
     kernels = [replace(k, **change) if i == at else k for i, k in enumerate(made.backward)]
     with pytest.raises(IRError, match=f"dense: .*{said}"):
-        verify_differentiated(replace(made, backward=tuple(kernels)))
+        verify(replace(made, backward=tuple(kernels)))
 
 
 def test_every_weight_gradient_has_its_reduction() -> None:
     made = remembered().differentiated
     with pytest.raises(IRError, match="makes the gradient of .*, and nothing says over which ranks it is summed .*weight_gradients_are_summed"):
-        verify_differentiated(replace(made, reduced_over={}))
+        verify(replace(made, reduced_over={}))
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_messages_are_checked_after_differentiate_and_remember(change: dict[str,
     (index, first), *rest = made.differentiated.backward_messages
     wrong = ((index, replace(first, **change)), *rest)
     with pytest.raises(IRError, match=said):
-        verify_differentiated(replace(made.differentiated, backward_messages=wrong))
+        verify(replace(made.differentiated, backward_messages=wrong))
     with pytest.raises(IRError, match=said):
-        verify_remembered(replace(made, backward_messages=wrong))
+        verify(replace(made, backward_messages=wrong))
     with pytest.raises(IRError, match="belongs to operation 999 of"):
-        verify_remembered(replace(made, backward_messages=((999, first),)))
+        verify(replace(made, backward_messages=((999, first),)))
 
 
 @pytest.mark.parametrize(
@@ -219,13 +219,13 @@ def test_messages_are_checked_after_differentiate_and_remember(change: dict[str,
 def test_what_is_kept_is_checked(change: dict[str, Any], said: str) -> None:
     made = remembered()
     first, *rest = made.saved
-    verify_remembered(made)
+    verify(made)
     with pytest.raises(IRError, match=said):
-        verify_remembered(replace(made, saved=(replace(first, tensor=replace(first.tensor, **change)), *rest)))
+        verify(replace(made, saved=(replace(first, tensor=replace(first.tensor, **change)), *rest)))
     with pytest.raises(IRError, match="is kept twice"):
-        verify_remembered(replace(made, saved=(first, *made.saved)))
+        verify(replace(made, saved=(first, *made.saved)))
     with pytest.raises(IRError, match="operation 999 of .* runs again"):
-        verify_remembered(replace(made, recomputed=frozenset({999})))
+        verify(replace(made, recomputed=frozenset({999})))
 
 
 def test_every_kind_that_a_profile_lowers_to_is_in_the_grammar() -> None:
