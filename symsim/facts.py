@@ -222,13 +222,16 @@ class _Application:
             self.inequalities.append(Inequality(amount, strict, number))
 
     def decide(self) -> None:
-        """Resolve the functions in every definition, with those before it at hand."""
+        """Resolve the functions in every definition, with those before it at hand; what comes to a symbol or a number is put in place."""
         prover = Prover(self.domain, self.inequalities)
         closed: dict[str, Expr] = {}
+        plain: dict[str, Expr] = {}
         resolver = Resolver(prover, closed)
         for name, amount in self.definitions.items():
-            self.definitions[name] = resolver.resolve(amount)
-            closed[name] = self.definitions[name].substitute(closed)
+            found = self.definitions[name] = resolver.resolve(amount.substitute(plain))
+            closed[name] = found.substitute(closed)
+            if found != amount and (found.is_constant or _is_symbol(found)):
+                plain[name] = found
         self.used |= prover.used
 
     def take_limits(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import random
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -447,6 +449,17 @@ def test_facts_about_definitions() -> None:
     assert book.formula("z").given("x >= ti").expand() == parse("tf + tw")
     # and what stands behind it is looked at
     assert book.formula("z").given("tf >= ti").expand() == parse("tf + tw")
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    page = Path(__file__).parents[1] / "docs" / "formulas.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert tried > 10 and not failed
+
+
+def test_a_definition_that_comes_to_a_symbol_is_put_in_place() -> None:
+    names = [d.symbol for d in llama().formula("c_f_dense_tp").given("tp <= R_1, tp >= 2").definitions]
+    assert "mu_tp_1" not in names and "alpha_tp" in names
 
 
 def test_what_is_not_decided_takes_no_time() -> None:
