@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from symsim.architecture import Architecture
-from symsim.expr import Number
+from symsim.expr import Call, Expr, Number
 from symsim.formula import Definition, Derivation, Formula
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
+from symsim.reductions import Holdings, Line, named, reduced, stage_runs
 from symsim.schedules import schedule_of
 from symsim.sizes import values
 from symsim.stages import Stage, kinds_between, layers_before, stages
-from symsim.step_time import reductions
 from symsim.strategy import Strategy
 from symsim.system import System, symbol_values
 
@@ -89,17 +90,34 @@ class Evaluation:
 
     @cached_property
     def step_numbers(self) -> dict[str, Number]:
-        """Numbers of the whole step: the slowest stage, sums over stages, and what stands on them. Empty without a system."""
-        if self.system is None:
-            return {}
-        known = {**self.numbers, **self._reduced()}
+        """Numbers of the whole pipeline: reductions over stages, and what stands on them."""
+        known = dict(self.numbers)
         for definition in self.derivation.definitions.values():
             if definition.group == "step":
-                known[definition.symbol] = definition.expr.evaluate(known)
+                value, nodes = named(definition.expr)
+                own = {name: self._reduced(call) for name, call in nodes.items()}
+                known[definition.symbol] = value.evaluate(ChainMap(own, known) if own else known)
         return known
 
-    def _reduced(self) -> dict[str, Number]:
-        return reductions(self.derivation, [self.stage_numbers(s) for s in self.stages], mirrored=schedule_of(self.strategy).placement == "mirrored")
+    def _reduced(self, call: Call) -> Number:
+        """The number of a reduction over stages."""
+
+        def at(stage: int, body: Expr, given: Mapping[str, Number]) -> Number:
+            return body.evaluate(ChainMap(dict(given), self.stage_numbers(self.stages[stage])))
+
+        value: Number = reduced(call, self.line, at, self._placed, max, lambda pairs: max(pairs, key=lambda pair: pair[1])[0])
+        return value
+
+    @cached_property
+    def line(self) -> Line:
+        """The stages of the pipeline in classes of equal ones, at this number of micro-batches."""
+        runs = stage_runs(self.stage_values(stage) for stage in self.stages)
+        schedule = schedule_of(self.strategy)
+        places: dict[Holdings, tuple[int, ...]] = {}
+        for run in runs:
+            places[run.holdings] = (*places.get(run.holdings, ()), *range(run.first, run.last + 1))
+        names = tuple(n for n in self.stage_values(self.stages[0]) if n != "i")
+        return Line(names, runs, places, schedule.placement == "mirrored")
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""
@@ -156,6 +174,11 @@ class Evaluation:
     @cached_property
     def _alike(self) -> dict[tuple[Number, ...], dict[str, Number]]:
         return {}
+
+    @cached_property
+    def _placed(self) -> frozenset[str]:
+        """Names of a stage that depend on its place in the pipeline."""
+        return frozenset({"i", *(d.symbol for d in self.stage_definitions[1])})
 
     @cached_property
     def stage_definitions(self) -> tuple[list[Definition], list[Definition]]:

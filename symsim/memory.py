@@ -23,6 +23,7 @@ from symsim.passes.differentiate import elements
 from symsim.passes.kernels import multiplied_in
 from symsim.passes.reduce import expert_groups, shards
 from symsim.passes.workspace import Moment, backward_moments, forward_moments
+from symsim.reductions import stages_max
 from symsim.schedules import schedule_of
 from symsim.stages import holds, layers_before
 from symsim.strategy import Strategy
@@ -353,6 +354,9 @@ class _Memory:
             r"M^{(i)}",
             source="the largest of the moments; reserved: SimuMax v1.2 (mem_factor 0.94)",
             assumptions=("memory", "device_context"),
+        )
+        self.book.define(
+            "M_peak", Quantity(stages_max(peak), BYTE), "peak memory of the rank that needs most", unit=BYTE, group="step", latex=r"M"
         )
         steady = self.weights + self.gradients + self.optimizer + self.activations
         self.stage(

@@ -8,14 +8,14 @@ the sums over stages; gradients and parameters that no computation hides, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from symsim import curves
 from symsim.block_time import BlockTime, block_times
 from symsim.collectives import Network
 from symsim.errors import InputError
-from symsim.expr import ONE, ZERO, Number, ceil, maximum, symbol
+from symsim.expr import ONE, ZERO, Expr, ceil, maximum, symbol
 from symsim.formula import NONE, SECOND, Derivation, Quantity, total
 from symsim.ir import WIDTHS
 from symsim.lowered import Lowered
@@ -30,10 +30,12 @@ from symsim.passes.reduce import (
     shards,
     update_messages,
 )
-from symsim.schedules import place_gain, schedule_of
+from symsim.reductions import longest_wait, stages_at, stages_max, stages_sum
+from symsim.schedules import schedule_of
 from symsim.stages import runs, table_copies
 from symsim.strategy import Strategy
 from symsim.system import System
+from symsim.typeset import entry
 from symsim.utilisation import utilisation
 
 STAGE_TIMES = {"forward": "tf", "input_gradients": "ti", "weight_gradients": "tw", "recompute": "tr", "tail": "t_tail"}
@@ -261,21 +263,37 @@ def exposed_of_stage(book: Derivation) -> list[str]:
     return [n for n in timed_of_stage(book) if n.startswith(("e_f_", "e_b_"))]
 
 
-def reductions(book: Derivation, stages: Sequence[Mapping[str, Number]], *, mirrored: bool = False) -> dict[str, Number]:
-    """Over the stages of a pipeline: the slowest one's times (tf, ti, tw, tr, e_AXIS), sums over stages (sum_tf, ...),
-    and the longest tail (its messages e_dp, its optimizer t_opt). mirrored: a rank holds a stage and its mirror image and
-    half of the micro-batches pass each, so its times are the means of the two."""
-    if mirrored:
-        timed = timed_of_stage(book)
-        stages = [{**one, **{n: (one[n] + two[n]) / 2 for n in timed}} for one, two in zip(stages, reversed(stages))]
-    slowest = max(stages, key=lambda n: n["t_stage"])
-    last = max(stages, key=lambda n: n["t_tail_stage"])
-    found: dict[str, Number] = {name: slowest[f"{name}_stage"] for name in ("tf", "ti", "tw", "tr")}
-    found |= {f"sum_{name}": sum(n[f"{name}_stage"] for n in stages) for name in ("tf", "ti", "tw", "tr")}
-    found["t_place"] = place_gain([n["t_stage"] for n in stages], int(slowest["m"]))
-    found["tfb"] = sum(found[name] for name in ("tf", "ti", "tw", "tr"))
-    found |= {name.removesuffix("_stage"): slowest[name] for name in exposed_of_stage(book)}
-    return found | {name: last[f"{name}_stage"] for name in ("e_dp", "t_opt", "e_offload") if f"{name}_stage" in last}
+def _over_stages(book: Derivation) -> None:
+    """Definitions of the step that are reductions over stages: the slowest rank's times (t_slow, and of it tf, ti, tw, tr, tfb and
+    e_AXIS), sums over ranks (sum_t, sum_tf, ...), t_place, and the longest tail (t_tail, and of it e_dp, t_opt, e_offload)."""
+
+    def define(name: str, value: Expr, meaning: str = "", latex: str = "") -> None:
+        known = entry(name)
+        book.define(name, Quantity(value, SECOND), meaning or known.meaning, unit=SECOND, group="step", latex=latex or known.latex)
+
+    slowest, last = symbol("t_stage"), symbol("t_tail_stage")
+    define("t_slow", stages_max(slowest))
+    define("sum_t", stages_sum(slowest))
+    for name in ("tf", "ti", "tw", "tr"):
+        define(name, stages_at(symbol(f"{name}_stage"), slowest))
+    for name in ("tf", "ti", "tw", "tr"):
+        define(f"sum_{name}", stages_sum(symbol(f"{name}_stage")))
+    define("tfb", symbol("t_slow"))
+    define("t_place", (symbol("m") - 1) * symbol("t_slow") - longest_wait(slowest))
+    for name in exposed_of_stage(book):
+        define(name.removesuffix("_stage"), stages_at(symbol(name), slowest))
+    define("t_tail", stages_max(last))
+    for name in ("e_dp", "t_opt", "e_offload"):
+        if f"{name}_stage" in book.definitions:
+            define(name, stages_at(symbol(f"{name}_stage"), last))
+
+
+def _whole(value: Expr) -> Expr:
+    """A makespan by the whole of a rank's seconds, where it holds the parts of them in their sum alone."""
+    parts = symbol("t_slow") - symbol("tf") - symbol("ti") - symbol("tw")
+    sums = symbol("sum_t") - symbol("sum_tf") - symbol("sum_ti") - symbol("sum_tw")
+    made = value.substitute({"tr": parts, "sum_tr": sums, "tfb": symbol("t_slow")})
+    return value if made.symbols() & {"tf", "ti", "tw", "sum_tf", "sum_ti", "sum_tw"} else made
 
 
 def _exposed_of_stage(book: Derivation) -> dict[str, list[str]]:
@@ -293,11 +311,12 @@ def exposed_axes(book: Derivation) -> dict[str, str]:
 
 def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     """Definitions of the whole step, from the slowest stage, the sums over stages and the schedule's closed form."""
+    _over_stages(book)
     strategy = lowered.profile.strategy
     schedule = schedule_of(strategy)
     alone = strategy.pp == 1
-    waits = ZERO if alone else schedule.bubble.substitute({"tc": ZERO})
-    pipeline = symbol("m") * sum((symbol(n) for n in ("tf", "ti", "tw", "tr")), ZERO) if alone else schedule.makespan
+    waits = ZERO if alone else _whole(schedule.bubble.substitute({"tc": ZERO}))
+    pipeline = symbol("m") * symbol("t_slow") if alone else _whole(schedule.makespan)
 
     def define(name: str, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> None:
         book.define(name, quantity, meaning, unit=quantity.unit, group="step", latex=latex, assumptions=assumptions)
@@ -315,16 +334,14 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     if strategy.pp > 1:
         # interleaved stages wait for every boundary tensor unless it travels beside computation (Megatron-Core schedules.py)
         waited = 2 * symbol("m") * symbol("vpp") * symbol("tc") if schedule.name == "interleaved" and not strategy.overlap_p2p_comm else ZERO
-        sent = Quantity(schedule.bubble - waits + waited, SECOND)
+        sent = Quantity(_whole(schedule.bubble) - waits + waited, SECOND)
         define("exposed_pp", sent, "boundary tensors on the way through the pipeline", rf"\epsilon^{{{label('pp')}}}")
         over = over + symbol("exposed_pp")
     define("exposed_dp", Quantity(symbol("e_dp"), SECOND), "gradients and parameters over data ranks", rf"\epsilon^{{{label('dp')}}}")
-    tail = symbol("exposed_dp") + symbol("t_optimizer")
     if "e_offload_stage" in book.definitions:
         define("exposed_host", Quantity(symbol("e_offload"), SECOND), "traffic over the host link", rf"\epsilon^{{{label('host')}}}")
-        tail = tail + symbol("exposed_host")
     define("t_optimizer", Quantity(symbol("t_opt"), SECOND), "the optimizer", r"t_{\mathrm{opt}}")
-    define("t_step", Quantity(symbol("t_pipeline") + tail, SECOND), "one step", r"t_{\mathrm{step}}")
+    define("t_step", Quantity(symbol("t_pipeline") + symbol("t_tail"), SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define("t_compute", Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")
     replicas = symbol("m") * symbol("dp")

@@ -73,6 +73,9 @@ tw      | t_w           | s    | its weight gradients
 tr      | t_r           | s    | its recompute
 tfb     | t_{fb}        | s    | a forward and a backward of two micro-batches, overlapped
 tc      | t_c           | s    | one message between neighbouring stages that nothing hides
+t_slow  | t_{\mathrm{slow}}  | s | a micro-batch, forward and backward, on the slowest pipeline rank
+sum_t   | \Sigma t        | s | a micro-batch, forward and backward, on all pipeline ranks
+t_tail  | t_{\mathrm{tail}} | s | what follows the pipeline, on the rank where it takes longest
 t_place | t_{\mathrm{place}} | s | what the place of the slowest stage saves in 1f1b
 sum_tf  | \Sigma t_f    | s    | forwards of one micro-batch on all pipeline ranks
 sum_ti  | \Sigma t_i    | s    | input gradients of one micro-batch on all pipeline ranks
@@ -99,10 +102,10 @@ t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on 
 _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm".split(), "positive integer"),
-    **dict.fromkeys("u n_z n_w n_c lam tf ti tfb sum_tf sum_ti Phi B_hbm B_host W_chip c_chip".split(), "positive"),
+    **dict.fromkeys("u n_z n_w n_c lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host W_chip c_chip".split(), "positive"),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa".split(), "non-negative"),
-    **dict.fromkeys("tw tr tc t_place sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
+    **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }
 # Symbols of a layer kind, a tier, a type or an axis. A collective may reach more than its link's rate, where switches add.

@@ -27,7 +27,7 @@ from symsim.errors import InputError
 from symsim.expr import Atom, Call, Expr, Monomial, Number, Symbol, symbol
 from symsim.grid.base import Base
 from symsim.grid.module_text import WIDTH, comment, default, docstring, statement_lines
-from symsim.grid.unrolled import DERIVED, Body, OfLargest, Output, PlaceGain, Step, Unrolled, at_base, unroll
+from symsim.grid.unrolled import DERIVED, Output, Step, Unrolled, at_base, unroll
 
 # a short call of these is named after what it stands for
 _NAMED_CALLS = ("ceil", "floor", "tree_depth")
@@ -89,19 +89,6 @@ def of_largest(keys, values):
         found = np.where(most < key, value, found)
         most = np.maximum(most, key)
     return found[()]
-''',
-    "place_gain": '''
-def place_gain(m, runs):
-    """What the place of the slowest stage saves in 1f1b with m micro-batches: a stage waits for those of its own that
-    are left when the last ones drain, and for the stages after it, and not for m - 1 micro-batches of the slowest.
-
-    runs: (seconds of a micro-batch, stages that take so long), in order of the pipeline.
-    """
-    left, after, longest, slowest = m - 1, 0.0, 0.0, 0.0
-    for seconds, stages in reversed(runs):
-        longest = np.maximum(longest, np.where(left >= 0, left * seconds + after, 0.0))
-        left, after, slowest = left - stages, after + stages * seconds, np.maximum(slowest, seconds)
-    return (m - 1) * slowest - longest
 ''',
 }
 _TAKEN = frozenset({"np", "functools", "kernel", *_HELPERS, *dir(builtins)})
@@ -216,26 +203,15 @@ class _Code:
         text, before = self._text(step.body)
         return [*before, *comment(f"{step.meaning} [{step.unit}]"), *statement_lines(f"{self.names[step.name]} = {text}")]
 
-    def _text(self, body: Body) -> tuple[str, list[str]]:
+    def _text(self, body: Expr) -> tuple[str, list[str]]:
         """A body as Python, and the statements of its parts that get a name here."""
         before: list[str] = []
-
-        def text(part: Expr) -> str:
-            return self.expression(self._named(part, before))
-
-        if isinstance(body, Expr):
-            known = self.shared.name_of(body)
-            if known is not None:
-                return self.names[known], before
-            made = self.expression(self._inside(body, before)) if _is_call(body) else text(body)
-            self.shared.keep(body, self.owner)
-            return made, before
-        if isinstance(body, OfLargest):
-            self.called.add("of_largest")
-            return f"of_largest(({', '.join(map(text, body.keys))}), ({', '.join(map(text, body.values))}))", before
-        self.called.add("place_gain")
-        runs = ", ".join(f"({text(seconds)}, {count})" for seconds, count in body.runs)
-        return f"place_gain({text(body.microbatches)}, ({runs}{',' if len(body.runs) == 1 else ''}))", before
+        known = self.shared.name_of(body)
+        if known is not None:
+            return self.names[known], before
+        made = self.expression(self._inside(body, before) if _is_call(body) else self._named(body, before))
+        self.shared.keep(body, self.owner)
+        return made, before
 
     def _named(self, expression: Expr, before: list[str]) -> Expr:
         """The expression with parts that occur again replaced by names; those that get theirs here are written to `before`."""
@@ -360,6 +336,9 @@ class _Code:
             helper = "largest" if atom.function == "max" else "least"
             self.called.add(helper)
             return f"{helper}({', '.join(texts)})"
+        if atom.function == "at":
+            self.called.add("of_largest")
+            return f"of_largest(({', '.join(texts[1::2])}), ({', '.join(texts[::2])}))"
         helper = "tree_depth" if atom.function == "log2" else atom.function
         self.called.add(helper)
         return f"{helper}({texts[0]})"
@@ -416,9 +395,6 @@ class _Shared:
         self._named: dict[Expr, str] = {}
         self._parts: Counter[str] = Counter()
         for step in unrolled.steps:
-            if not isinstance(step.body, Expr):
-                self._count_parts(step.body)
-                continue
             body = self._canonical(step.body)
             if _is_symbol(body):
                 self._same[step.name] = body
@@ -429,11 +405,6 @@ class _Shared:
                 self._count(body)
         for output in unrolled.outputs:
             self._count(self._canonical(output.body))
-
-    def _count_parts(self, body: OfLargest | PlaceGain) -> None:
-        parts = (*body.keys, *body.values) if isinstance(body, OfLargest) else (body.microbatches, *(t for t, _ in body.runs))
-        for part in parts:
-            self._count(self._canonical(part))
 
     def _count(self, expression: Expr) -> None:
         for monomial in expression.terms:

@@ -465,6 +465,14 @@ class Program:
             values = [v for k, v in enumerate(values) if k not in (i, j)] + [made]
         return values[0]
 
+    def of_largest(self, pairs: Sequence[tuple[Value, Value]]) -> Value:
+        """Of (value, key) pairs the value of the largest key, the first of equal ones."""
+        found, most = pairs[0]
+        for value, key in pairs[1:]:
+            found = self.where(self.apply("lt", most, key), value, found)
+            most = self.apply("max", most, key)
+        return found
+
     def where(self, condition: Value, yes: Value, no: Value) -> Value:
         if not condition.mask and condition.known:
             return yes if condition.data else no

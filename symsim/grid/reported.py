@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from symsim.expr import Expr, symbol
+from symsim.expr import Call, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Unit
 from symsim.grid.family import Array
+from symsim.grid.fullest import line_of
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import EXPOSED, QUANTITIES
 from symsim.grid.scope import Scope
-from symsim.grid.slots import Pipeline, Slots, make_slots, pipeline
+from symsim.grid.slots import Slots, make_slots
 from symsim.grid.variant import Variant, joined, strategy_at
-from symsim.schedules import schedule_of
-from symsim.step_time import exposed_axes, timed_of_stage
+from symsim.reductions import Line, named
+from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy
 from symsim.system import symbol_values
 
@@ -52,20 +53,16 @@ class Reported:
     def __init__(self, variant: Variant, program: Program):
         self.variant, self.program, self.result = variant, program, variant.result
         book = self.result.derivation
-        definitions = {d.symbol: (d.expr, _counts(d.unit, d.group)) for d in book.definitions.values() if d.group != "stages"}
         self.stage_definitions = {d.symbol: (d.expr, _counts(d.unit, d.group)) for d in book.definitions.values() if d.group == "stages"}
-        if self.result.system is not None:
-            definitions |= self._shortened({n: e for n, (e, _) in definitions.items()})
+        definitions, self._over_stages = {}, dict[str, Call]()
+        for d in book.definitions.values():
+            if d.group != "stages":
+                expression, nodes = named(d.expr)
+                definitions[d.symbol] = (expression, _counts(d.unit, d.group))
+                self._over_stages |= nodes
         self.base = Scope(program, _Lazy(self._symbol), definitions)
         self._masks: Value | None = None
         self._recomputed = {f"L_{k}_ckpt" for k in self.result.lowered.checkpointed}
-
-    def _shortened(self, definitions: Mapping[str, Expr]) -> dict[str, tuple[Expr, bool]]:
-        """The step's time with the slowest stage's four parts, and the tail's, as one each where only their sum matters."""
-        parts = symbol("t_slow") - symbol("tf") - symbol("ti") - symbol("tw")
-        sums = symbol("sum_t") - symbol("sum_tf") - symbol("sum_ti") - symbol("sum_tw")
-        pipeline_time = definitions["t_pipeline"].substitute({"tr": parts, "sum_tr": sums, "tfb": symbol("t_slow")})
-        return {"t_pipeline": (pipeline_time, False), "t_step": (symbol("t_pipeline") + symbol("t_tail"), False)}
 
     # symbols -----------------------------------------------------------------------------------------------------------
 
@@ -79,9 +76,8 @@ class Reported:
             return self._from_axes[name]
         if name in self._recomputed:
             return self.slots.summed_holding(f"{name}_i")
-        reduced = self._reduced(name) if self.result.system is not None else None
-        if reduced is not None:
-            return reduced
+        if name in self._over_stages:
+            return self.slots.reduced(self._over_stages[name])
         number = self.result.values.get(name)
         return None if number is None else self.program.number(number)
 
@@ -164,7 +160,7 @@ class Reported:
         m, group = (_spanning(family.size(n), len(self.program.sizes)) for n in ("microbatches", "group"))
         # rules over other axes too may let further points in, whose stages do no harm
         runs = joined([k for k in (*self.variant.masks, *self._inside()) if _axes(k) <= _axes(codes) | _axes(m) | _axes(group)], self.program.sizes)
-        lines: list[Pipeline] = []
+        lines: list[Line] = []
         where_to: list[int] = []
         for one in distinct:
             here = (codes == one) & runs
@@ -179,15 +175,13 @@ class Reported:
             key = (pp, vpp, self._options, *self.result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
             known = family.pipelines
             if key not in known:
-                known[key] = pipeline(at, *pairs)
+                known[key] = line_of(at.strategy, map(at.stage_values, at.stages), *pairs)
             lines.append(known[key])
         # where nothing runs it does not matter whose stages stand there
         where_to = [min(w, len(lines) - 1) for w in where_to]
-        mirrored = schedule_of(self.result.strategy).placement == "mirrored"
-        assert not mirrored or len(lines) == 1
+        assert not lines[0].mirrored or len(lines) == 1
         which = np.array(where_to)[inverse.reshape(codes.shape)]
-        timed = timed_of_stage(self.result.derivation) if mirrored else ()
-        return make_slots(self.program, self.base, lines, which, self.stage_definitions, mirrored=timed)
+        return make_slots(self.program, self.base, lines, which, self.stage_definitions)
 
     @cached_property
     def _options(self) -> str:
@@ -203,22 +197,6 @@ class Reported:
                 inside[positions] = True
                 found.append(self.variant.family.along(axis, list(inside), bool))
         return found
-
-    def _reduced(self, name: str) -> Value | None:
-        slots = self.slots
-        if name in ("tf", "ti", "tw", "tr") or (name.startswith(("e_f_", "e_b_")) and f"{name}_stage" in self.stage_definitions):
-            return slots.of_slowest(f"{name}_stage")
-        if name in ("t_slow", "tfb"):
-            return slots.slow()
-        if name.startswith("sum_t"):
-            return slots.summed("t_stage" if name == "sum_t" else f"{name.removeprefix('sum_')}_stage")
-        if name == "t_place":
-            return slots.place_gain()
-        if name in ("e_dp", "t_opt", "e_offload") and f"{name}_stage" in self.stage_definitions:
-            return slots.of_last(f"{name}_stage")
-        if name == "t_tail":
-            return slots.largest("t_tail_stage")
-        return None
 
     # what is asked for -------------------------------------------------------------------------------------------------
 
@@ -239,7 +217,7 @@ class Reported:
         if at == "N_active" and at not in self.result.derivation.definitions:
             at = "N"
         if at in self.stage_definitions:
-            return self.slots.largest(at)
+            return self.slots.largest(symbol(at))
         own = field_of(at)
         if own in Strategy.model_fields or own in RANKS:
             found = self._field({"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(own, own))

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from symsim.expr import Expr, Number
 from symsim.grid.base import Base
 from symsim.grid.plan import operations
 from symsim.grid.program import GUARD, Program, Value
 from symsim.grid.scope import Scope
-from symsim.grid.unrolled import Body, OfLargest, PlaceGain, Unrolled, at_base, unroll
+from symsim.grid.unrolled import Unrolled, at_base, unroll
 
 # an input stands for as many points as this, so that what depends on fewer inputs is computed first
 _POINTS = 1 << 20
@@ -66,46 +65,10 @@ def lowered(unrolled: Unrolled) -> tuple[Program, dict[str, Value], dict[str, tu
     known: dict[str, Value] = dict(inputs)
     for step in unrolled.steps:
         scope = Scope(program, known, {})
-        known[step.name] = _lowered(program, scope, step.body, step.counts)
+        known[step.name] = scope.lower(step.body, step.counts)
     scope = Scope(program, known, {})
     parts = {o.name: (o.body, *(() if o.left_of is None else (o.left_of,))) for o in unrolled.outputs}
     return program, inputs, {name: tuple(scope.lower(p, exact=True) for p in found) for name, found in parts.items()}
-
-
-def _lowered(program: Program, scope: Scope, body: Body, counts: bool) -> Value:
-    if isinstance(body, Expr):
-        return scope.lower(body, counts)
-    if isinstance(body, OfLargest):
-        return _of_largest(program, scope, body)
-    return _place_gain(program, scope, body)
-
-
-def _of_largest(program: Program, scope: Scope, body: OfLargest) -> Value:
-    keys, values = [scope.lower(k) for k in body.keys], [scope.lower(v) for v in body.values]
-    found, most = values[0], keys[0]
-    for key, value in zip(keys[1:], values[1:]):
-        found = program.where(program.apply("lt", most, key), value, found)
-        most = program.apply("max", most, key)
-    return found
-
-
-def _place_gain(program: Program, scope: Scope, body: PlaceGain) -> Value:
-    """symsim.schedules.place_gain: of consecutive equal stages any one waits as long, so the last stands for them."""
-    m = scope.lower(body.microbatches)
-    times = [(scope.lower(seconds), count) for seconds, count in body.runs]
-    after: list[tuple[Value, Number]] = []
-    behind, waits = 0, []
-    for seconds, count in reversed(times):
-        left = program.total([(m, 1), (program.number(1 + behind), -1)])
-        waited = program.total([(program.product(1, [(left, 1), (seconds, 1)]), 1), *after])
-        if behind:
-            # a stage so early that it starts none of the last micro-batches waits for nobody
-            waited = program.where(program.apply("lt", left, program.number(0)), program.number(0), waited)
-        waits.append(waited)
-        after.append((seconds, count))
-        behind += count
-    slow = program.extreme("max", [t for t, _ in times])
-    return program.total([(program.product(1, [(m, 1), (slow, 1)]), 1), (slow, -1), (program.extreme("max", waits), -1)])
 
 
 # printing --------------------------------------------------------------------------------------------------------------

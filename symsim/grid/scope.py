@@ -75,4 +75,6 @@ class Scope:
         arguments = [self.lower(a, exact) for a in call.arguments]
         if call.function == "sum":
             return arguments[0]
+        if call.function == "at":
+            return self.program.of_largest(list(zip(arguments[::2], arguments[1::2])))
         return self.program.extreme(call.function, arguments)

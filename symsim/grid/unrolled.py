@@ -3,9 +3,7 @@
 The depth of the pipeline is fixed, so the layers of its stages are numbers. Numbers that are not free are folded in; a definition that comes out
 constant disappears into those that use it. Nothing is expanded otherwise: every step is one named definition, or one reduction over stages.
 
-    step      = expression of arguments and earlier steps
-              | the value that belongs to the largest of several keys         (OfLargest: of the slowest, the fullest stage)
-              | what the place of the slowest stage saves                     (PlaceGain: symsim.schedules.place_gain)
+    step      = expression of arguments and earlier steps; reductions over stages are written out over the classes of equal ones
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ import numpy as np
 
 from symsim.errors import InputError, nearest
 from symsim.evaluation import Evaluation
-from symsim.expr import ZERO, Expr, Number, expr, floor, maximum, symbol
+from symsim.expr import ZERO, Call, Expr, Number, expr, floor, maximum, of_largest, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Definition
 from symsim.grid.base import Base
+from symsim.grid.fullest import line_at_any, line_of
 from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
-from symsim.grid.slots import Holdings, Pipeline, pipeline
 from symsim.kinds import kind_of
 from symsim.loading import load_system, on_ranks
+from symsim.reductions import Holdings, Line, named, reduced
 from symsim.result import derive
-from symsim.schedules import schedule_of
-from symsim.step_time import exposed_axes, exposed_of_stage
+from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy
 from symsim.system import symbol_values
 from symsim.typeset import entry
@@ -38,7 +36,7 @@ DEGREES = ("tp", "cp", "cp_a2a", "cp_p2p", "ep", "etp", "dp", "inst")
 # the section of what follows from the arguments alone
 DERIVED = "What follows from the arguments"
 _BAKED = ("pp", "vpp")
-_SECONDS = ("tf", "ti", "tw", "tr")
+_TIME = symbol("t_stage")
 Rounded = Literal["up", "", "down"]
 
 
@@ -53,30 +51,11 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class OfLargest:
-    """Of `values` the one whose key is the largest; the first of equal ones."""
-
-    keys: tuple[Expr, ...]
-    values: tuple[Expr, ...]
-
-
-@dataclass(frozen=True)
-class PlaceGain:
-    """symsim.schedules.place_gain over runs of equal stages in order of the pipeline: seconds of a stage and how many of them."""
-
-    microbatches: Expr
-    runs: tuple[tuple[Expr, int], ...]
-
-
-Body = Expr | OfLargest | PlaceGain
-
-
-@dataclass(frozen=True)
 class Step:
     """name := body [unit]. counts: it counts something, so that quotients must come out whole. section: its place in a listing."""
 
     name: str
-    body: Body
+    body: Expr
     unit: str
     meaning: str
     counts: bool
@@ -109,13 +88,6 @@ class Unrolled:
     steps: tuple[Step, ...]
     outputs: tuple[Output, ...]
     kinds: Mapping[str, str]
-
-
-def symbols_of(body: Body) -> set[str]:
-    if isinstance(body, Expr):
-        return body.symbols()
-    parts = (*body.keys, *body.values) if isinstance(body, OfLargest) else (body.microbatches, *(t for t, _ in body.runs))
-    return {s for part in parts for s in part.symbols()}
 
 
 def at_base(base: Base) -> Evaluation:
@@ -193,17 +165,8 @@ def _needed(steps: Mapping[str, Step], outputs: Iterable[Output]) -> tuple[tuple
     for step in reversed(list(steps.values())):
         if step.name in used:
             kept.append(step)
-            used |= symbols_of(step.body)
+            used |= step.body.symbols()
     return tuple(reversed(kept)), used
-
-
-@dataclass(frozen=True)
-class _Rank:
-    """Pipeline ranks that hold the same: the suffix of their times, the stages of one of them, how many they are."""
-
-    suffix: str
-    stages: tuple[int, ...]
-    count: int
 
 
 class _Unroller:
@@ -217,32 +180,18 @@ class _Unroller:
         self._derived_symbols(free)
         self._definitions()
         self._stages()
-        if result.system is not None:
-            self._reductions()
-            self._whole_step()
+        self._whole_step()
 
     # steps -------------------------------------------------------------------------------------------------------------
 
     def add(self, step: Step) -> None:
         """Take up a step with what is known folded in; what comes out constant is only known."""
-        body = self._folded(step.body, self.known)
-        if isinstance(body, Expr) and body.is_constant:
+        body = step.body.substitute(self.known)
+        if body.is_constant:
             self.known[step.name] = body.constant()
             return
         self.steps[step.name] = replace(step, body=body)
         self.known[step.name] = symbol(step.name)
-
-    def _folded(self, body: Body, known: Mapping[str, Expr | Number]) -> Body:
-        if isinstance(body, Expr):
-            return body.substitute(known)
-        if isinstance(body, PlaceGain):
-            return PlaceGain(body.microbatches.substitute(known), tuple((t.substitute(known), n) for t, n in body.runs))
-        keys, values = (tuple(e.substitute(known) for e in part) for part in (body.keys, body.values))
-        if len(set(values)) == 1:
-            return values[0]
-        if all(k.is_constant for k in keys):
-            return values[max(range(len(keys)), key=lambda k: keys[k].constant())]
-        return OfLargest(keys, values)
 
     def _derived_symbols(self, free: Mapping[str, Argument]) -> None:
         """Symbols that follow from the free ones, as in symsim.strategy and symsim.schedules.schedule_sizes."""
@@ -278,18 +227,30 @@ class _Unroller:
     def _whole_step(self) -> None:
         for definition in self.result.derivation.definitions.values():
             if definition.group == "step":
+                body, nodes = named(definition.expr)
+                if nodes:
+                    body = body.substitute({name: self._reduced(call) for name, call in nodes.items()})
                 step = _step(definition)
-                body = self._shortened(definition)
-                self.add(step if body is None else replace(step, body=body))
+                self.add(replace(step, body=body, section="Over stages" if nodes else step.section))
 
-    def _shortened(self, definition: Definition) -> Expr | None:
-        if not self.shortest or definition.symbol not in ("t_pipeline", "t_step"):
-            return None
-        if definition.symbol == "t_step":
-            return symbol("t_pipeline") + symbol("t_tail")
-        parts = symbol("t_slow") - symbol("tf") - symbol("ti") - symbol("tw")
-        sums = symbol("sum_t") - symbol("sum_tf") - symbol("sum_ti") - symbol("sum_tw")
-        return definition.expr.substitute({"tr": parts, "sum_tr": sums, "tfb": symbol("t_slow")})
+    def _reduced(self, call: Call) -> Expr:
+        """A reduction over stages, over the classes of equal ones."""
+
+        def at(stage: int, body: Expr, given: Mapping[str, Expr | Number]) -> Expr:
+            return body.substitute({n: self._of(n, stage) for n in body.symbols() if n in self._stage_names} | dict(given))
+
+        found: Expr = reduced(
+            call, self._line, at, self._placed, lambda values: maximum(*values), of_largest, outweighed=self.shortest and _TIME in call.arguments
+        )
+        return found
+
+    @cached_property
+    def _stage_names(self) -> frozenset[str]:
+        return frozenset(d.symbol for part in self.result.stage_definitions for d in part)
+
+    @cached_property
+    def _placed(self) -> frozenset[str]:
+        return frozenset({"i", *(d.symbol for d in self.result.stage_definitions[1])})
 
     # stages ------------------------------------------------------------------------------------------------------------
 
@@ -302,25 +263,14 @@ class _Unroller:
         return found
 
     @cached_property
-    def _line(self) -> Pipeline:
+    def _line(self) -> Line:
         """The stages, and which of equal ones hold the most at any number of micro-batches the module may be given."""
-        strategy = self.result.strategy
-        own = self.result.values
-        m, group = int(own["m"]), int(own["group"])
+        result = self.result
+        stages = [result.stage_values(stage) for stage in result.stages]
+        m, group = int(result.values["m"]), int(result.values["group"])
         if "m" not in self.known or not isinstance(self.known["m"], (int, float)):
-            # what is in flight bends where m passes a group, a round or twice the depth, and nowhere beyond
-            reach = 4 * strategy.pp + 2 * group
-            several = [*range(1, reach), 1 << 20]
-        else:
-            several = [m]
-        groups = [self._group_of(n, group) for n in several]
-        return pipeline(self.result, np.array(several), np.array(groups))
-
-    def _group_of(self, m: int, otherwise: int) -> int:
-        strategy = self.result.strategy
-        if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-            return m // max(1, m // strategy.pp)
-        return otherwise
+            return line_at_any(result.strategy, stages, group)
+        return line_of(result.strategy, stages, np.array([m]), np.array([group]))
 
     def _stages(self) -> None:
         """Every definition of a stage once for each class of equal ones; those that depend on the place, for the places that can hold the most."""
@@ -346,8 +296,8 @@ class _Unroller:
         for definition in definitions:
             step = _step(definition)
             meaning = step.meaning.replace("stage i: ", "").replace("stage i", f"stage {at}")
-            body = self._folded(step.body, own)
-            if isinstance(body, Expr) and body.is_constant:
+            body = step.body.substitute(own)
+            if body.is_constant:
                 own[definition.symbol] = body.constant()
                 continue
             name = f"{definition.symbol}_at_{at}"
@@ -368,85 +318,6 @@ class _Unroller:
         """A stage's definition, by the first stage that holds the same unless it depends on the place."""
         scope = self.scopes.get(stage, self.scopes[self.first[self._holdings[stage]]])
         return expr(scope[name])
-
-    # reductions over stages --------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _ranks(self) -> list[_Rank]:
-        """Pipeline ranks by what they hold; of a mirrored schedule each holds a stage and its mirror image."""
-        holdings, mirrored = self._holdings, schedule_of(self.result.strategy).placement == "mirrored"
-        found: dict[tuple[int, ...], list[int]] = {}
-        for k, held in enumerate(holdings):
-            pair = (self.first[held], self.first[holdings[len(holdings) - 1 - k]]) if mirrored else (self.first[held],)
-            found.setdefault(tuple(sorted(pair)), []).append(k)
-        return [_Rank(f"{'of_pair' if mirrored else 'at'}_{stages[0]}", pair, len(stages)) for pair, stages in found.items()]
-
-    def _timed(self, name: str, rank: _Rank) -> Expr:
-        """Seconds of a rank: a stage's, or the mean of the two that it holds."""
-        parts = [self._of(name, k) for k in rank.stages]
-        if len(parts) == 1 or parts[0] == parts[1]:
-            return parts[0]
-        title = f"{name}_{rank.suffix}"
-        if title not in self.known:
-            definition = self.result.derivation.definitions[name]
-            meaning = (
-                f"mean of stages {rank.stages[0]} and {rank.stages[1]}, of which a rank holds both: {definition.meaning.removeprefix('stage i: ')}"
-            )
-            self.add(replace(_step(definition), name=title, body=(parts[0] + parts[1]) / 2, meaning=meaning, section="Over stages"))
-        return expr(self.known[title])
-
-    def _reductions(self) -> None:
-        """The counterpart of symsim.step_time.reductions."""
-        ranks, stage_names = self._ranks, [d.symbol for d in self.result.derivation.definitions.values() if d.group == "stages"]
-        exposed = [n.removesuffix("_stage") for n in exposed_of_stage(self.result.derivation)]
-        after = [n for n in ("e_dp", "t_opt", "e_offload") if f"{n}_stage" in stage_names]
-        if self.shortest:
-            self._reduced("t_slow", "a micro-batch on the slowest stage", maximum(*(self._timed("t_stage", r) for r in self._slowest())))
-            self._reduced("t_tail", "what follows the pipeline, of the stage with the longest tail", self._largest("t_tail_stage"))
-            self._reduced("sum_t", "a micro-batch on all stages", self._summed("t_stage"))
-        for name in (*_SECONDS, *exposed):
-            self._reduced(name, entry(name).meaning, self._where_largest("t_stage", f"{name}_stage", self._slowest()))
-        for name in _SECONDS:
-            self._reduced(f"sum_{name}", entry(f"sum_{name}").meaning, self._summed(f"{name}_stage"))
-        self._reduced("tfb", entry("tfb").meaning, sum((symbol(n) for n in _SECONDS), ZERO))
-        self._reduced("t_place", entry("t_place").meaning, PlaceGain(symbol("m"), self._runs()))
-        for name in after:
-            definition = self.result.derivation.definitions[f"{name}_stage"]
-            meaning = definition.meaning.replace("stage i: ", "") + ", of the stage with the longest tail"
-            self._reduced(name, meaning, self._where_largest("t_tail_stage", f"{name}_stage", ranks))
-
-    def _reduced(self, name: str, meaning: str, body: Body) -> None:
-        self.add(Step(name, body, "second", meaning, False, "Over stages"))
-
-    def _slowest(self) -> list[_Rank]:
-        """Ranks that can be the slowest: no other holds as much of everything and more of something."""
-        if not self.shortest or len(self._ranks[0].stages) > 1:
-            return self._ranks
-        held = {r.suffix: self._holdings[r.stages[0]] for r in self._ranks}
-        return [r for r in self._ranks if not any(o != held[r.suffix] and all(x <= y for x, y in zip(held[r.suffix], o)) for o in held.values())]
-
-    def _where_largest(self, by: str, name: str, ranks: Sequence[_Rank]) -> Body:
-        values = tuple(self._timed(name, r) for r in ranks)
-        return OfLargest(tuple(self._timed(by, r) for r in ranks), values)
-
-    def _largest(self, name: str) -> Expr:
-        return maximum(*(self._timed(name, r) for r in self._ranks))
-
-    def _summed(self, name: str) -> Expr:
-        return sum((self._timed(name, r) * r.count for r in self._ranks), ZERO)
-
-    def _runs(self) -> tuple[tuple[Expr, int], ...]:
-        of_stage: dict[tuple[int, ...], _Rank] = {r.stages: r for r in self._ranks}
-        holdings, pairs = self._holdings, len(self._ranks[0].stages) > 1
-        runs: list[tuple[Expr, int]] = []
-        for k, held in enumerate(holdings):
-            key = tuple(sorted((self.first[held], self.first[holdings[-1 - k]]))) if pairs else (self.first[held],)
-            seconds = self._timed("t_stage", of_stage[key])
-            if runs and runs[-1][0] == seconds:
-                runs[-1] = (seconds, runs[-1][1] + 1)
-            else:
-                runs.append((seconds, 1))
-        return tuple(runs)
 
     # what is asked for -------------------------------------------------------------------------------------------------
 
@@ -496,19 +367,15 @@ class _Unroller:
         if name == "N_active" and name not in self.known:
             name = "N"
         if quantity.over == "fullest":
-            places = self._memory_places()
-            largest = OfLargest(tuple(self._of("M_stage_peak", k) for k in places), tuple(self._of(name, k) for k in places))
+            largest = of_largest((self._of(name, k), self._of("M_stage_peak", k)) for k in self._line.places)
             return self._over(name, name.replace("_stage_", "_fullest_"), quantity.meaning, largest)
         return self._over_stages(name) if quantity.over == "stages" else expr(self.known[name])
 
-    def _memory_places(self) -> list[int]:
-        return sorted({place for places in self._line.fullest.values() for place in places})
-
     def _over_stages(self, name: str) -> Expr:
         meaning = f"largest over stages: {self.result.derivation.definitions[name].meaning}"
-        return self._over(name, name, meaning, maximum(*(self._of(name, k) for k in self._memory_places())))
+        return self._over(name, name, meaning, maximum(*(self._of(name, k) for k in self._line.places)))
 
-    def _over(self, name: str, title: str, meaning: str, body: Body) -> Expr:
+    def _over(self, name: str, title: str, meaning: str, body: Expr) -> Expr:
         """A reduction of a stage's definition under a title of its own, made once."""
         if title not in self.known:
             definition = _step(self.result.derivation.definitions[name])
