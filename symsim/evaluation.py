@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from symsim.architecture import Architecture
@@ -43,7 +43,14 @@ class Evaluation:
         symbol = symbol_of(self, name)
         if symbol not in self.derivation.definitions:
             raise unknown(self, name, list(self.derivation.definitions))
-        return self.derivation.formula(symbol)
+        return replace(self.derivation.formula(symbol), line=self._any_line)
+
+    @cached_property
+    def _any_line(self) -> Line:
+        """The stages of the pipeline in classes of equal ones, at any number of micro-batches."""
+        from symsim.grid.fullest import line_at_any
+
+        return line_at_any(self.strategy, map(self.stage_values, self.stages), int(self.values["group"]))
 
     @cached_property
     def stages(self) -> list[Stage]:

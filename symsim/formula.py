@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
 from symsim.expr import ONE, Expr, Number, expr, symbol
 from symsim.facts import Fact, Said, apply, declared, read_facts
 from symsim.vocabulary import domain
+
+if TYPE_CHECKING:
+    from symsim.reductions import Line
 
 
 class UnitError(TypeError):
@@ -106,12 +110,14 @@ class Definition:
 class Formula:
     """A result and, in order, the definitions it stands on (the last one is the result).
 
-    facts: what it holds under (`given`); unused: those of the facts that changed nothing.
+    facts: what it holds under (`given`); unused: those of the facts that changed nothing. line: the stages of the pipeline, over whose
+    classes the reductions of a step's definitions go (`reductions.py`).
     """
 
     definitions: tuple[Definition, ...]
     facts: tuple[Fact, ...] = ()
     unused: tuple[Fact, ...] = ()
+    line: "Line | None" = None
 
     @property
     def result(self) -> Definition:
@@ -120,13 +126,26 @@ class Formula:
     @property
     def symbols(self) -> set[str]:
         """Free symbols: those no definition of this formula defines."""
-        defined = {d.symbol for d in self.definitions}
-        return {s for d in self.definitions for s in d.expr.symbols()} - defined
+        definitions = self.written_out().definitions
+        return {s for d in definitions for s in d.expr.symbols()} - {d.symbol for d in definitions}
+
+    def written_out(self) -> "Formula":
+        """The formula with its reductions as plain sums and maxima over the classes of equal stages; a stage's definition NAME stands
+        there as NAME_at_0 and so on, for each class."""
+        return self._written_out
+
+    @cached_property
+    def _written_out(self) -> "Formula":
+        if self.line is None or self.result.group == "stages" or not any(d.group == "stages" for d in self.definitions):
+            return self
+        from symsim.reductions import written_out
+
+        return replace(self, definitions=written_out(self.definitions, self.line), line=None)
 
     def expand(self) -> Expr:
         """One closed form over the free symbols."""
         known: dict[str, Expr | Number] = {}
-        for definition in self.definitions:
+        for definition in self.written_out().definitions:
             known[definition.symbol] = definition.expr.substitute(known)
         return expr(known[self.result.symbol])
 
@@ -141,25 +160,28 @@ class Formula:
         InputError for a fact about what is not in the formula, that contradicts another, or a limit that is not finite.
         """
         every = (*self.facts, *read_facts(facts))
-        found, unused = apply([(d.symbol, d.expr) for d in self.definitions], every, len(self.facts))
-        known = {d.symbol: d for d in self.definitions}
+        definitions = self.written_out().definitions
+        found, unused = apply([(d.symbol, d.expr) for d in definitions], every, len(self.facts))
+        known = {d.symbol: d for d in definitions}
         return Formula(tuple(replace(known[name], expr=amount) for name, amount in found), every, (*self.unused, *unused))
 
     def inline(self, keep: Collection[str] = ()) -> "Formula":
-        """The formula with the definitions named in `keep` (and the result's), all others put in their place."""
-        names = [d.symbol for d in self.definitions]
+        """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
+        kept for each class of stages."""
+        definitions = self.written_out().definitions
+        names = [d.symbol for d in (*self.definitions, *definitions)]
         for name in keep:
             if name not in names:
                 raise InputError(f"{self.result.symbol} stands on no definition '{cut(name)}': {nearest(name, names)}")
         inside: dict[str, Expr | Number] = {}
         kept = []
-        for definition in self.definitions:
+        for definition in definitions:
             amount = definition.expr.substitute(inside)
-            if definition.symbol in keep or definition is self.result:
+            if definition.symbol in keep or definition.symbol.rpartition("_at_")[0] in keep or definition is definitions[-1]:
                 kept.append(replace(definition, expr=amount))
             else:
                 inside[definition.symbol] = amount
-        return replace(self, definitions=tuple(kept))
+        return replace(self, definitions=tuple(kept), line=None)
 
     def at(self, values: Mapping[str, Number] | None = None, /, **named: Number) -> Number:
         """The exact value with every free symbol given, by a mapping or by name: at(b=1, s=4096, ...).
@@ -208,7 +230,7 @@ class Formula:
     def _slope(self, name: str, values: Mapping[str, Number]) -> Number:
         """The derivative by a free symbol, definition by definition."""
         known, slopes = dict(values), {name: ONE.constant()}
-        for definition in self.definitions:
+        for definition in self.written_out().definitions:
             # a definition that does not change with the symbol has no slope here
             for inner in definition.expr.symbols() & slopes.keys():
                 by = definition.expr.diff(inner, known).evaluate(known) * slopes[inner]
@@ -219,7 +241,7 @@ class Formula:
     def value(self, values: Mapping[str, Number]) -> Number:
         """Exact value at the given sizes; KeyError names a missing symbol."""
         known = dict(values)
-        for definition in self.definitions:
+        for definition in self.written_out().definitions:
             known[definition.symbol] = definition.expr.evaluate(known)
         return known[self.result.symbol]
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from symsim.expr import Call, Expr, Number, expr, maximum, minimum, symbol
+from symsim.expr import Call, Expr, Number, expr, maximum, minimum, of_largest, symbol
+from symsim.formula import Definition
 
 FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after")
 Holdings = tuple[int, ...]
@@ -205,6 +206,50 @@ def reduced(
     if body.symbols() & set(placed):
         return largest([at(place, body, {}) for place in line.places])
     return largest([of_rank(stages, body) for stages in ranks])
+
+
+def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
+    """Definitions with their reductions over the classes of equal ranks: those of a stage stand once for the first stage of each
+    class, or for every place that counts, as NAME_at_STAGE; what comes out a number is put in."""
+    of_stage = {d.symbol: d for d in definitions if d.group == "stages"}
+    placed = {"i"}
+    for d in of_stage.values():
+        if d.expr.symbols() & placed:
+            placed.add(d.symbol)
+    held = {k: run.holdings for run in line.runs for k in range(run.first, run.last + 1)}
+    made: dict[str, Definition] = {}
+    known: dict[tuple[str, int], Expr] = {}
+
+    def instance(name: str, stage: int) -> Expr:
+        if name == "i":
+            return expr(stage)
+        if name in line.names:
+            return expr(held[stage][line.names.index(name)])
+        if name not in of_stage:
+            return symbol(name)
+        stage = stage if name in placed else line.first[held[stage]]
+        if (name, stage) not in known:
+            own = of_stage[name]
+            body = own.expr.substitute({s: instance(s, stage) for s in own.expr.symbols()})
+            title = f"{name}_at_{stage}"
+            if not body.is_constant:
+                meaning = own.meaning.replace("stage i", f"stage {stage}")
+                made[title] = replace(own, symbol=title, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
+            known[name, stage] = body if body.is_constant else symbol(title)
+        return known[name, stage]
+
+    def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Expr:
+        return body.substitute({**{s: instance(s, stage) for s in body.symbols() if s not in given}, **given})
+
+    for definition in definitions:
+        if definition.group == "stages":
+            continue
+        body, nodes = named(definition.expr)
+        if nodes:
+            parts = {name: reduced(call, line, at, placed, lambda values: maximum(*values), of_largest) for name, call in nodes.items()}
+            definition = replace(definition, expr=body.substitute(parts))
+        made[definition.symbol] = definition
+    return tuple(made.values())
 
 
 def _total(parts: Iterable[Any]) -> Any:
