@@ -54,8 +54,10 @@ def _depth(x: Any, evaluate: bool) -> Any:
 def _at(*parts: Any, evaluate: bool) -> Any:
     """The value whose key no other exceeds, the first of equal ones."""
     pairs = list(zip(parts[::2], parts[1::2]))
-    branches = [(value, sympy.And(*(key >= other for _, other in pairs if other != key))) for value, key in pairs[:-1]]
-    return sympy.Piecewise(*branches, (pairs[-1][0], True), evaluate=evaluate)
+    most = [sympy.Max(*(k for _, k in pairs[:n] + pairs[n + 1 :]), evaluate=False) for n in range(len(pairs))]
+    # evaluated, a condition asks of whole formulas whether they are real
+    branches = [sympy.functions.elementary.piecewise.ExprCondPair(v, sympy.Ge(k, m, evaluate=False)) for (v, k), m in zip(pairs[:-1], most)]
+    return sympy.Piecewise(*branches, (pairs[-1][0], True), evaluate=False)
 
 
 _FUNCTIONS: dict[str, Any] = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor, "log2": _depth, "at": _at}
@@ -64,11 +66,21 @@ _FUNCTIONS: dict[str, Any] = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.
 def view(expression: Expr, symbols: Mapping[str, Any] | None = None) -> Any:
     """The expression in SymPy; symbols are those of `sympy_symbol` unless given."""
     names = symbols if symbols is not None else {n: sympy_symbol(n) for n in expression.symbols()}
+    # an expression written out holds the same parts many times
+    seen: dict[Atom, Any] = {}
 
     def atom_view(atom: Atom) -> Any:
-        if isinstance(atom, Symbol):
-            return names[atom.name]
-        arguments = [view(a, names) for a in atom.arguments]
-        return arguments[0] if atom.function == "sum" else _FUNCTIONS[atom.function](*arguments, evaluate=False)
+        found = seen.get(atom)
+        if found is None:
+            if isinstance(atom, Symbol):
+                found = names[atom.name]
+            else:
+                arguments = [sum_view(a) for a in atom.arguments]
+                found = arguments[0] if atom.function == "sum" else _FUNCTIONS[atom.function](*arguments, evaluate=False)
+            seen[atom] = found
+        return found
 
-    return sympy.Add(*(sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in expression.terms.items()))
+    def sum_view(part: Expr) -> Any:
+        return sympy.Add(*(sympy.Mul(sympy.Rational(c), *(atom_view(a) ** p for a, p in m)) for m, c in part.terms.items()))
+
+    return sum_view(expression)
