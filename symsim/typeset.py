@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -58,6 +58,21 @@ _TIERS = {
     "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
     "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
     "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
+}
+_CALLS = {
+    "ceil": r"\lceil {} \rceil",
+    "floor": r"\lfloor {} \rfloor",
+    "log2": r"\lceil \log_2 {} \rceil",
+    "sum": "({})",
+    "at": r"\mathrm{at}({})",
+    **dict.fromkeys(("stages_sum", "stages_max", "stages_at", "stages_after"), "{}"),
+}
+# a reduction over stages, whose argument is of stage i
+_OVER_STAGES: dict[str, Callable[..., str]] = {
+    "stages_sum": lambda x: rf"\sum_{{i}} {x}",
+    "stages_max": lambda x: rf"\max_{{i}} {x}",
+    "stages_at": lambda x, by: rf"{x}\big|_{{i:\,{by}=\max}}",
+    "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
 
@@ -178,12 +193,10 @@ class _Printer:
             text = symbol_latex(atom.name, self.names)
         else:
             inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
-            text = {
-                "ceil": r"\lceil {} \rceil",
-                "floor": r"\lfloor {} \rfloor",
-                "log2": r"\lceil \log_2 {} \rceil",
-                "sum": "({})",
-            }.get(atom.function, f"\\{atom.function}({{}})").replace("{}", ", ".join(inside))
+            form = _CALLS.get(atom.function, f"\\{atom.function}({{}})")
+            if atom.function in _OVER_STAGES:
+                inside = [_OVER_STAGES[atom.function](*(f"({x})" if len(a.terms) > 1 else x for a, x in zip(atom.arguments, inside)))]
+            text = form.replace("{}", ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"

@@ -82,7 +82,7 @@ def _alike(step: Step) -> list[tuple[list[int], int]]:
 
 def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
     """The definitions in order, with the fullest stage's values; what is nothing comes last."""
-    book, values = step.result.derivation.definitions, step.stages[step.fullest]
+    book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stages[step.fullest]}
     widest = max(width(ink.names[n]) for n in names)
     made = [
         e

@@ -37,7 +37,7 @@ _AXES = {
     "dp": "data-parallel messages",
     "zero2": "gradients scattered (ZeRO-2)",
 }
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 _BLOCKS = {"embedding": "the embedding", "head": "the output head and loss", "mtp": "multi-token prediction"}
 
 
@@ -100,7 +100,7 @@ class Step:
         named += [(axis_words("dp"), exposed["dp"]), ("optimizer", "t_optimizer")]
         step = self.number("t_step")
         # sums that cancel leave a rest of rounding
-        found = ((words, name, self.number(name) if abs(self.number(name)) > _ROUNDING * step else 0.0) for words, name in named)
+        found = ((words, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, name in named)
         return [Part(words, name, time, time / step) for words, name, time in found]
 
     def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:

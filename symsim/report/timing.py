@@ -13,7 +13,7 @@ from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink, in_units
 from symsim.report.kernels import block_kernels
-from symsim.report.step import Step, stage_seconds
+from symsim.report.step import ROUNDING, Step, stage_seconds
 from symsim.report.totals import ranges
 from symsim.typeset import width
 
@@ -289,8 +289,9 @@ def _step(step: Step, ink: Ink) -> Section:
     book, numbers = step.result.derivation.definitions, step.result.step_numbers
     equations: list[Equation] = []
     for d in book.values():
-        if d.group == "step" and d.symbol not in PIPELINE:
-            value = numbers[d.symbol]
+        if d.group == "step" and d.unit != BYTE and d.symbol not in PIPELINE:
+            # sums that cancel leave a rest of rounding
+            value = numbers[d.symbol] if abs(numbers[d.symbol]) > ROUNDING * numbers["t_step"] else 0.0
             equations += ink.spelled(d.symbol, d.expr, value, SECOND) if d.unit == SECOND else [_ratio(ink, d, float(value))]
     rows = [Row((p.name, seconds(p.seconds), percent(p.share))) for p in step.parts if p.seconds]
     rows.append(Row(("one step", seconds(numbers["t_step"]), percent(1.0)), "total"))
