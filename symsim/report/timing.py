@@ -291,8 +291,9 @@ def _step(step: Step, ink: Ink) -> Section:
     for d in book.values():
         if d.group == "step" and d.unit != BYTE and d.symbol not in PIPELINE:
             # sums that cancel leave a rest of rounding
-            value = numbers[d.symbol] if abs(numbers[d.symbol]) > ROUNDING * numbers["t_step"] else 0.0
-            equations += ink.spelled(d.symbol, d.expr, value, SECOND) if d.unit == SECOND else [_ratio(ink, d, float(value))]
+            value = float(numbers[d.symbol])
+            value = value if abs(value) > ROUNDING * float(numbers["t_step"]) else 0.0
+            equations += ink.spelled(d.symbol, d.expr, value, SECOND) if d.unit == SECOND else [_ratio(ink, d, value)]
     rows = [Row((p.name, seconds(p.seconds), percent(p.share))) for p in step.parts if p.seconds]
     rows.append(Row(("one step", seconds(numbers["t_step"]), percent(1.0)), "total"))
     table = Table(spans("Parts of a step."), (Column("part", 26), Column("time", 8, True), Column("share", 7, True)), tuple(rows))
