@@ -26,11 +26,12 @@ import sweep_pictures  # noqa: E402
 
 from symsim.grid.quantities import EXPOSED, QUANTITIES  # noqa: E402
 from symsim.loading import load_model, load_strategy, load_system  # noqa: E402
+from symsim.reductions import evaluated  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
 from symsim.report.schedule_orders import Operation, order, replay  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 from symsim.result import derive  # noqa: E402
-from symsim.schedules import SCHEDULES, Schedule, place_gain  # noqa: E402
+from symsim.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
 from symsim.typeset import lines, names_of  # noqa: E402
 
 PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
@@ -126,7 +127,8 @@ def _errors(schedule: Schedule) -> Iterator[float]:
         end = max(t.end for t in replay(order(schedule.name, p, m, v, p), _durations(schedule, stages, v)))
         whole = [s["F"] + s["B"] + s["R"] for s in stages]
         slowest = stages[whole.index(max(whole))]
-        size |= {"tc": 0, "tfb": max(whole), "t_place": place_gain(whole, m)}
+        place = evaluated(T_PLACE, [{"t_stage": t} for t in whole], {"m": m, "pp": p, "t_slow": max(whole)})
+        size |= {"tc": 0, "tfb": max(whole), "t_place": place}
         for symbol, kind in (("tf", "F"), ("ti", "I"), ("tw", "W"), ("tr", "R")):
             size |= {symbol: slowest[kind], f"sum_{symbol}": sum(s[kind] for s in stages)}
         yield float(schedule.makespan.evaluate(size)) / end - 1

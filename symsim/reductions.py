@@ -208,6 +208,18 @@ def reduced(
     return largest([of_rank(stages, body) for stages in ranks])
 
 
+def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: Mapping[str, Number]) -> Number:
+    """The number of an expression with reductions over these stages, each with numbers of its own, at these sizes."""
+    line = Line((), tuple(Run((k,), k, k) for k in range(len(stages))), {(k,): (k,) for k in range(len(stages))})
+    plain, nodes = named(expression)
+
+    def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Number:
+        return body.evaluate({**values, **stages[stage], **given})
+
+    own = {name: reduced(call, line, at, (), max, lambda pairs: max(pairs, key=lambda p: p[1])[0]) for name, call in nodes.items()}
+    return plain.evaluate({**values, **own})
+
+
 def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
     """Definitions with their reductions over the classes of equal ranks: those of a stage stand once for the first stage of each
     class, or for every place that counts, as NAME_at_STAGE; what comes out a number is put in."""

@@ -12,7 +12,7 @@ Symbols (all Expr; durations in seconds):
     tc                one message between neighbouring stages that nothing hides
     sum_tf, sum_ti, sum_tw, sum_tr
                       the same durations summed over all pipeline ranks
-    t_place           what the place of the slowest stage saves in 1f1b, merak_1f1b and ds_default (place_gain), zero where stages are equal
+    t_place           what the place of the slowest stage saves in 1f1b, merak_1f1b and ds_default (T_PLACE), zero where stages are equal
 
 A micro-batch passes pp * vpp chunks; a chunk of the slowest rank takes tf / vpp. In dualpipe a rank holds one stage
 of each direction and a micro-batch passes one of the two, so there tf is one stage.
@@ -25,12 +25,12 @@ keeps the pace and the others fill and drain the pipe, which is an estimate whos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from symsim.errors import InputError
 from symsim.expr import ONE, ZERO, Expr, Number, ceil, floor, maximum, minimum, symbol
+from symsim.reductions import longest_wait
 from symsim.strategy import Strategy
 
 Condition = tuple[Expr, str]
@@ -113,18 +113,10 @@ def _gpipe() -> Schedule:
     )
 
 
-def place_gain(times: Sequence[Number], m: int) -> Number:
-    """t_place of stages that take `times` (a micro-batch, forward and backward) in 1f1b: a stage i has no micro-batch of its
-    own left to do while the last pp - 1 - i drain, so the pipeline waits for max_i((m - p + i) t_i + sum_{j>i} t_j) and not
-    for m - 1 micro-batches of the slowest stage (with fewer micro-batches than stages, the last m of these count). Zero
-    where all are equal; of 200 random pipelines it is exact in 174
-    and 4.3 % low at most (tests)."""
-    after, longest = times[0] * 0, None
-    for i in reversed(range(max(0, len(times) - m), len(times))):
-        waited = (m - len(times) + i) * times[i] + after
-        longest = waited if longest is None else max(longest, waited)
-        after = after + times[i]
-    return (m - 1) * max(times) - (longest or 0)
+T_PLACE = (m - 1) * symbol("t_slow") - longest_wait(symbol("t_stage"))
+"""t_place in 1f1b: a stage i has no micro-batch of its own left to do while the last pp - 1 - i drain, so the pipeline waits for
+max_i((m - p + i) t_i + sum_{j>i} t_j) and not for m - 1 micro-batches of the slowest stage. Zero where all are equal; of 200 random
+pipelines it is exact in 174 and 4.3 % low at most (tests)."""
 
 
 def _1f1b() -> Schedule:

@@ -30,8 +30,8 @@ from symsim.passes.reduce import (
     shards,
     update_messages,
 )
-from symsim.reductions import longest_wait, stages_at, stages_max, stages_sum
-from symsim.schedules import schedule_of
+from symsim.reductions import stages_at, stages_max, stages_sum
+from symsim.schedules import T_PLACE, schedule_of
 from symsim.stages import runs, table_copies
 from symsim.strategy import Strategy
 from symsim.system import System
@@ -279,7 +279,7 @@ def _over_stages(book: Derivation) -> None:
     for name in ("tf", "ti", "tw", "tr"):
         define(f"sum_{name}", stages_sum(symbol(f"{name}_stage")))
     define("tfb", symbol("t_slow"))
-    define("t_place", (symbol("m") - 1) * symbol("t_slow") - longest_wait(slowest))
+    define("t_place", T_PLACE)
     for name in exposed_of_stage(book):
         define(name.removesuffix("_stage"), stages_at(symbol(name), slowest))
     define("t_tail", stages_max(last))

@@ -298,7 +298,13 @@ def _step(step: Step, ink: Ink) -> Section:
     rows.append(Row(("one step", seconds(numbers["t_step"]), percent(1.0)), "total"))
     table = Table(spans("Parts of a step."), (Column("part", 26), Column("time", 8, True), Column("share", 7, True)), tuple(rows))
     said = Paragraph(
-        spans("A step is the pipeline and what follows it on the stage with the longest tail; cost and energy are those of ", _TRILLION, " tokens.")
+        spans(
+            "A step is the pipeline and what follows it on the stage with the longest tail. Sums and maxima go over the ranks ",
+            Math("i"),
+            "; a bar says at which of them a value is taken: where the number below it is the largest. Cost and energy are those of ",
+            _TRILLION,
+            " tokens.",
+        )
     )
     return Section("Seconds of the step", (said, Equations(tuple(equations)), table), 2)
 
