@@ -17,6 +17,7 @@ from symsim.limits import MOST_STAGES
 from symsim.named_placement import named_placement
 from symsim.schedules import check_schedule, schedule_of
 from symsim.strategy import Strategy
+from symsim.trained import depths
 
 
 def check(architecture: Architecture, strategy: Strategy) -> None:
@@ -269,9 +270,9 @@ def _layout(architecture: Architecture, strategy: Strategy, text: str) -> None:
         raise InputError(f"{where} must end with its only L, the loss")
     if joined.count("t") != architecture.num_layers:
         raise InputError(f"{where} places {joined.count('t')} layers, and {architecture.name} has {architecture.num_layers}")
-    depths = architecture.mtp_num_layers if strategy.mtp_num_layers is None else strategy.mtp_num_layers
-    if joined.count("m") != depths:
-        raise InputError(f"{where} places {joined.count('m')} multi-token prediction depths, and {depths} are trained")
+    after = depths(architecture, strategy.mtp_num_layers)
+    if joined.count("m") != after:
+        raise InputError(f"{where} places {joined.count('m')} multi-token prediction depths, and {after} are trained")
     if "m" in joined and joined.index("m") < joined.rindex("t"):
         raise InputError(f"{where} places a multi-token prediction depth (m) before the last layer (t)")
 
@@ -396,8 +397,8 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
         if strategy.recompute != "full":
             raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
-    depths = architecture.mtp_num_layers if strategy.mtp_num_layers is None else strategy.mtp_num_layers
-    if strategy.recompute == "full" and strategy.recompute_method == "uniform" and depths and strategy.recompute_num_layers > 1:
+    after = depths(architecture, strategy.mtp_num_layers)
+    if strategy.recompute == "full" and strategy.recompute_method == "uniform" and after and strategy.recompute_num_layers > 1:
         raise InputError(
             f"recompute_num_layers={strategy.recompute_num_layers} with recompute_method=uniform does not work with multi-token "
             "prediction: Megatron-Core recomputes a depth by itself; give recompute_num_layers=1"

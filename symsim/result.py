@@ -27,6 +27,7 @@ from symsim.step_time import HEADLINES, STAGE_TIMES, exposed_axes, step_time
 from symsim.strategy import Strategy
 from symsim.system import System
 from symsim.traffic import stage_messages
+from symsim.trained import trained
 
 
 @dataclass(frozen=True)
@@ -234,8 +235,7 @@ def derive(
         model, strategy = override_architecture(model, asked.architecture), override_strategy(strategy, asked.strategy)
         system = override_system(system, asked.system)
         assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
-    if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
-        model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
+    model = trained(model, strategy.mtp_num_layers)
     check(model, strategy)
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])

@@ -28,6 +28,7 @@ from symsim.schedules import schedule_sizes
 from symsim.step_time import check_system
 from symsim.strategy import Strategy
 from symsim.system import System
+from symsim.trained import trained
 
 if TYPE_CHECKING:
     from symsim.grid.space import Space
@@ -170,10 +171,8 @@ class Family:
     @property
     def architecture(self) -> Architecture:
         """The family's, with as many multi-token prediction depths as its strategies train."""
-        architecture, depths = self.fixed["architecture"], self.fields["mtp_num_layers"]
-        if isinstance(depths, int) and depths != architecture.mtp_num_layers:
-            return architecture.model_copy(update={"mtp_num_layers": depths})
-        return architecture
+        given = self.fields["mtp_num_layers"]
+        return trained(self.fixed["architecture"], given if isinstance(given, int) else None)
 
     @property
     def rules(self) -> dict[str, Rule]:

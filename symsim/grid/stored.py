@@ -29,6 +29,7 @@ from symsim.passes.count import Counted
 from symsim.result import derive
 from symsim.strategy import Strategy
 from symsim.system import System
+from symsim.trained import trained
 
 # of what is kept: another one is another entry
 _FORMAT = "2"
@@ -103,8 +104,7 @@ def evaluation(
     system: System | None,
 ) -> Evaluation:
     """`symsim.derive`, from the disk where it has been derived before (without the lowering, which numbers do not need)."""
-    if strategy.mtp_num_layers is not None and strategy.mtp_num_layers != model.mtp_num_layers:
-        model = model.model_copy(update={"mtp_num_layers": strategy.mtp_num_layers})
+    model = trained(model, strategy.mtp_num_layers)
     key = key_of(model, strategy, assumptions, system)
     kept = cache.load("derivations", key)
     found = _unpacked(kept) if kept is not None else None
