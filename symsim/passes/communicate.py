@@ -87,7 +87,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
             if tensor.view_of in renamed:
                 state.tensors[name] = replace(tensor, view_of=renamed[tensor.view_of])
             state.layouts[name] = {d: layout[d] for d in tensor.dims}
-            left = {a for d in summed for a in layout.get(d, ()) if a != "dp"}
+            left = {a for d in summed for a in layout.get(d, ())}
             if tensor.kind == "activation" and left:
                 state.partial[name] = tuple(sorted(left))
         state.ops.append(made)
@@ -108,11 +108,10 @@ def _summed(op: Op) -> set[str]:
 
 
 def _stream_layout(mesh: Mesh, tensor: Tensor) -> Layout:
-    """The residual stream between blocks: tokens over context (and, with sequence parallelism, tensor) ranks."""
-    sequence = tuple(mesh.context_axes) + (
-        ("tp",) if mesh.sequence_parallel and mesh.active("tp") and tensor.kind == "activation" and "h" in tensor.dims else ()
-    )
-    return {d: sequence if d == "s" else ("dp",) if d == "b" and mesh.active("dp") else () for d in tensor.dims}
+    """The residual stream between blocks lies where the strategy's table says; ids, labels and losses leave tp alone."""
+    stream = tensor.kind == "activation" and "h" in tensor.dims
+    lies = {d: mesh.placement.of(d) for d in tensor.dims}
+    return {d: tuple(a for a in (*axes.always, *(axes.left if stream else ())) if mesh.active(a)) for d, axes in lies.items()}
 
 
 def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
@@ -124,7 +123,7 @@ def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
 def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
     """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
     layout, partial = state.layouts[name], state.partial.get(name, ())
-    axes = [a for a in mesh.degrees if mesh.active(a) and a != "dp"]
+    axes = [a for a in mesh.degrees if mesh.active(a)]
     for axis in axes:
         source, target = _where(layout, partial, axis), _where(wanted, (), axis)
         if source == target:
