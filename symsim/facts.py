@@ -253,8 +253,6 @@ class _Application:
     def _take_limit(self, name: str, fact: Fact) -> None:
         """The limit of the result; what holds the symbol is put into it, since a part may grow where the whole does not."""
         bounds = [i for i in self.inequalities if fact.right == "oo" and name in i.amount.symbols() and _falls(i.amount, name)]
-        # they bound what has no bound, and say nothing of the limit
-        self.inequalities = [i for i in self.inequalities if name not in i.amount.symbols()]
         inside: dict[str, Expr] = {}
         for key, amount in self.definitions.items():
             opened = amount.substitute(inside)

@@ -84,8 +84,6 @@ class Resolver:
         """An integer and what is over: the integer where nothing is, one beside it where the rest lies between two."""
         whole = Expr({m: c for m, c in argument.terms.items() if is_whole(Expr({m: c}), self.prover.domain)})
         rest = argument - whole
-        if not rest:
-            return whole
         up = function == "ceil"
         for number in (1, 0) if up else (0, -1):
             low, high = (rest - (number - 1), number - rest) if up else (rest - number, number + 1 - rest)

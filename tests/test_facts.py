@@ -150,6 +150,7 @@ def test_guards_of_tiers_fall() -> None:
         ("max(ceil(m/pp), m)", "pp >= 1", "m"),
         ("max(min(m, pp), pp + 1)", "m >= 1", "pp + 1"),
         ("1/(m + min(m, pp))", "m >= pp", "1/(m + pp)"),
+        ("max(m, 1 + max(m, b, s))", "b >= 1", "1 + max(m, b, s)"),
         ("min(1, max(0, m - pp))", "m > pp", "1"),
     ],
 )
@@ -262,6 +263,7 @@ def test_facts_add_up() -> None:
     step = formula.given("m >= pp").given("b = 2*s")
     assert step.expand() == parse("pp + s + floor(n_sm/(2*s))")
     assert [str(f) for f in step.facts] == ["m >= pp", "b = 2*s"] and step.unused == ()
+    assert [str(f) for f in formula.given("b = 2*s, pp >= 2").unused] == ["pp >= 2"]
     with pytest.raises(InputError, match="cannot hold: 'm >= pp' says otherwise"):
         step.given("m < pp")
 
