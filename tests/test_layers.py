@@ -62,3 +62,17 @@ def test_parts_of_layers_make_up_every_recompute_module() -> None:
     assert all(".shared_expert" in name for name in found["shared_experts"]) and found["shared_experts"]
     assert all(name.startswith("mlp.") for name in found["mlp"]) and "mlp.down_proj" in found["mlp"]
     assert {"mtp.eh_proj", "mtp.final_layernorm", "mtp.attention.core"} <= found["mtp"] and "lm_head.lm_head" not in found["mtp"]
+
+
+def test_what_is_discarded_and_what_the_gate_of_shared_experts_belongs_to() -> None:
+    assert {name for name, module in MODULES.items() if module.discards} == {"layernorm", "moe_act", "mla_up_proj"}
+    block = lower(load_model("qwen2-57b-a14b").architecture, Strategy(), {}).blocks["moe"].placed.block
+    gate = next(op for op in block.ops if op.name == "moe.shared_expert_gate.shared_expert_gate")
+    assert gate.regions == {"moe", "shared_experts"}
+
+
+def test_depths_of_prediction_gather_their_best_token() -> None:
+    model = load_model("deepseek-v3").architecture.model_copy(update={"mtp_num_layers": 1})
+    blocks = lower(model, Strategy(tp=2, sp=True), {}).blocks
+    sent = {name: {m.what.partition(" in ")[0] for _, m in blocks[name].differentiated.forward_messages} for name in ("head", "mtp")}
+    assert {"best logit", "best token"} <= sent["mtp"] and not {"best logit", "best token"} & sent["head"]
