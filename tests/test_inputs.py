@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent / "draws"))
 import inputs
 import inputs_bad
 
-# seconds of CPU decide how many: about 40 for all
-FEW = {kind: 12 * share for kind, share in inputs_bad.SHARES.items()} | {inputs.GOOD: 60}
+# seconds of CPU decide how many: about 15 for all
+FEW = {kind: 6 * share for kind, share in inputs_bad.SHARES.items()} | {inputs.GOOD: 30}
 
 
 @pytest.mark.parametrize("kind", FEW)

@@ -133,16 +133,12 @@ UNEXPLAINED = {"a100/ds-236b-l4-ep4pp2": 0.05, "a100/ds-236b-l4-ep8": 0.018, "a1
 
 
 @pytest.mark.skipif(not SIMUMAX, reason="../shared/measured is not on this machine")
-def test_measured_runs_within_a_percent_on_average() -> None:
-    assert sum(abs(error(c.id)) for c in SIMUMAX) / len(SIMUMAX) < 0.01
-
-
-@pytest.mark.parametrize("case", SIMUMAX or [None], ids=[c.id for c in SIMUMAX] or ["absent"])
-def test_a_measured_run(case: Case | None) -> None:
-    if case is None:
-        pytest.skip("../shared/measured is not on this machine")
-    allowed = next((v for k, v in UNEXPLAINED.items() if case.id.startswith(k)), 0.01)
-    assert abs(error(case.id)) < allowed
+def test_measured_runs() -> None:
+    """Each within a percent, but for those unexplained, and so their mean."""
+    found = {c.id: abs(error(c.id)) for c in SIMUMAX}
+    allowed = {name: next((v for k, v in UNEXPLAINED.items() if name.startswith(k)), 0.01) for name in found}
+    assert not {name: (off, allowed[name]) for name, off in found.items() if off >= allowed[name]}
+    assert sum(found.values()) / len(found) < 0.01
 
 
 def reserved(case: Case) -> float:

@@ -35,26 +35,27 @@ def error(identifier: str) -> float:
     return float(result.value("t_step")) / case.step_seconds - 1
 
 
-def mean_error(prefix: str) -> float:
-    found = [abs(error(name)) for name in MEASURED if name.startswith(prefix)]
-    return sum(found) / len(found)
+# SimuMax's machines within 3 %. Published runs: 4 % for the steps of Korthikanti et al. and of Megatron-Core on H100; those of
+# Megatron-Bridge and of parallel folding, with many guessed settings, within 15 %.
+MEANS = {"b200/": 0.03, "a100/": 0.03, "korthikanti/": 0.05, "megatron-h100/": 0.05, "bridge/": 0.15, "folding/": 0.15}
+RUNS = sorted({name.partition("/")[0] + "/" for name in MEASURED})
 
 
-@pytest.mark.parametrize("name", MEASURED or [None])
-def test_a_measured_step(name: str | None) -> None:
-    if name is None:
+@pytest.mark.parametrize("prefix", RUNS or [None])
+def test_measured_steps(prefix: str | None) -> None:
+    """Each within its bound, and their mean within that of all of one source."""
+    if prefix is None:
         pytest.skip(REASON)
-    bound = next((b for prefix, b in (*WIDE.items(), *BARS.items()) if name.startswith(prefix)))
-    assert abs(error(name)) < bound
+    found = {name: abs(error(name)) for name in MEASURED if name.startswith(prefix)}
+    bounds = {name: next(b for start, b in (*WIDE.items(), *BARS.items()) if name.startswith(start)) for name in found}
+    assert not {name: (off, bounds[name]) for name, off in found.items() if off >= bounds[name]}
+    assert sum(found.values()) / len(found) < MEANS.get(prefix, 1)
 
 
-@pytest.mark.skipif(not MEASURED, reason=REASON)
-def test_mean_errors() -> None:
-    """SimuMax's machines within 3 %. Published runs: 4 % for the steps of Korthikanti et al. and of Megatron-Core on H100; those of
-    Megatron-Bridge and of parallel folding, with many guessed settings, within 15 %."""
-    assert mean_error("b200/") < 0.03 and mean_error("a100/") < 0.03
-    assert mean_error("korthikanti/") < 0.05 and mean_error("megatron-h100/") < 0.05
-    assert mean_error("bridge/") < 0.15 and mean_error("folding/") < 0.15
+def test_every_source_with_a_mean_was_measured() -> None:
+    if not MEASURED:
+        pytest.skip(REASON)
+    assert set(MEANS) <= set(RUNS)
 
 
 # by hand ---------------------------------------------------------------------------------------------------------------

@@ -105,6 +105,8 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "few groups": ("qwen2.5-7b", "h100-sxm", ["tp=1,2,4", "sp==tp>1", "dp=1,2", "pp=1,2", *SIZES], []),
 }
 
+MOST_VARIANTS = 8
+
 
 def space_of(case: str) -> Space:
     model, system, axes, settings = CASES[case]
@@ -141,15 +143,16 @@ def points_of(variant: Variant, count: int, rng: random.Random) -> list[tuple[in
 
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_those_of_eval(case):
-    """Random points of every variant: counts are equal, times within 1e-12 of the step."""
+    """Random points of every variant, or of some where there are many: counts are equal, times within 1e-12 of the step."""
     rng = random.Random(case)
     space = space_of(case)
     program = Program(space.sizes, small=1 << 62)
-    found = [undone.derive() for family in space.families() for undone in variants(family)]
-    assert found
+    all_of_them = [undone for family in space.families() for undone in variants(family)]
+    assert all_of_them
+    found = [undone.derive() for undone in rng.sample(all_of_them, min(len(all_of_them), MOST_VARIANTS))]
     for variant in found:
         reported = Reported(variant, program)
-        points = points_of(variant, 2 if len(found) < 12 else 1, rng)
+        points = points_of(variant, 2 if len(found) < MOST_VARIANTS else 1, rng)
         assert points
         for point in points:
             check_point(reported, point, evaluated(variant, point))
