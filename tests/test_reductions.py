@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import sympy
 
+import symsim
+
 from symsim.expr import expr, maximum, of_largest, symbol
+
+sys.path.insert(0, str(Path(__file__).parent / "draws"))
+import closed  # noqa: E402
 
 x, y, k, n = (symbol(name) for name in ("tf", "ti", "B_1", "B_2"))
 
@@ -20,3 +28,23 @@ def test_the_value_of_the_largest_key_is_the_first_of_equal_ones() -> None:
     for a, b, wanted in ((3, 4, "ti"), (4, 3, "tf"), (3, 3, "tf")):
         assert view.subs({symbols["B_1"]: a, symbols["B_2"]: b}) == symbols[wanted]
     assert isinstance(view, sympy.Piecewise)
+
+
+def test_drawn_steps_and_peaks_are_closed() -> None:
+    tally = closed.run(3, seed=5)
+    assert not tally.wrong, tally.wrong
+    assert tally.compared["t_step: no symbol open"] and tally.compared["elasticities equal differences"] > 40
+
+
+def test_a_wrong_number_and_an_open_symbol_are_seen() -> None:
+    result = symsim.derive("llama3-8b", "tp=2,pp=2")
+    result.step_numbers["M_peak"] += 1
+    tally = closed.Tally()
+    closed.check(result, tally, "")
+    assert [w.partition(" (")[0].split(":")[0] for w in tally.wrong] == ["M_peak", "M_peak"]
+    assert {"L_dense_i", "i"} <= result.derivation.formula("M_peak").symbols
+
+
+def test_a_step_costs_its_classes_of_stages_and_not_its_depth() -> None:
+    few, many = (symsim.derive("llama3.1-405b", f"pp={p},num_microbatches=256", system="h100-sxm").formula("t_step").written_out() for p in (9, 126))
+    assert len(many.definitions) == len(few.definitions)
