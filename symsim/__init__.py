@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from symsim.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from symsim.api import compile, derive, load_model, load_strategy, load_system
     from symsim.architecture import Architecture
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from symsim.strategy import Strategy
     from symsim.system import System
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Architecture",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.result import Result, derive
+from symsim.evaluated import evaluated
+from symsim.evaluation import Evaluation
 
 # assumption, the choice that counts what is computed, and what another choice counts beside it
 CONVENTIONS = (
@@ -11,7 +12,7 @@ CONVENTIONS = (
 )
 
 
-def above_peak(result: Result) -> str:
+def above_peak(result: Evaluation) -> str:
     """Which convention makes MFU or HFU exceed 1, and what to set; empty where neither does."""
     if result.system is None or max(_both(result)) <= 1:
         return ""
@@ -43,12 +44,12 @@ def above_peak(result: Result) -> str:
     return said + f"the system's kernels run above its {precision} peak; check its efficiencies and peaks."
 
 
-def _both(result: Result) -> tuple[float, float]:
+def _both(result: Evaluation) -> tuple[float, float]:
     return float(result.step_numbers["mfu"]), float(result.step_numbers["hfu"])
 
 
-def _again(result: Result, assumptions: dict[str, str]) -> Result:
+def _again(result: Evaluation, assumptions: dict[str, str]) -> Evaluation:
     """The same configuration under other conventions, which change no second of it."""
     if assumptions == result.assumptions:
         return result
-    return derive(result.model, result.strategy, assumptions, result.overrides, result.system)
+    return evaluated(result.model, result.strategy, assumptions, result.overrides, result.system)

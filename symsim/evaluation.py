@@ -12,6 +12,7 @@ from symsim.expr import Call, Expr, Number
 from symsim.formula import Definition, Derivation, Formula
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
+from symsim.placement import Placement, table
 from symsim.reductions import Holdings, Line, named, reduced, stage_runs
 from symsim.schedules import schedule_of
 from symsim.sizes import values
@@ -51,6 +52,18 @@ class Evaluation:
         from symsim.grid.fullest import line_at_any
 
         return line_at_any(self.strategy, map(self.stage_values, self.stages), int(self.values["group"]))
+
+    @property
+    def placement(self) -> Placement:
+        """Where every named dimension and every store of parameters lies on the mesh; printed, a line each."""
+        return self.lowered.mesh.placement
+
+    def placed(self) -> list[tuple[str, str]]:
+        """(dimensions of the model, the axes of more than one rank they lie on)."""
+        blocks = [b.placed.block for b in self.lowered.blocks.values()]
+        named = {d for b in blocks for t in b.tensors.values() for d in t.dims}
+        parts = {p for b in blocks for d in named & b.dims.keys() for p in b.dims[d].parts}
+        return table(self.placement, named | parts, self.lowered.mesh.degrees)
 
     @cached_property
     def stages(self) -> list[Stage]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from symsim.architecture import Architecture
 from symsim.errors import InputError
+from symsim.evaluated import evaluated
+from symsim.evaluation import Evaluation
+from symsim.json_object import json_object
 from symsim.loading import override_architecture
-from symsim.result import Result, derive
 from symsim.strategy import Strategy
 
 # Options that decide when things happen, and so show in times alone
@@ -58,7 +60,7 @@ CONDITIONAL = (
 )
 
 
-def idle_options(result: Result) -> list[str]:
+def idle_options(result: Evaluation) -> list[str]:
     """Given options without effect on this model under this strategy: those whose default gives the same output. Without a
     system, options that show in times alone are left out (`untimed_options`)."""
     given = {n: v for n, v in result.strategy.model_dump().items() if n in result.strategy.model_fields_set}
@@ -69,7 +71,7 @@ def idle_options(result: Result) -> list[str]:
         if name not in given or given[name] == default or (result.system is None and name in TIMED):
             continue
         try:
-            other = derive(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)
+            other = evaluated(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)
         except InputError:
             continue  # the other options need this one
         # other numbers of the same definitions settle it without writing everything out
@@ -81,26 +83,26 @@ def idle_options(result: Result) -> list[str]:
     return found
 
 
-def _peaks(result: Result) -> tuple[float, ...]:
+def _peaks(result: Evaluation) -> tuple[float, ...]:
     """A few numbers in which most options show: the step's time, and the first stage's memory."""
     at = result.stage_numbers(result.stages[0])
     return (float(at["M_stage_peak"]), float(at["A_stage"]), float(result.step_numbers["t_step"]) if result.system else 0.0)
 
 
-def untimed_options(result: Result) -> list[str]:
+def untimed_options(result: Evaluation) -> list[str]:
     """Given options that would show in times, where no system is given to take times from."""
     given = result.strategy.model_fields_set if result.system is None else ()
     return [n for n in TIME_ONLY if n in given and getattr(result.strategy, n) != Strategy.model_fields[n].default]
 
 
-def idle_fields(result: Result, original: Architecture, changes: Mapping[tuple[str, ...], Any]) -> list[str]:
+def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[tuple[str, ...], Any]) -> list[str]:
     """Fields of the original architecture that were changed without effect: the output is the same without the change."""
     found = []
     for path in changes:
         try:
             other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
             if other != override_architecture(original, changes) and _output(
-                derive(other, result.strategy, result.assumptions, result.overrides, result.system)
+                evaluated(other, result.strategy, result.assumptions, result.overrides, result.system)
             ) == _output(result):
                 found.append(".".join(path))
         except InputError:
@@ -108,5 +110,5 @@ def idle_fields(result: Result, original: Architecture, changes: Mapping[tuple[s
     return found
 
 
-def _output(result: Result) -> dict:
-    return {key: value for key, value in result.to_json().items() if key not in ("model", "strategy", "symbols")}
+def _output(result: Evaluation) -> dict:
+    return {key: value for key, value in json_object(result).items() if key not in ("model", "strategy", "symbols")}

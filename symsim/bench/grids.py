@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-import symsim
 from symsim.bench.figures import Block, Figure, three_digits
 from symsim.bench.measuring import WATCH_S, bytes_held
 from symsim.bench.processes import together
@@ -120,7 +119,7 @@ def bench_process(bench: Bench) -> Iterator[Block]:
     axes = [part for text in (*model.degrees, *setting.process) for part in ("--axis", text)]
     question = ["--where", FITS, "--by", BEST, "--top", str(setting.top)]
     command = [sys.executable, "-m", "symsim", "sweep", model.name, "-y", setting.system, *axes, *question]
-    package = str(Path(symsim.__file__).parent.parent)
+    package = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))}
     notes = []
     with tempfile.TemporaryDirectory() as place:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-import symsim
 from symsim.bench.figures import Block, Figure
 from symsim.bench.measuring import least_seconds
 from symsim.bench.processes import together
 from symsim.bench.setting import Bench, Limits, Setting
 from symsim.grid.c_build import CompilerError, compiler, library
 from symsim.grid.processes import cores
+from symsim.version import __version__
 
 Array = np.ndarray
 
@@ -34,7 +34,7 @@ def described() -> dict[str, Any]:
         models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
         cpu = models[0] if models else cpu
     return {
-        "symsim": symsim.__version__,
+        "symsim": __version__,
         "cpu": cpu,
         "cores": cores(),
         "system": f"{platform.system()} {platform.release()}",

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import symsim
 from symsim.errors import InputError, nearest, sentence
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
@@ -25,6 +24,7 @@ from symsim.grid.space import Space
 from symsim.grid.store import check_output
 from symsim.grid.sweep import Sweep
 from symsim.report.sweep import sweep_json, sweep_table
+from symsim.version import __version__
 
 # more rows than this are no file that anybody reads
 _MOST_ROWS = 2_000_000_000
@@ -187,7 +187,7 @@ def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
 def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
     """What a Parquet file says of how it came to be."""
     return {
-        "version": symsim.__version__,
+        "version": __version__,
         "model": base.architecture.name,
         "strategy": json.dumps(base.strategy.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
         "system": base.system or "",

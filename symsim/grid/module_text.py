@@ -10,13 +10,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-import symsim
 from symsim import collectives, curves
 from symsim.assumptions import ASSUMPTIONS
 from symsim.expr import Number
 from symsim.grid.unrolled import Argument, Unrolled
 from symsim.schedules import schedule_of
 from symsim.strategy import Strategy
+from symsim.version import __version__
 
 WIDTH = 120
 # statements stand inside a function
@@ -110,7 +110,7 @@ def _longest_parentheses(text: str) -> tuple[int, int]:
 def docstring(unrolled: Unrolled, identifiers: Mapping[str, str]) -> str:
     """The module's docstring; nothing in it can end it."""
     result, names = unrolled.result, [identifiers[a.name] for a in unrolled.arguments]
-    lines = [f"The cost of training a model in closed form, over arrays: made by 'symsim compile' of symsim {symsim.__version__}.", ""]
+    lines = [f"The cost of training a model in closed form, over arrays: made by 'symsim compile' of symsim {__version__}.", ""]
     machine = [f"System: {result.system.name}"] if result.system is not None else []
     for text in (f"Model: {result.model.name}", f"Strategy: {_strategy(result.strategy)}", *machine):
         lines += _wrapped(plain(text), "")

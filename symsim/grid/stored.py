@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from symsim.architecture import Architecture
 from symsim.assumptions import resolve
+from symsim.evaluated import evaluated
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.formula import Definition, Derivation
@@ -26,7 +27,6 @@ from symsim.grid.names import DEGREES, SIZES
 from symsim.kinds import respelt
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
-from symsim.result import derive
 from symsim.strategy import Strategy
 from symsim.system import System
 from symsim.trained import trained
@@ -109,7 +109,7 @@ def evaluation(
     kept = cache.load("derivations", key)
     found = _unpacked(kept) if kept is not None else None
     if found is None:
-        result = derive(model, strategy, assumptions, overrides, system)
+        result = evaluated(model, strategy, assumptions, overrides, system)
         found = (list(result.derivation.definitions.values()), list(result.lowered.checkpointed))
         cache.save("derivations", key, zlib.compress(pickle.dumps(found, 5), 1))
     definitions, checkpointed = found

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from symsim.errors import InputError, nearest
+from symsim.evaluated import evaluated
 from symsim.evaluation import Evaluation
 from symsim.expr import ZERO, Call, Expr, Number, expr, floor, maximum, of_largest, symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Definition
@@ -25,7 +26,6 @@ from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
 from symsim.kinds import kind_of
 from symsim.loading import load_system, on_ranks
 from symsim.reductions import Holdings, Line, named, reduced
-from symsim.result import derive
 from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy
 from symsim.system import symbol_values
@@ -93,7 +93,7 @@ class Unrolled:
 def at_base(base: Base) -> Evaluation:
     """The derivation that a module or a kernel is made of; InputError as `symsim eval` raises it."""
     system = load_system(base.system, base.system_changes) if base.system is not None else None
-    return derive(base.architecture, on_ranks(base.strategy, base.ranks), dict(base.assumptions), dict(base.symbols), system)
+    return evaluated(base.architecture, on_ranks(base.strategy, base.ranks), dict(base.assumptions), dict(base.symbols), system)
 
 
 # what may be free ------------------------------------------------------------------------------------------------------

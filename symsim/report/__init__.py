@@ -9,14 +9,14 @@ from symsim.errors import InputError, printable
 from symsim.reading import write_file
 
 if TYPE_CHECKING:
-    from symsim.result import Result
+    from symsim.evaluation import Evaluation
 
 SUFFIXES = (".md", ".tex", ".pdf", ".html", ".json")
 
 __all__ = ["SUFFIXES", "render_markdown", "write_report"]
 
 
-def write_report(result: "Result", path: "str | Path") -> list[str]:
+def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
     """Write a report of the kind the suffix names, whole or not at all; returns notes for the user.
 
     InputError for another suffix, a place that cannot be written, or a .pdf without a LaTeX engine.
@@ -36,16 +36,18 @@ def write_report(result: "Result", path: "str | Path") -> list[str]:
     return [f"wrote {path}"]
 
 
-def render_markdown(result: "Result") -> str:
+def render_markdown(result: "Evaluation") -> str:
     """The report in GitHub Markdown."""
     return _rendered(result, ".md").decode()
 
 
-def _rendered(result: "Result", suffix: str) -> bytes:
+def _rendered(result: "Evaluation", suffix: str) -> bytes:
     if suffix == ".json":
         import json
 
-        return (json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n").encode()
+        from symsim.json_object import json_object
+
+        return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
     from symsim.report.content import report
 
     document = report(result)

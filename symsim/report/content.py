@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import symsim
 from symsim.architecture import format_layers
 from symsim.assumptions import ASSUMPTIONS
+from symsim.evaluation import Evaluation
 from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.kinds import kind_of
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
@@ -16,13 +16,13 @@ from symsim.report.document import Code, Column, Paragraph, Part, Report, Row, S
 from symsim.report.ink import Ink
 from symsim.report.step import Step
 from symsim.report.totals import Totals
-from symsim.result import Result
 from symsim.strategy import Strategy
+from symsim.version import __version__
 
 
 @dataclass(frozen=True)
 class _Opening:
-    result: Result
+    result: Evaluation
     ink: Ink
     totals: Totals
 
@@ -139,7 +139,7 @@ def changed_options(strategy: Strategy) -> list[tuple[str, str, str]]:
     return made
 
 
-def report(result: Result) -> Report:
+def report(result: Evaluation) -> Report:
     """The whole report as data."""
     ink, numbers = Ink(result), Totals(result)
     opening = _Opening(result, ink, numbers).section()
@@ -168,17 +168,17 @@ def report(result: Result) -> Report:
     )
 
 
-def opening(result: Result) -> Report:
+def opening(result: Evaluation) -> Report:
     """The first section alone, for a notebook's cell."""
     return Report(result.model.name, subtitle(result), (_Opening(result, Ink(result), Totals(result)).section(),))
 
 
-def subtitle(result: Result) -> str:
+def subtitle(result: Evaluation) -> str:
     s = result.strategy
     degrees = ", ".join(f"{n}={v}" for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp), ("vpp", s.vpp), ("ep", s.ep)) if v > 1)
     flags = ", sp=true" if s.sp else ""
     on = f" on {result.system.name}" if result.system is not None else ""
-    return f"{degrees or 'one rank'}{flags}{on}; derived by symsim {symsim.__version__}"
+    return f"{degrees or 'one rank'}{flags}{on}; derived by symsim {__version__}"
 
 
 # assumptions that nothing but seconds and memory rests on, which a report without a system does not show
@@ -190,12 +190,12 @@ OF_A_SYSTEM = frozenset(
 )
 
 
-def in_force(result: Result) -> dict[str, str]:
+def in_force(result: Evaluation) -> dict[str, str]:
     """Assumptions that something shown may rest on."""
     return {n: v for n, v in result.assumptions.items() if result.system is not None or n not in OF_A_SYSTEM or v != ASSUMPTIONS[n].default}
 
 
-def assumptions(result: Result) -> Section:
+def assumptions(result: Evaluation) -> Section:
     """Those that a definition names or the user changed first, the rest after."""
     listed = in_force(result)
     named = {a for d in result.derivation.definitions.values() for a in d.assumptions}

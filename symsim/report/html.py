@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
+from symsim.evaluation import Evaluation
 from symsim.report import gauges, plot
 from symsim.report.document import Cell, Code, Emphasis, Math, Report, Timeline, as_spans
 from symsim.report.picture import svg
 from symsim.report.templating import template
-from symsim.result import Result
 from symsim.typeset import width
 
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
@@ -24,7 +24,7 @@ def render(report: Report) -> str:
     return template("report.html.j2", **_TOOLS).render(report=report) + "\n"
 
 
-def fragment(result: Result) -> str:
+def fragment(result: Evaluation) -> str:
     """The opening section, for a notebook's cell."""
     from symsim.report.content import opening
 

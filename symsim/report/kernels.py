@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from symsim.curves import SYMBOLS as COEFFICIENTS
+from symsim.evaluation import Evaluation
 from symsim.expr import Expr, Number, minimum, symbol
 from symsim.lowered import Lowered
 from symsim.operations import UNCOUNTED
 from symsim.passes.count import ascii_name, flops
 from symsim.passes.remember import Remembered
 from symsim.report.amounts import rate
-from symsim.result import Result
 from symsim.stages import runs
 from symsim.system import Peak
 from symsim.vocabulary import SYMBOLS
@@ -80,7 +80,7 @@ def achieved(kernel: Kernel) -> str:
     return rate(kernel.bytes_per_second, "B/s") if moves(kernel) else rate(kernel.flops_per_second, "FLOP/s")
 
 
-def block_kernels(result: Result, name: str) -> list[Kernel]:
+def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
     """Every kernel of a block once, forward first, in the order in which they run."""
     remembered, numbers = result.lowered.blocks[name], _worked(result)
     placed, own = remembered.placed, float(result.values["Phi"])
@@ -100,7 +100,7 @@ def block_kernels(result: Result, name: str) -> list[Kernel]:
     return made
 
 
-def stage_kernels(result: Result, stage: int) -> list[Kernel]:
+def stage_kernels(result: Evaluation, stage: int) -> list[Kernel]:
     """Kernels of one rank of a stage with their calls, longest together first."""
     numbers = result.stage_numbers(result.stages[stage])
     made = []
@@ -123,7 +123,7 @@ def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[i
     return often, again
 
 
-def _worked(result: Result) -> dict[str, Number]:
+def _worked(result: Evaluation) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
     inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
@@ -131,7 +131,7 @@ def _worked(result: Result) -> dict[str, Number]:
 
 
 def _kernel(
-    result: Result, block: str, operation: str, phase: str, definition: str, work: Expr, moved: str, numbers: Mapping[str, Number], own: float
+    result: Evaluation, block: str, operation: str, phase: str, definition: str, work: Expr, moved: str, numbers: Mapping[str, Number], own: float
 ) -> Kernel:
     formula = result.derivation.definitions[definition].expr
     alone = bounds(formula, result.numbers)
@@ -150,7 +150,7 @@ def _kernel(
     )
 
 
-def peaks(result: Result) -> dict[str, float]:
+def peaks(result: Evaluation) -> dict[str, float]:
     """Peak rates that the system gives, by symbol; formulas may reach for less of them (fp8_share)."""
     if result.system is None:
         return {}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from symsim.above_peak import above_peak
+from symsim.evaluation import Evaluation
 from symsim.expr import Number
 from symsim.formula import BYTE
 from symsim.kinds import kind_of
@@ -14,7 +16,6 @@ from symsim.memory import moments
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.kernels import Kernel, stage_kernels
 from symsim.report.totals import ranges
-from symsim.result import Result
 from symsim.stages import runs
 from symsim.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.system import System, quantities
@@ -54,10 +55,15 @@ class Part:
 class Step:
     """Numbers of a result with a system that several outputs show."""
 
-    def __init__(self, result: Result):
+    def __init__(self, result: Evaluation):
         if result.system is None:
             raise ValueError("a step takes time on a system")
         self.result, self.system = result, result.system
+
+    @cached_property
+    def above_peak(self) -> str:
+        """The convention that makes MFU or HFU exceed 100 %, in a sentence; empty where neither does."""
+        return above_peak(self.result)
 
     @cached_property
     def stages(self) -> list[dict[str, Number]]:

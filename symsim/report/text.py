@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symsim.assumptions import ASSUMPTIONS
+from symsim.evaluation import Evaluation
 from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.report import text_time
 from symsim.report.amounts import human, seconds, whole
@@ -11,10 +12,9 @@ from symsim.report.columns import digits, table, wrapped
 from symsim.report.content import batch, changed_options, idle_pipeline, in_force
 from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
-from symsim.result import Result
 
 
-def eval_table(result: Result) -> str:
+def eval_table(result: Evaluation) -> str:
     totals = Totals(result)
     time = [] if result.system is None else text_time.blocks(Step(result))
     parts = [
@@ -30,7 +30,7 @@ def eval_table(result: Result) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def brief(result: Result) -> str:
+def brief(result: Evaluation) -> str:
     """A result in a few lines, for a prompt."""
     number = result.numbers
     said = [f"{human(whole(number['N']), ELEMENT)} parameters", f"{human(whole(number['F']), FLOP)} forward a micro-batch"]
@@ -45,7 +45,7 @@ def brief(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _heading(result: Result) -> str:
+def _heading(result: Evaluation) -> str:
     options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
     on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""
@@ -55,7 +55,7 @@ def _heading(result: Result) -> str:
     return "\n".join(map(wrapped, lines))
 
 
-def _summary(result: Result) -> str:
+def _summary(result: Evaluation) -> str:
     number = result.numbers
     rows = [("parameters", whole(number["N"]), ELEMENT)]
     if "N_active" in number:
@@ -100,7 +100,7 @@ def _stages(totals: Totals) -> str:
     return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
 
 
-def _placement(result: Result) -> str:
+def _placement(result: Evaluation) -> str:
     rows = result.placed()
     return table("Placement: where dimensions lie on the mesh", ["", "on"], rows, left=2) if rows else ""
 
@@ -131,7 +131,7 @@ def _messages(totals: Totals) -> str:
     )
 
 
-def _assumptions(result: Result) -> str:
+def _assumptions(result: Evaluation) -> str:
     changed = [f"{n}={v}" for n, v in in_force(result).items() if v != ASSUMPTIONS[n].default]
     kept = [f"{n}={v}" for n, v in in_force(result).items() if v == ASSUMPTIONS[n].default]
     lines = ["Assumptions"]

@@ -41,8 +41,8 @@ def _answer(step: Step) -> str:
     lines = ["Step"]
     for name, amount, said in rows:
         lines.append(wrapped(f"  {name:<{wide[0]}}  {amount:>{wide[1]}}  {said}", hanging=6 + sum(wide)))
-    if step.result.above_peak:
-        lines.append(wrapped(f"  {step.result.above_peak}", hanging=4))
+    if step.above_peak:
+        lines.append(wrapped(f"  {step.above_peak}", hanging=4))
     return "\n".join(lines)
 
 

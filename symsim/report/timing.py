@@ -71,7 +71,7 @@ def answer(step: Step) -> Table:
     ):
         if name in numbers:
             rows.append((what, plain(step.number(name))))
-    caption = f"The step on {step.system.name}. {step.result.above_peak}".rstrip()
+    caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
     return Table(spans(caption), (Column("result", 24), Column("value", 24)), tuple(Row(r) for r in rows))
 
 

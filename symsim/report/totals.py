@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from symsim.evaluation import Evaluation
 from symsim.expr import Expr, Number, Symbol
 from symsim.formula import BYTE, ELEMENT, FLOP, Unit
+from symsim.json_object import flops_by_module
 from symsim.kinds import kind_of
 from symsim.passes.count import MODULES, multiplicity
 from symsim.passes.remember import Saved
@@ -14,8 +16,8 @@ from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.blocks import COLLECTIVES
 from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
-from symsim.result import Result
 from symsim.stages import Stage
+from symsim.traffic import stage_messages
 
 STREAM = "residual stream"
 _STAGE_TOTALS = ("P_stage_dense", "P_stage_expert", "P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage")
@@ -24,7 +26,7 @@ _STAGE_TOTALS = ("P_stage_dense", "P_stage_expert", "P_stage", "X_stage", "Y_sta
 class Totals:
     """Numbers of a result that several outputs show."""
 
-    def __init__(self, result: Result):
+    def __init__(self, result: Evaluation):
         self.result = result
 
     @cached_property
@@ -38,7 +40,7 @@ class Totals:
 
     def _messages_of(self, stage: Stage, numbers: Mapping[str, Number]) -> list[tuple[str, str, str, str, Expr, int, int, int]]:
         found: dict[tuple[str, str, str, str], tuple[Expr, int, int, int]] = {}
-        for m in self.result.stage_messages(stage):
+        for m in stage_messages(self.result, stage):
             key = (m.phase, m.op, m.axis, m.per)
             calls = int(m.count.evaluate(numbers))
             _, count, sent, received = found.get(key, (m.group, 0, 0, 0))
@@ -69,7 +71,7 @@ class Totals:
 
     @cached_property
     def flops(self) -> dict[str, dict[str, int]]:
-        return self.result.flops_by_module()
+        return flops_by_module(self.result)
 
     def saved(self, stage: int) -> dict[str, Number]:
         """Bytes that one micro-batch keeps on a rank of the stage, by the module that made them: the terms of A_stage."""
@@ -127,16 +129,16 @@ def ranges(indices: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}\u2013{b}" for a, b in runs)
 
 
-def sections(result: Result, ink: Ink, totals: Totals) -> list[Section]:
+def sections(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
     return [_parameters(result, ink, totals), _flops(result, ink, totals), _stages(result, ink, totals), _messages(result, ink, totals)]
 
 
-def _equations(result: Result, ink: Ink, names: Iterable[str]) -> Equations:
+def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
     book, number = result.derivation.definitions, result.numbers
     return Equations(tuple(ink.equation(n, book[n].expr, number.get(n), book[n].unit) for n in names if n in book))
 
 
-def _parameters(result: Result, ink: Ink, totals: Totals) -> Section:
+def _parameters(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     number = result.numbers
     rows = [Row((m.replace("_", " "), exact(n), human(n, ELEMENT), percent(float(n / number["N"])))) for m, n in totals.parameters().items()]
     rows.append(Row(("all", exact(number["N"]), human(number["N"], ELEMENT), percent(1.0)), "total"))
@@ -156,7 +158,7 @@ def _parameters(result: Result, ink: Ink, totals: Totals) -> Section:
     )
 
 
-def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
+def _flops(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     kinds = [k for k in ("forward", "backward", "recompute") if k != "recompute" or result.numbers["R"]]
     rows = [Row((m.replace("_", " "), *(exact(f[k]) for k in kinds), human(sum(f.values()), FLOP))) for m, f in totals.flops.items()]
     summed = {k: sum(f[k] for f in totals.flops.values()) for k in kinds}
@@ -177,7 +179,7 @@ def _flops(result: Result, ink: Ink, totals: Totals) -> Section:
     return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
 
 
-def _stages(result: Result, ink: Ink, totals: Totals) -> Section:
+def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     book = result.derivation.definitions
     layers = [n for n in book if book[n].group == "stages" and n.startswith("L_")]
     summed = [n for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
@@ -193,7 +195,7 @@ def _stages(result: Result, ink: Ink, totals: Totals) -> Section:
     return Section("Pipeline stages", (Paragraph(said), equations, _stage_table(result, ink, totals), _exact_stages(ink, totals)), 2)
 
 
-def _stage_table(result: Result, ink: Ink, totals: Totals) -> Table:
+def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
     book = result.derivation.definitions
     kinds = result.model.kind_names()
     held = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
@@ -213,7 +215,7 @@ def _exact_stages(ink: Ink, totals: Totals) -> Table:
     return Table(spans("The same, every digit."), columns, tuple(rows))
 
 
-def _messages(result: Result, ink: Ink, totals: Totals) -> Section:
+def _messages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
     rows = []
     for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]:
