@@ -15,7 +15,7 @@ from functools import partial
 
 from symsim.collectives import Network
 from symsim.expr import ZERO, Expr, maximum, symbol
-from symsim.formula import SECOND, Derivation, Quantity, total
+from symsim.formula import Derivation
 from symsim.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
@@ -23,6 +23,7 @@ from symsim.messages import Message, between_ranks
 from symsim.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
 from symsim.passes.count import ascii_name, label
 from symsim.passes.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
+from symsim.quantity import SECOND, Quantity, total
 
 
 @dataclass(frozen=True)

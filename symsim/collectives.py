@@ -27,9 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symsim.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
-from symsim.formula import BYTE, SECOND, Derivation, Quantity
+from symsim.formula import Derivation
 from symsim.mesh import Mesh
 from symsim.messages import Message
+from symsim.quantity import BYTE, SECOND, Quantity
 from symsim.strategy import Strategy
 from symsim.system import System
 

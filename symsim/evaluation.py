@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from symsim.architecture import Architecture
+from symsim.errors import InputError, cut, nearest
 from symsim.expr import Call, Expr, Number
-from symsim.formula import Definition, Derivation, Formula
+from symsim.formula import Derivation, Formula
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
 from symsim.placement import Placement, table
+from symsim.quantity import Definition
 from symsim.reductions import Holdings, Line, named, reduced, stage_runs
 from symsim.schedules import schedule_of
 from symsim.sizes import values
 from symsim.stages import Stage, kinds_between, layers_before, stages
+from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy
 from symsim.system import System, symbol_values
 
@@ -39,11 +42,9 @@ class Evaluation:
 
     def formula(self, name: str) -> Formula:
         """A definition by its symbol or dotted name (time.step), with all it stands on; a KeyError that names the nearest where there is none."""
-        from symsim.named import symbol_of, unknown
-
-        symbol = symbol_of(self, name)
+        symbol = _symbol_of(self, name)
         if symbol not in self.derivation.definitions:
-            raise unknown(self, name, list(self.derivation.definitions))
+            raise _unknown(self, name, list(self.derivation.definitions))
         return replace(self.derivation.formula(symbol), line=self._any_line)
 
     @cached_property
@@ -104,9 +105,7 @@ class Evaluation:
     def value(self, name: str) -> Number:
         """The number of a definition of the model or of the whole step by its symbol, or of a quantity by its dotted name
         (`symsim list quantities`); a KeyError that names the nearest where there is none."""
-        from symsim.named import value
-
-        return value(self, name)
+        return _value(self, name)
 
     @cached_property
     def step_numbers(self) -> dict[str, Number]:
@@ -214,3 +213,62 @@ class Evaluation:
             else:
                 same.append(definition)
         return same, differing
+
+
+class UnknownName(InputError, KeyError):
+    """A name that a result does not have; the sentence names the nearest."""
+
+    __str__ = Exception.__str__
+
+
+def _symbol_of(result: Evaluation, name: str) -> str:
+    """The definition behind a dotted name (time.step: t_step); another name is its own."""
+    from symsim.grid.quantities import EXPOSED, QUANTITIES
+
+    if name.startswith(EXPOSED):
+        return exposed_axes(result.derivation).get(name.removeprefix(EXPOSED), name)
+    return QUANTITIES[name].symbol if name in QUANTITIES else name
+
+
+def _value(result: Evaluation, name: str) -> Number:
+    """A number of the model, of the whole step, or, for what each stage has its own of, that of the rank that has most.
+
+    UnknownName (a KeyError) for a name that there is not, or that needs a system.
+    """
+    from symsim.grid.quantities import QUANTITIES
+
+    entry = QUANTITIES.get(name)
+    if entry is not None and entry.timed and result.system is None:
+        raise UnknownName(f"{name} needs a system: derive(..., system='h100-sxm') gives one")
+    if name == "memory.capacity":
+        assert result.system is not None
+        return -int(-result.system.accelerator.memory.value // 1)
+    if name == "world":
+        return result.strategy.world_size
+    symbol = _symbol_of(result, name)
+    if symbol == "exposed":
+        return sum(result.step_numbers[n] for n in exposed_axes(result.derivation).values())
+    if symbol == "N_active" and symbol not in result.numbers:
+        symbol = "N"
+    for known in (result.numbers, result.step_numbers):
+        if symbol in known:
+            return known[symbol]
+    if entry is not None and entry.over in ("stages", "fullest"):
+        stages = [result.stage_numbers(s) for s in result.stages]
+        if entry.over == "fullest":
+            return max(stages, key=lambda n: n["M_stage_peak"])[symbol]
+        return max(n[symbol] for n in stages)
+    raise _unknown(result, name, [*result.numbers, *result.step_numbers])
+
+
+def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
+    """Why there is no such name: the nearest of those that people mean, then of all."""
+    from symsim.grid.quantities import QUANTITIES
+
+    if name in result.derivation.definitions and name not in known:
+        return UnknownName(f"each stage has its own {name}: stage_numbers(stage) gives it, formula('{name}') its formula")
+    for choices in (list(QUANTITIES), known):
+        hint = nearest(name, choices, "")
+        if hint:
+            return UnknownName(f"there is no '{cut(name)}': {hint}")
+    return UnknownName(f"there is no '{cut(name)}': 'symsim list quantities' and result.derivation.definitions have the names")

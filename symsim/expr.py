@@ -3,7 +3,7 @@
 Every count symsim derives is a product of sizes over a product of degrees, so this closed, canonical form
 covers the derivation exactly, builds in microseconds, and evaluates to integers without rounding. Functions
 that are not polynomial (max, min, ceil, floor, log2) appear as opaque atoms and are never rewritten, so
-ceil(x/y) keeps its true division. `to_sympy` gives the SymPy view for algebra (`algebra.py`).
+ceil(x/y) keeps its true division. `algebra.view` is the SymPy view, for algebra.
 Seconds are evaluated in floating point: a rate given as a float makes everything that stands on it a float.
 """
 
@@ -235,12 +235,6 @@ class Expr:
                     rest = Expr({_times(monomial, ((atom, -1),)): coefficient * power})
                     total = total + rest * slope
         return total
-
-    def to_sympy(self, symbols: Mapping[str, Any] | None = None) -> Any:
-        """The SymPy view (`algebra.view`); symbols are in the domains of the vocabulary unless given."""
-        from symsim.algebra import view
-
-        return view(self, symbols)
 
     def __str__(self) -> str:
         """A Python expression in the formula grammar (`grammar.parse` reads it back)."""

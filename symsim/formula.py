@@ -7,7 +7,7 @@ with the definitions it stands on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,94 +16,11 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut, nearest
 from symsim.expr import ONE, Expr, Number, expr, symbol
 from symsim.facts import Fact, Said, apply, declared, read_facts
+from symsim.quantity import Definition, Quantity, Unit, UnitError
 from symsim.vocabulary import domain
 
 if TYPE_CHECKING:
     from symsim.reductions import Line
-
-
-class UnitError(TypeError):
-    """Two quantities of different units were added, or a definition does not have the unit it declares."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A product of powers of the base units FLOP, byte, element, second."""
-
-    powers: tuple[tuple[str, int], ...] = ()
-
-    def __mul__(self, other: "Unit") -> "Unit":
-        powers = dict(self.powers)
-        for base, power in other.powers:
-            powers[base] = powers.get(base, 0) + power
-        return Unit(tuple(sorted((b, p) for b, p in powers.items() if p)))
-
-    def __truediv__(self, other: "Unit") -> "Unit":
-        return self * Unit(tuple((b, -p) for b, p in other.powers))
-
-    def __str__(self) -> str:
-        top = "·".join(b if p == 1 else f"{b}^{p}" for b, p in self.powers if p > 0) or "1"
-        bottom = "·".join(b if p == -1 else f"{b}^{-p}" for b, p in self.powers if p < 0)
-        return f"{top}/{bottom}" if bottom else top
-
-
-NONE = Unit()
-FLOP = Unit((("FLOP", 1),))
-BYTE = Unit((("byte", 1),))
-ELEMENT = Unit((("element", 1),))
-SECOND = Unit((("second", 1),))
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """An exact expression with a unit."""
-
-    expr: Expr
-    unit: Unit = NONE
-
-    def _same_unit(self, other: "Quantity") -> None:
-        if self.unit != other.unit and self.expr and other.expr:
-            raise UnitError(f"cannot add {other.unit} to {self.unit}: ({self.expr}) and ({other.expr})")
-
-    def __add__(self, other: "Quantity") -> "Quantity":
-        self._same_unit(other)
-        return Quantity(self.expr + other.expr, self.unit if self.expr else other.unit)
-
-    def __sub__(self, other: "Quantity") -> "Quantity":
-        self._same_unit(other)
-        return Quantity(self.expr - other.expr, self.unit if self.expr else other.unit)
-
-    def __mul__(self, other: "Quantity | Expr | Number") -> "Quantity":
-        other = other if isinstance(other, Quantity) else Quantity(expr(other))
-        return Quantity(self.expr * other.expr, self.unit * other.unit)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: "Quantity | Expr | Number") -> "Quantity":
-        other = other if isinstance(other, Quantity) else Quantity(expr(other))
-        return Quantity(self.expr / other.expr, self.unit / other.unit)
-
-
-def total(quantities: Iterable[Quantity], unit: Unit) -> Quantity:
-    """The sum of quantities of one unit (zero of that unit when there are none)."""
-    result = Quantity(expr(0), unit)
-    for quantity in quantities:
-        result = result + quantity
-    return result
-
-
-@dataclass(frozen=True)
-class Definition:
-    """symbol := expr [unit], with its meaning and where it comes from."""
-
-    symbol: str
-    expr: Expr
-    unit: Unit
-    meaning: str
-    latex: str = ""
-    source: str = ""
-    assumptions: tuple[str, ...] = ()
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,10 +164,10 @@ class Formula:
 
     def sympy(self) -> Any:
         """The expanded closed form as a SymPy expression, its symbols in their domains."""
-        from symsim.algebra import sympy_symbol
+        from symsim.algebra import sympy_symbol, view
 
         closed, kinds = self.expand(), declared(self.facts)
-        return closed.to_sympy({name: sympy_symbol(name, kinds.get(name)) for name in closed.symbols()})
+        return view(closed, {name: sympy_symbol(name, kinds.get(name)) for name in closed.symbols()})
 
     def latex(self) -> str:
         """`name = closed form` in LaTeX."""
@@ -307,19 +224,3 @@ class Derivation:
 
 def _ratio(above: Number, below: Number) -> Number:
     return above / below if isinstance(above, float) or isinstance(below, float) else Fraction(above) / below
-
-
-def scalar(value: "Expr | Number") -> Quantity:
-    return Quantity(expr(value), NONE)
-
-
-def elements(sizes: Iterable["Expr | Number"]) -> Quantity:
-    """The number of elements of a tensor with these local sizes."""
-    result = ONE
-    for size in sizes:
-        result = result * size
-    return Quantity(result, ELEMENT)
-
-
-def bytes_per_element(width: "Expr | Number") -> Quantity:
-    return Quantity(expr(width), BYTE / ELEMENT)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from symsim import curves
 from symsim.expr import ONE, ZERO, Expr, minimum, symbol
-from symsim.formula import SECOND, Quantity
 from symsim.ir import Op
 from symsim.mesh import local_size
 from symsim.operations import OPERATIONS, Attention
@@ -29,6 +28,7 @@ from symsim.passes.hbm import (
     written_out,
 )
 from symsim.passes.kernels import Profile, multiplied_in
+from symsim.quantity import SECOND, Quantity
 from symsim.strategy import Strategy
 
 

@@ -16,34 +16,19 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from symsim.architecture import Architecture, format_layers
+from symsim.assumptions import ASSUMPTIONS
 from symsim.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.errors import InputError, cut, nearest, printable
 from symsim.grammar import parse_value
 from symsim.known import Known
 from symsim.limits import MOST_RANKS
 from symsim.reading import Document, KeyPath, dotted, format_yaml, from_validation_error, read_json, read_yaml
-from symsim.spellings import of_setting, of_strategy
+from symsim.spellings import ALIASES, of_setting, of_strategy
 from symsim.strategy import Strategy
-from symsim.system import COLLECTIVES, System
+from symsim.system import COLLECTIVES, Accelerator, Host, Peak, System
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Megatron-Core's long names for the fields of a strategy
-ALIASES = {
-    "tensor_model_parallel_size": "tp",
-    "pipeline_model_parallel_size": "pp",
-    "virtual_pipeline_model_parallel_size": "vpp",
-    "context_parallel_size": "cp",
-    "expert_model_parallel_size": "ep",
-    "expert_tensor_parallel_size": "etp",
-    "sequence_parallel": "sp",
-    "recompute_granularity": "recompute",
-    "data_parallel_size": "dp",
-    "mbs": "micro_batch_size",
-    "gbs": "global_batch_size",
-    "fp8_recipe": "fp8",
-    "world_size": "world",
-}
 # Not a field: the number of ranks, from which dp follows
 RANKS = "world"
 LARGEST_WORLD = 2**40
@@ -427,7 +412,7 @@ def _canonical(document: Document) -> Document:
     unknown = next((name for name in data if name not in Strategy.model_fields and name != RANKS), None)
     if unknown is not None:
         # names are matched here, since pydantic does not know the aliases
-        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown, 40)}': {of_strategy(unknown)}")
+        raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown, 40)}': {of_strategy(unknown, _other_settings())}")
     return Document(data, document.where, lines)
 
 
@@ -574,7 +559,7 @@ def _sorted(pairs: Iterable[tuple[str, Any]]) -> Settings:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
             known = [*Strategy.model_fields, *ALIASES, *_architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS]
-            raise InputError(f"--set {cut(name, 40)}: no such setting; {of_setting(name, known)}")
+            raise InputError(f"--set {cut(name, 40)}: no such setting; {of_setting(name, known, _other_settings())}")
         if target in spelt:
             other = spelt[target]
             raise InputError(
@@ -616,3 +601,17 @@ def _resized(architecture: Architecture, layers: Any) -> Any:
     if layers % unit:
         raise InputError(f"--set num_layers={layers}: {architecture.name} repeats {unit} layers, so a multiple of {unit} is needed")
     return [{"repeat": layers // unit, "kinds": architecture.layers[0].kinds}]
+
+
+@cache
+def _other_settings() -> dict[str, str]:
+    """Every other setting by its full name, and what kind of thing it is."""
+    tiers = dict.fromkeys(tier.name for system in list_systems() for tier in load_system(system).network)
+    numbers = [f"network.{tier}.bandwidth" for tier in tiers]
+    numbers += [f"accelerator.{n}" for n in Accelerator.model_fields if n != "peak"] + [f"accelerator.peak.{n}" for n in Peak.model_fields]
+    numbers += [f"host.{n}" for n in Host.model_fields]
+    return {
+        **dict.fromkeys(numbers, "a number of the system"),
+        **dict.fromkeys(architecture_fields(), "a field of the model"),
+        **dict.fromkeys((f"assume.{a}" for a in ASSUMPTIONS), "an assumption"),
+    }

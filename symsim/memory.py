@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from symsim.expr import ONE, ZERO, Expr, Number, expr, maximum, minimum, symbol
-from symsim.formula import BYTE, ELEMENT, NONE, Derivation, Quantity
+from symsim.formula import Derivation
 from symsim.ir import WIDTHS
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
@@ -23,6 +23,7 @@ from symsim.passes.differentiate import elements
 from symsim.passes.kernels import multiplied_in
 from symsim.passes.reduce import expert_groups, shards
 from symsim.passes.workspace import Moment, backward_moments, forward_moments
+from symsim.quantity import BYTE, ELEMENT, NONE, Quantity
 from symsim.reductions import stages_max
 from symsim.schedules import schedule_of
 from symsim.stages import holds, layers_before

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from symsim.expr import Call, Expr, Number, expr, maximum, minimum, of_largest, symbol
-from symsim.formula import Definition
+from symsim.quantity import Definition
 
 FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after")
 Holdings = tuple[int, ...]

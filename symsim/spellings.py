@@ -1,12 +1,11 @@
 """What is set here under other systems' names, and where a name that is set elsewhere belongs: for suggestions, not accepted as input.
 
-Names that are accepted are in `symsim.loading` (ALIASES).
+Names that are accepted are ALIASES.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping
 
 from symsim.errors import cut, near, nearest
 from symsim.strategy import Strategy
@@ -102,6 +101,23 @@ padded_vocab_size               | vocab_size                    | Megatron-LM
 _ROWS = [[part.strip() for part in line.split("|")] for line in _TABLE.strip().splitlines()]
 ELSEWHERE = {name: ours for name, ours, _ in _ROWS}
 
+# Megatron-Core's long names for the fields of a strategy
+ALIASES = {
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "virtual_pipeline_model_parallel_size": "vpp",
+    "context_parallel_size": "cp",
+    "expert_model_parallel_size": "ep",
+    "expert_tensor_parallel_size": "etp",
+    "sequence_parallel": "sp",
+    "recompute_granularity": "recompute",
+    "data_parallel_size": "dp",
+    "mbs": "micro_batch_size",
+    "gbs": "global_batch_size",
+    "fp8_recipe": "fp8",
+    "world_size": "world",
+}
+
 TOPICS = (
     ("degrees", ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "dp")),
     ("batch", ("micro_batch_size", "num_microbatches", "global_batch_size", "seq_length")),
@@ -109,16 +125,14 @@ TOPICS = (
 )
 
 
-def of_strategy(name: str) -> str:
-    """A clause for a name that is no option: the option meant, or where else the name is set, or the options by topic."""
-    from symsim.loading import ALIASES
-
+def of_strategy(name: str, others: Mapping[str, str]) -> str:
+    """A clause for a name that is no option: the option meant, or where else the name is set, or the options by topic. others: every other
+    setting by its full name, and what kind of thing it is."""
     given = _plain(name)
     options = [*Strategy.model_fields, *ALIASES]
     meant = ELSEWHERE.get(given)
     if meant in options:
         return f"did you mean '{meant}'?"
-    others = _others()
     place = next((path for path in (meant, given) if path in others), None)
     if place is None and not near(given, options):
         place = next(iter(near(given, list(others))), None)
@@ -127,7 +141,7 @@ def of_strategy(name: str) -> str:
     return nearest(given, options, f"the options are {by_topic()}")
 
 
-def of_setting(name: str, settings: Iterable[str]) -> str:
+def of_setting(name: str, settings: Iterable[str], others: Mapping[str, str]) -> str:
     """A clause for a name that --set and --axis do not know. settings: the short names that they know."""
     given = _plain(name)
     if given in ELSEWHERE:
@@ -137,7 +151,7 @@ def of_setting(name: str, settings: Iterable[str]) -> str:
         "symbols ('symsim list symbols') and assume.NAME ('symsim list assumptions') can be set"
     )
     # a symbol is no word that one could have meant, and so is never near
-    return nearest(given, [*(n for n in settings if len(n) > 1), *_others()], lists)
+    return nearest(given, [*(n for n in settings if len(n) > 1), *others], lists)
 
 
 def by_topic() -> str:
@@ -147,21 +161,3 @@ def by_topic() -> str:
 def _plain(name: str) -> str:
     """As on a command line: --tensor-model-parallel-size."""
     return cut(name, 100).strip().lstrip("-").replace("-", "_")
-
-
-@cache
-def _others() -> dict[str, str]:
-    """Every other setting by its full name, and what kind of thing it is."""
-    from symsim.assumptions import ASSUMPTIONS
-    from symsim.loading import architecture_fields, list_systems, load_system
-    from symsim.system import Accelerator, Host, Peak
-
-    tiers = dict.fromkeys(tier.name for system in list_systems() for tier in load_system(system).network)
-    numbers = [f"network.{tier}.bandwidth" for tier in tiers]
-    numbers += [f"accelerator.{n}" for n in Accelerator.model_fields if n != "peak"] + [f"accelerator.peak.{n}" for n in Peak.model_fields]
-    numbers += [f"host.{n}" for n in Host.model_fields]
-    return {
-        **dict.fromkeys(numbers, "a number of the system"),
-        **dict.fromkeys(architecture_fields(), "a field of the model"),
-        **dict.fromkeys((f"assume.{a}" for a in ASSUMPTIONS), "an assumption"),
-    }

@@ -16,7 +16,7 @@ from symsim.block_time import BlockTime, block_times
 from symsim.collectives import Network
 from symsim.errors import InputError
 from symsim.expr import ONE, ZERO, Expr, ceil, maximum, symbol
-from symsim.formula import NONE, SECOND, Derivation, Quantity, total
+from symsim.formula import Derivation
 from symsim.ir import WIDTHS
 from symsim.lowered import Lowered
 from symsim.memory import main_type, state_bytes
@@ -30,6 +30,7 @@ from symsim.passes.reduce import (
     shards,
     update_messages,
 )
+from symsim.quantity import NONE, SECOND, Quantity, total
 from symsim.reductions import stages_at, stages_max, stages_sum
 from symsim.schedules import T_PLACE, schedule_of
 from symsim.stages import runs, table_copies

@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from symsim.expr import Atom, Call, Expr, Monomial, Number, Symbol
-from symsim.formula import Definition
 from symsim.kinds import SPELT, kind_of
+from symsim.quantity import Definition
 from symsim.vocabulary import SYMBOLS, Entry
 
 # The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.

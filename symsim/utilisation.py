@@ -9,9 +9,10 @@ window or chunks count the keys that their queries see (assumption `mfu_windows`
 from __future__ import annotations
 
 from symsim.expr import ZERO, Expr, symbol
-from symsim.formula import FLOP, NONE, Derivation, Quantity
+from symsim.formula import Derivation
 from symsim.lowered import Lowered
 from symsim.passes.count import flops, multiplicity
+from symsim.quantity import FLOP, NONE, Quantity
 from symsim.sizes import keys_per_query
 
 KEYS = {"n_w": "window", "n_c": "chunk"}

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import sympy
 
-from symsim.algebra import sympy_symbol
+from symsim.algebra import sympy_symbol, view
 from symsim.expr import Number, log2, symbol
 from symsim.loading import list_systems, load_model, load_strategy, load_system
 from symsim.result import Result, derive
@@ -149,4 +149,4 @@ def test_domains() -> None:
 @pytest.mark.parametrize("leaves", [Fraction(1, 3), 1, Fraction(3, 2), 2, 5, 8, 9])
 def test_depth_of_a_tree(leaves: Number) -> None:
     depth = log2(symbol("tp"))
-    assert at(depth.to_sympy({"tp": sympy.Symbol("tp")}), {"tp": Fraction(leaves)}) == depth.evaluate({"tp": leaves})
+    assert at(view(depth, {"tp": sympy.Symbol("tp")}), {"tp": Fraction(leaves)}) == depth.evaluate({"tp": leaves})

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from symsim.errors import InputError
 from symsim.expr import Call, Expr, Number, ceil, expr, floor, log2, maximum, minimum, of_largest, symbol
 from symsim.facts import Fact, read_facts
-from symsim.formula import BYTE, NONE, Definition, Derivation, Formula, Quantity
+from symsim.formula import Derivation, Formula
 from symsim.grammar import parse
 from symsim.loading import load_model, load_strategy, load_system
+from symsim.quantity import BYTE, NONE, Definition, Quantity
 from symsim.result import Result, derive
 from symsim.schedules import SCHEDULES
 

@@ -12,9 +12,9 @@ from shared import cases as oracle
 from shared import needed
 
 from symsim.errors import InputError
-from symsim.formula import BYTE
 from symsim.loading import load_model
 from symsim.memory import state_bytes
+from symsim.quantity import BYTE
 from symsim.result import Result, derive
 from symsim.strategy import Strategy
 

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import sympy
 
+from symsim.algebra import view
 from symsim.expr import Expr, ceil, floor, log2, maximum, minimum, symbol
 from symsim.grid import module, scalar
 from symsim.grid.bounds import _interval
@@ -130,8 +131,8 @@ def test_exact_expressions() -> None:
 
 def test_sympy() -> None:
     x, y = (sympy.Symbol(n, real=True) for n in "xy")
-    made = {op: make(symbol("x"), symbol("y")).to_sympy({"x": x, "y": y}) for op, make in (("max", maximum), ("min", minimum))}
-    made |= {op: make(symbol("x")).to_sympy({"x": x}) for op, make in (("ceil", ceil), ("floor", floor), ("log2", log2))}
+    made = {op: view(make(symbol("x"), symbol("y")), {"x": x, "y": y}) for op, make in (("max", maximum), ("min", minimum))}
+    made |= {op: view(make(symbol("x")), {"x": x}) for op, make in (("ceil", ceil), ("floor", floor), ("log2", log2))}
 
     def evaluated(op: str, args: tuple[Any, ...]) -> Any:
         return made[op].xreplace({v: sympy.Rational(Fraction(a)) for v, a in zip((x, y), args)})

@@ -15,8 +15,8 @@ import pytest
 
 from symsim.errors import InputError
 from symsim.expr import ONE, ZERO, Expr, ceil, floor, maximum, symbol
-from symsim.formula import BYTE, FLOP
 from symsim.loading import load_model, load_strategy
+from symsim.quantity import BYTE, FLOP
 from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, write_report
 from symsim.report.amounts import human
 from symsim.report.content import report

@@ -15,9 +15,9 @@ import pytest
 from test_report import expanded, undefined
 
 from symsim.expr import Expr, ceil, maximum, symbol
-from symsim.formula import BYTE
 from symsim.loading import load_model, load_strategy, load_system
 from symsim.memory import binding_moment
+from symsim.quantity import BYTE
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
 from symsim.report.amounts import human, rate, seconds
 from symsim.report.content import OF_A_SYSTEM, report

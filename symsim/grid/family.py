@@ -247,3 +247,16 @@ def _whole_batches(fields: Mapping[str, Any]) -> Array:
     if m is None:
         return allowed
     return np.asarray(allowed & (m * np.asarray(each, dtype=np.float64) < 2.0**62) & (m * each == given))
+
+
+def families(space: Space) -> Iterator[Family]:
+    """Parts of the space in which only sizes, degrees and numbers of the system vary."""
+    groups = []
+    for axis, size in enumerate(space.sizes):
+        own = [c for c in space.columns.values() if c.axis == axis and not is_number(c)]
+        keys: dict[Any, list[int]] = {}
+        for position in range(size):
+            keys.setdefault(tuple(c.values[position] for c in own), []).append(position)
+        groups.append([np.array(positions) for positions in keys.values()])
+    for chosen in product(*groups):
+        yield Family(space, chosen)

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 from annotated_types import Le
 
-from symsim.loading import ALIASES, STRATEGY_SYMBOLS
+from symsim.loading import STRATEGY_SYMBOLS
+from symsim.spellings import ALIASES
 from symsim.strategy import Strategy
 
 # Fields that a derivation knows by their symbols alone

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from symsim.expr import Call, symbol
-from symsim.formula import BYTE, ELEMENT, FLOP, Unit
 from symsim.grid.family import Array
 from symsim.grid.fullest import line_of
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
@@ -19,6 +18,7 @@ from symsim.grid.quantities import EXPOSED, QUANTITIES
 from symsim.grid.scope import Scope
 from symsim.grid.slots import Slots, make_slots
 from symsim.grid.variant import Variant, joined, strategy_at
+from symsim.quantity import BYTE, ELEMENT, FLOP, Unit
 from symsim.reductions import Line, named
 from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy

@@ -13,19 +13,15 @@ variants with a mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import product
 from typing import Any
-
-import numpy as np
 
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.base import Base
 from symsim.grid.conditions import names
-from symsim.grid.family import Family
-from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_number, is_whole, largest, text_of
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
 from symsim.limits import LARGEST_SIZE
 from symsim.loading import changed_system, load_strategy, split_settings, system_document
 from symsim.reading import Document
@@ -176,20 +172,6 @@ class Space:
 
     def _known(self, name: str) -> bool:
         return field_of(name) in Strategy.model_fields or name in self.columns or (name in RANKS and RANKS[0] in self.columns)
-
-    # families and cells ------------------------------------------------------------------------------------------------
-
-    def families(self) -> Iterator["Family"]:
-        """Parts of the space in which only sizes, degrees and numbers of the system vary."""
-        groups = []
-        for axis, size in enumerate(self.sizes):
-            own = [c for c in self.columns.values() if c.axis == axis and not is_number(c)]
-            keys: dict[Any, list[int]] = {}
-            for position in range(size):
-                keys.setdefault(tuple(c.values[position] for c in own), []).append(position)
-            groups.append([np.array(positions) for positions in keys.values()])
-        for chosen in product(*groups):
-            yield Family(self, chosen)
 
     @cached_property
     def _systems(self) -> dict[Any, System]:

@@ -21,12 +21,13 @@ from symsim.assumptions import resolve
 from symsim.evaluated import evaluated
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
-from symsim.formula import Definition, Derivation
+from symsim.formula import Derivation
 from symsim.grid import cache
 from symsim.grid.names import DEGREES, SIZES
 from symsim.kinds import respelt
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
+from symsim.quantity import Definition
 from symsim.strategy import Strategy
 from symsim.system import System
 from symsim.trained import trained

@@ -26,7 +26,7 @@ from symsim.grid.bounds import best_points
 from symsim.grid.c_kernel import compiler
 from symsim.grid.cache import key_of, source_hash
 from symsim.grid.deriving import derive_all
-from symsim.grid.family import Array, Family
+from symsim.grid.family import Array, Family, families
 from symsim.grid.program import Program, Value
 from symsim.grid.quantities import column
 from symsim.grid.question import Question, check_names, is_text, shown
@@ -86,7 +86,7 @@ class Sweep:
         with _no_collection():
             undone = []
             self._families, self._impossible = [], []
-            for family in self.space.families():
+            for family in families(self.space):
                 try:
                     undone += list(variants(family))
                     self._families.append(family)
@@ -274,7 +274,7 @@ class Sweep:
         points = Space(self.space.base, [Axis(names, shown_values)], self.space.given, self.space.documents)
         found = {n: np.zeros(len(numbers)) for n in self.question.columns}
         texts: dict[str, Array] = {}
-        for family in points.families():
+        for family in families(points):
             for undone in variants(family):
                 self._fill(undone.derive(), found, texts, len(numbers))
         rows = self._rows(numbers, found, {n: "" for n in texts})
@@ -343,7 +343,7 @@ def _nothing_runs(space: Space) -> InputError:
     from symsim.checks import check
     from symsim.grid.variant import strategy_at
 
-    family = next(space.families())
+    family = next(families(space))
     point = tuple(int(c[0]) for c in family.chosen)
     try:
         check(family.fixed["architecture"], strategy_at(family.fields, point))

@@ -19,12 +19,12 @@ from symsim.errors import InputError, nearest
 from symsim.evaluated import evaluated
 from symsim.evaluation import Evaluation
 from symsim.expr import ZERO, Call, Expr, Number, expr, floor, maximum, of_largest, symbol
-from symsim.formula import BYTE, ELEMENT, FLOP, Definition
 from symsim.grid.base import Base
 from symsim.grid.fullest import line_at_any, line_of
 from symsim.grid.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
 from symsim.kinds import kind_of
 from symsim.loading import load_system, on_ranks
+from symsim.quantity import BYTE, ELEMENT, FLOP, Definition
 from symsim.reductions import Holdings, Line, named, reduced
 from symsim.step_time import exposed_axes
 from symsim.strategy import Strategy

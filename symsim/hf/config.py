@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from symsim.errors import InputError, nearest
 from symsim.limits import LARGEST_SIZE, MOST_LAYERS
-
-if TYPE_CHECKING:
-    from symsim.hf.families import Family
-
 
 Row = tuple[str, str, str]
 
@@ -86,11 +82,21 @@ FORBIDDEN = {
 }
 
 
+class Spelling(Protocol):
+    """How a family's configs are read: other names of our keys, and defaults where they differ from COMMON."""
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def defaults(self) -> Fields: ...
+
+
 class Config:
     """Typed look-ups in one config.json, remembering which field of the architecture every key went to."""
 
-    def __init__(self, values: Mapping[str, Any], family: Family, where: str) -> None:
-        self.values, self.family, self.where = values, family, where
+    def __init__(self, values: Mapping[str, Any], family: Spelling, where: str) -> None:
+        self.values, self.spelling, self.where = values, family, where
         self.target = ""
         self.used: dict[str, list[str]] = {}
         self.defaulted: dict[str, Any] = {}
@@ -98,14 +104,14 @@ class Config:
 
     def look(self, key: str) -> tuple[str, Any]:
         """The key as this config spells it, and its value or transformers' default."""
-        names = (*self.family.names.get(key, ()), key)
+        names = (*self.spelling.names.get(key, ()), key)
         for name in names:
             if name in self.values:
                 targets = self.used.setdefault(name, [])
                 if self.target and self.target not in targets:
                     targets.append(self.target)
                 return name, self.values[name]
-        default = self.family.defaults.get(key, COMMON.get(key, _ABSENT))
+        default = self.spelling.defaults.get(key, COMMON.get(key, _ABSENT))
         if default is _ABSENT:
             raise InputError(f"{self.where}: key '{names[0]}' is missing.")
         self.defaulted[names[0]] = default
@@ -156,7 +162,7 @@ class Config:
         return list(value)
 
     def has(self, key: str) -> bool:
-        return any(name in self.values for name in (*self.family.names.get(key, ()), key))
+        return any(name in self.values for name in (*self.spelling.names.get(key, ()), key))
 
     @property
     def depth(self) -> int:

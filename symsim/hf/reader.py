@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from symsim.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, compress
 from symsim.errors import InputError, nearest
 from symsim.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
-from symsim.hf.families import FAMILIES, SUPPORTED
+from symsim.hf.families import FAMILIES, SUPPORTED, Family
 from symsim.hf.fields import BASE, HEADS
 from symsim.hf.wrappers import WRAPPERS, tied, tower_defaults
 
@@ -41,11 +41,11 @@ def _tag(kind: LayerKind) -> str:
     return "full" if kind.rope else "nope"
 
 
-def _layers(c: Config) -> dict[str, Any]:
+def _layers(c: Config, family: Family) -> dict[str, Any]:
     """Layer kinds named by what tells them apart, and their run-length pattern."""
     c.target = "layers"
     c.integer("hidden_size")
-    pairs = list(zip(c.family.mixers(c), c.family.ffns(c), strict=True))
+    pairs = list(zip(family.mixers(c), family.ffns(c), strict=True))
     c.target = ""
     tags = {_tag(mixer) for mixer, _ in pairs}
     ffns = {ffn for _, ffn in pairs}
@@ -59,8 +59,7 @@ def _layers(c: Config) -> dict[str, Any]:
     return {"layers": compress(names), "layer_kinds": kinds}
 
 
-def _build(c: Config, name: str, model_type: str) -> Architecture:
-    family = c.family
+def _build(c: Config, family: Family, name: str, model_type: str) -> Architecture:
     for key, reason in FORBIDDEN.items():
         if c.has(key) and c.flag(key):
             raise InputError(f"{c.where}: key '{key}' is true, but {reason}.")
@@ -71,7 +70,7 @@ def _build(c: Config, name: str, model_type: str) -> Architecture:
     model = c.resolve("", BASE | family.model)
     if model.get("embedding_dropout") == model.get("hidden_dropout"):
         model.pop("embedding_dropout", None)
-    layers = _layers(c)
+    layers = _layers(c, family)
     used = {kind.ffn for kind in layers["layer_kinds"].values()}
     parts: dict[str, Any] = {"attention": Attention(**c.resolve("attention", HEADS | family.attention))}
     if "mlp" in used:
@@ -95,7 +94,7 @@ def _build(c: Config, name: str, model_type: str) -> Architecture:
     return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
 
 
-def _rows(c: Config, keys: Mapping[str, Any], prefix: str) -> list[Row]:
+def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> list[Row]:
     """What became of every key of the config, then the defaults taken for keys it omits."""
     rows: list[Row] = []
     for key, value in keys.items():
@@ -113,15 +112,15 @@ def _rows(c: Config, keys: Mapping[str, Any], prefix: str) -> list[Row]:
             row = ("no cost effect", "transformers builds no multi-token prediction")
         elif key == "quantization_config":
             row = ("refused", "the weights are taken as trained; a strategy sets their precision")
-        elif key in c.family.unread:
-            row = ("no cost effect", c.family.unread[key])
+        elif key in family.unread:
+            row = ("no cost effect", family.unread[key])
         elif key == "intermediate_size":
             row = ("no cost effect", "no layer is dense")
         elif key in NO_EFFECT or key.rpartition(".")[2] in NO_EFFECT:
             row = ("no cost effect", NO_EFFECT.get(key) or NO_EFFECT[key.rpartition(".")[2]])
         elif key.endswith(("dropout", "pdrop")) and not value:
             row = ("no cost effect", "zero")
-        elif key in c.family.defaults or any(key in names for names in c.family.names.values()):
+        elif key in family.defaults or any(key in names for names in family.names.values()):
             row = ("no cost effect", "no layer uses it")
         else:
             row = ("unknown", "not a key that this model_type is known to read")
@@ -211,12 +210,12 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         family = replace(family, defaults=family.defaults | tower_defaults(whole.get("model_type"), model_type))
     c = Config(_flat(config), family, where)
     try:
-        architecture = _build(c, name, model_type)
+        architecture = _build(c, family, name, model_type)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(p) for p in first["loc"])
         raise InputError(f"{where}: {place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}.") from None
-    told = _rows(c, _flat(keys), prefix)
+    told = _rows(c, family, _flat(keys), prefix)
     if tower and keys.get("tie_word_embeddings") != config.get("tie_word_embeddings"):
         overruled = f"{prefix}tie_word_embeddings"
         told = [(overruled, "no cost effect", "overruled by the wrapper's") if row[0] == overruled else row for row in told]

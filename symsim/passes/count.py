@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.expr import ONE, ZERO, Expr, expr, product, symbol
-from symsim.formula import BYTE, ELEMENT, FLOP, Derivation, Quantity, total
+from symsim.formula import Derivation
 from symsim.ir import WIDTHS, Tensor
 from symsim.kinds import in_words
 from symsim.lowered import Lowered
@@ -22,6 +22,7 @@ from symsim.passes.differentiate import elements
 from symsim.passes.hbm import backward_bytes, forward_bytes
 from symsim.passes.kernels import Profile
 from symsim.passes.remember import Remembered
+from symsim.quantity import BYTE, ELEMENT, FLOP, Quantity, total
 from symsim.sizes import capacity, keys_per_query
 from symsim.stages import runs, stage_layer_formula
 

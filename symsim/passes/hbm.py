@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from symsim import curves
 from symsim.expr import ONE, ZERO, Expr, product
-from symsim.formula import BYTE, Quantity, total
 from symsim.ir import WIDTHS, Op
 from symsim.mesh import local_size
 from symsim.operations import OPERATIONS, PRODUCTS, Attention
 from symsim.passes.communicate import Placed
 from symsim.passes.differentiate import BackwardOp, elements
 from symsim.passes.kernels import Profile, multiplied_in
+from symsim.quantity import BYTE, Quantity, total
 from symsim.strategy import Strategy
 
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions

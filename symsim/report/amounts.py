@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from symsim.expr import Number
-from symsim.formula import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
+from symsim.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
 _SCALES = {

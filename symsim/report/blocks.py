@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from symsim.evaluation import Evaluation
 from symsim.expr import ONE, Expr, Number
-from symsim.formula import BYTE, ELEMENT, Unit
 from symsim.ir import Op
 from symsim.kinds import in_words, kind_of
 from symsim.messages import Message, between_ranks, merge
 from symsim.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
 from symsim.passes.count import MODULES, ascii_name
 from symsim.passes.remember import Remembered, Saved
+from symsim.quantity import BYTE, ELEMENT, Unit
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from symsim.architecture import format_layers
 from symsim.assumptions import ASSUMPTIONS
 from symsim.evaluation import Evaluation
-from symsim.formula import BYTE, ELEMENT, FLOP
 from symsim.kinds import kind_of
+from symsim.quantity import BYTE, ELEMENT, FLOP
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks

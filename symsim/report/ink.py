@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from symsim.evaluation import Evaluation
 from symsim.expr import ONE, ZERO, Call, Expr, Number, expr, product, symbol
-from symsim.formula import Unit
 from symsim.ir import Block
 from symsim.mesh import Mesh
+from symsim.quantity import Unit
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
 from symsim.typeset import is_sum, latex, lines, names_of, symbol_latex, width

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symsim.expr import Call, Expr
-from symsim.formula import BYTE, NONE
 from symsim.memory import moments
+from symsim.quantity import BYTE, NONE
 from symsim.report.amounts import exact, human
 from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink

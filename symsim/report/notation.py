@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
-from symsim.formula import Definition
 from symsim.passes.count import MODULES
+from symsim.quantity import Definition
 from symsim.report.amounts import exact, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.formula import SECOND
+from symsim.quantity import SECOND
 from symsim.report.amounts import exact, percent, seconds
 from symsim.report.document import Code, Column, Equation, Equations, Paragraph, Part, Row, Section, Table, Timeline, spans
 from symsim.report.ink import Ink

@@ -9,10 +9,10 @@ from functools import cached_property
 from symsim.above_peak import above_peak
 from symsim.evaluation import Evaluation
 from symsim.expr import Number
-from symsim.formula import BYTE
 from symsim.kinds import kind_of
 from symsim.known import TAGS
 from symsim.memory import moments
+from symsim.quantity import BYTE
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.kernels import Kernel, stage_kernels
 from symsim.report.totals import ranges

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symsim.formula import BYTE, SECOND
 from symsim.grid.store import Column
+from symsim.quantity import BYTE, SECOND
 from symsim.report.amounts import THIN, human, percent, plain
 from symsim.report.columns import WIDTH, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symsim.assumptions import ASSUMPTIONS
 from symsim.evaluation import Evaluation
-from symsim.formula import BYTE, ELEMENT, FLOP
+from symsim.quantity import BYTE, ELEMENT, FLOP
 from symsim.report import text_time
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.blocks import COLLECTIVES

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from symsim import curves
 from symsim.expr import ZERO, Call, Expr, expr, symbol
-from symsim.formula import BYTE, SECOND, Definition
 from symsim.kinds import in_words
+from symsim.quantity import BYTE, SECOND, Definition
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans

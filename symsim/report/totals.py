@@ -7,11 +7,11 @@ from functools import cached_property
 
 from symsim.evaluation import Evaluation
 from symsim.expr import Expr, Number, Symbol
-from symsim.formula import BYTE, ELEMENT, FLOP, Unit
 from symsim.json_object import flops_by_module
 from symsim.kinds import kind_of
 from symsim.passes.count import MODULES, multiplicity
 from symsim.passes.remember import Saved
+from symsim.quantity import BYTE, ELEMENT, FLOP, Unit
 from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.blocks import COLLECTIVES
 from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
