@@ -7,15 +7,13 @@ A user may call a kind anything. The names of everything else are words joined b
     chunked_moe               chunked__moe: underscores doubled, which no other name does
     head, e, x2, a-b          kind__head, kind__e, kind__x2, kind__aZ2dZb: marked, and what is no letter or digit in hexadecimal
 
-Different kinds are spelt differently, and `kind_of` reads a spelling back. `respelt` does it for an architecture before
+Different kinds are spelt differently, and `kind_of` reads a spelling back. `respelt` (`trained.py`) does it for an architecture before
 anything is derived, so no pass meets a kind by the name that the user gave it.
 """
 
 from __future__ import annotations
 
 import re
-
-from symsim.architecture import Architecture
 
 ORDINARY = frozenset("dense moe full local linear chunked nope sliding windowed global mamba sparse layer lin other plain wide narrow".split())
 
@@ -59,11 +57,3 @@ def in_words(block: str) -> str:
     """A block in words: a kind by the name that the user gave it, marked where a block that is no layer has the same."""
     kind = kind_of(block)
     return f"kind {kind}" if kind != block and kind in ("embedding", "head", "mtp") else kind
-
-
-def respelt(model: Architecture) -> Architecture:
-    """The architecture with its layer kinds as they are spelt in names."""
-    if all(spelt(k) == k for k in model.layer_kinds):
-        return model
-    layers = tuple(s.model_copy(update={"kinds": tuple(map(spelt, s.kinds))}) for s in model.layers)
-    return model.model_copy(update={"layers": layers, "layer_kinds": {spelt(k): v for k, v in model.layer_kinds.items()}})

@@ -17,7 +17,6 @@ from symsim.architecture import Architecture, LayerKind
 from symsim.assumptions import resolve
 from symsim.frameworks import framework_of
 from symsim.ir import Block, Net
-from symsim.kinds import respelt
 from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
 from symsim.layers.head import head
@@ -33,6 +32,7 @@ from symsim.passes.remember import Remembered, remember
 from symsim.placement import placement_of
 from symsim.sizes import dimensions
 from symsim.strategy import Strategy
+from symsim.trained import respelt
 from symsim.verify import passed
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from symsim.architecture import Architecture
-from symsim.checks import pipeline_layout
 from symsim.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
+from symsim.layout import pipeline_layout
 from symsim.strategy import Strategy
 
 _RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}

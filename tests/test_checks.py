@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from symsim.architecture import Architecture, compress
-from symsim.checks import check, pipeline_layout
+from symsim.checks import check
 from symsim.errors import InputError
+from symsim.layout import pipeline_layout
 from symsim.strategy import Strategy
 
 DENSE = Architecture.model_validate(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from symsim.errors import InputError, nearest
-from symsim.grid.store import Column
 
 Kind = Literal["integer", "number", "boolean", "text"]
 
@@ -64,16 +63,6 @@ EXPOSED = "time.exposed."
 
 def default_columns(timed: bool) -> tuple[str, ...]:
     return TIMED_COLUMNS if timed else COLUMNS
-
-
-def column(name: str) -> Column:
-    """The column of a reported quantity, or of a definition's symbol."""
-    if name in QUANTITIES:
-        known = QUANTITIES[name]
-        return Column(name, known.unit, known.meaning, known.kind)
-    if name.startswith(EXPOSED):
-        return Column(name, "s", f"messages over {name.removeprefix(EXPOSED)} that nothing hides", "number")
-    return Column(name, "", "", "number")
 
 
 def refuse_unknown(name: str, known: Sequence[str], where: str, *, timed: bool = False) -> InputError:

@@ -24,13 +24,12 @@ from symsim.expr import Number
 from symsim.formula import Derivation
 from symsim.grid import cache
 from symsim.grid.names import DEGREES, SIZES
-from symsim.kinds import respelt
 from symsim.lowered import Lowered
 from symsim.passes.count import Counted
 from symsim.quantity import Definition
 from symsim.strategy import Strategy
 from symsim.system import System
-from symsim.trained import trained
+from symsim.trained import respelt, trained
 
 # of what is kept: another one is another entry
 _FORMAT = "2"

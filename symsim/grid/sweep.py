@@ -28,7 +28,7 @@ from symsim.grid.cache import key_of, source_hash
 from symsim.grid.deriving import derive_all
 from symsim.grid.family import Array, Family, families
 from symsim.grid.program import Program, Value
-from symsim.grid.quantities import column
+from symsim.grid.quantities import EXPOSED, QUANTITIES
 from symsim.grid.question import Question, check_names, is_text, shown
 from symsim.grid.refused import Refused, refused
 from symsim.grid.reported import Reported
@@ -222,7 +222,7 @@ class Sweep:
         taken = {c.name for c in made}
         texts = self._text_columns()
         return made + [
-            Column(name, "", "an option", "text") if name in texts else column(name) for name in self.question.columns if name not in taken
+            Column(name, "", "an option", "text") if name in texts else _reported(name) for name in self.question.columns if name not in taken
         ]
 
     def _text_columns(self) -> set[str]:
@@ -289,6 +289,16 @@ class Sweep:
                 texts.setdefault(name, np.array([""] * count, dtype=object))[own] = made
             else:
                 found[name][own] = np.broadcast_to(np.asarray(made.data, dtype=np.float64), (count,))[own]
+
+
+def _reported(name: str) -> Column:
+    """The column of a reported quantity, or of a definition's symbol."""
+    if name in QUANTITIES:
+        known = QUANTITIES[name]
+        return Column(name, known.unit, known.meaning, known.kind)
+    if name.startswith(EXPOSED):
+        return Column(name, "s", f"messages over {name.removeprefix(EXPOSED)} that nothing hides", "number")
+    return Column(name, "", "", "number")
 
 
 def _numbers(chosen: Sequence[Array], positions: Array, sizes: Sequence[int]) -> Array:
