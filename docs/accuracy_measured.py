@@ -15,9 +15,9 @@ from statistics import mean
 from measured_cases import SOURCES, cases, uncovered
 from measured_row import GIB, Case
 
+from symsim.api.result import derive
 from symsim.errors import InputError
-from symsim.loading import load_system
-from symsim.result import derive
+from symsim.inputs.loading import load_system
 
 Predictor = Callable[[Case], tuple[float | None, float | None]]
 

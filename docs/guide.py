@@ -24,15 +24,15 @@ sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
 import derive as benchmark  # noqa: E402
 import sweep_pictures  # noqa: E402
 
-from symsim.grid.quantities import EXPOSED, QUANTITIES  # noqa: E402
-from symsim.loading import load_model, load_strategy, load_system  # noqa: E402
-from symsim.reductions import evaluated  # noqa: E402
+from symsim.algebra.reductions import evaluated  # noqa: E402
+from symsim.algebra.typeset import lines, names_of  # noqa: E402
+from symsim.api.result import derive  # noqa: E402
+from symsim.evaluation.quantities import EXPOSED, QUANTITIES  # noqa: E402
+from symsim.inputs.loading import load_model, load_strategy, load_system  # noqa: E402
+from symsim.pipeline.orders import Operation, order, replay  # noqa: E402
+from symsim.pipeline.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
-from symsim.report.schedule_orders import Operation, order, replay  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
-from symsim.result import derive  # noqa: E402
-from symsim.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
-from symsim.typeset import lines, names_of  # noqa: E402
 
 PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}

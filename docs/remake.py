@@ -13,9 +13,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from symsim.listing import values_of  # noqa: E402
-from symsim.loading import ALIASES  # noqa: E402
-from symsim.strategy import Strategy  # noqa: E402
+from symsim.api.listing import values_of  # noqa: E402
+from symsim.inputs.loading import ALIASES  # noqa: E402
+from symsim.inputs.strategy import Strategy  # noqa: E402
 
 
 def strategy_page() -> str:
@@ -24,7 +24,7 @@ def strategy_page() -> str:
         "# Strategy",
         "",
         "Inline (`-s tp=8,pp=4,recompute=selective,recompute_modules=core_attn+mlp`) or a YAML file with the same keys.",
-        "Every option may be an axis of a [sweep](sweep.md). Made by `python docs/remake.py` from `symsim/strategy.py`.",
+        "Every option may be an axis of a [sweep](sweep.md). Made by `python docs/remake.py` from `symsim/inputs/strategy.py`.",
         "",
         "| option | values | default | meaning | also accepted |",
         "|---|---|---|---|---|",

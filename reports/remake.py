@@ -9,9 +9,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from symsim.loading import load_model, load_strategy  # noqa: E402
+from symsim.api.result import derive  # noqa: E402
+from symsim.inputs.loading import load_model, load_strategy  # noqa: E402
 from symsim.report import write_report  # noqa: E402
-from symsim.result import derive  # noqa: E402
 
 EXAMPLES = {
     "llama3-70b": "tp=8,pp=4,sp=true,micro_batch_size=1,num_microbatches=8,dp=2,seq_length=8192",

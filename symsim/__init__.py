@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 from symsim.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from symsim.api import compile, derive, load_model, load_strategy, load_system
-    from symsim.architecture import Architecture
+    from symsim.algebra.formula import Formula
+    from symsim.api.python import compile, derive, load_model, load_strategy, load_system
+    from symsim.api.result import Result
     from symsim.errors import InputError
-    from symsim.formula import Formula
-    from symsim.grid.api import SweepRows, sweep
+    from symsim.inputs.architecture import Architecture
+    from symsim.inputs.strategy import Strategy
+    from symsim.inputs.system import System
     from symsim.report import write_report
-    from symsim.result import Result
-    from symsim.strategy import Strategy
-    from symsim.system import System
+    from symsim.sweep.api import SweepRows, sweep
 
 
 __all__ = [
@@ -48,19 +48,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Architecture": "symsim.architecture",
-    "Formula": "symsim.formula",
+    "Architecture": "symsim.inputs.architecture",
+    "Formula": "symsim.algebra.formula",
     "InputError": "symsim.errors",
-    "Result": "symsim.result",
-    "Strategy": "symsim.strategy",
-    "SweepRows": "symsim.grid.api",
-    "System": "symsim.system",
-    "compile": "symsim.api",
-    "derive": "symsim.api",
-    "load_model": "symsim.api",
-    "load_strategy": "symsim.api",
-    "load_system": "symsim.api",
-    "sweep": "symsim.grid.api",
+    "Result": "symsim.api.result",
+    "Strategy": "symsim.inputs.strategy",
+    "SweepRows": "symsim.sweep.api",
+    "System": "symsim.inputs.system",
+    "compile": "symsim.api.python",
+    "derive": "symsim.api.python",
+    "load_model": "symsim.api.python",
+    "load_strategy": "symsim.api.python",
+    "load_system": "symsim.api.python",
+    "sweep": "symsim.sweep.api",
     "write_report": "symsim.report",
 }
 

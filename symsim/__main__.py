@@ -1,5 +1,5 @@
 """`python -m symsim` is the command line."""
 
-from symsim.cli import main
+from symsim.api.cli import main
 
 main()

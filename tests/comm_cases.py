@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from symsim.architecture import Architecture, Attention, Mlp
-from symsim.buffers import buckets
-from symsim.expr import ONE, expr, symbol
-from symsim.hf import read_config
-from symsim.ir import Block, Dim, Op, Tensor
-from symsim.loading import load_model
-from symsim.mesh import Mesh
-from symsim.messages import Message
-from symsim.passes.communicate import PARTIAL, Placed, State, redistribute
-from symsim.passes.differentiate import differentiate
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.algebra.expr import ONE, expr, symbol
+from symsim.api.result import Result, derive
+from symsim.evaluation.buffers import buckets
+from symsim.inputs.architecture import Architecture, Attention, Mlp
+from symsim.inputs.hf import read_config
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Block, Dim, Op, Tensor
+from symsim.ir.messages import Message
+from symsim.lowering.communicate import PARTIAL, Placed, State, redistribute
+from symsim.lowering.differentiate import differentiate
+from symsim.placement.mesh import Mesh
 
 Table = dict[tuple[str, str, str], tuple[int, int, int]]
 OPS = {"AR": "all_reduce", "AG": "all_gather", "RS": "reduce_scatter", "A2A": "all_to_all"}

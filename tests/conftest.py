@@ -6,5 +6,5 @@ import signal
 # a shell starts what runs in the background with interrupts ignored, and the programs that tests start would inherit it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# every pass is checked after it has run (symsim/verify.py), in the programs that tests start too
+# every pass is checked after it has run (symsim/lowering/verify.py), in the programs that tests start too
 os.environ.setdefault("SYMSIM_VERIFY", "1")

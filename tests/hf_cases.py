@@ -13,25 +13,25 @@ from typing import Any
 
 from shared import oracle
 
-from symsim.architecture import Architecture
-from symsim.assumptions import resolve
-from symsim.expr import Expr, expr, symbol
-from symsim.frameworks import framework_of
-from symsim.hf import read_config
-from symsim.ir import Net, Weight
+from symsim.algebra.expr import Expr, expr, symbol
+from symsim.cost.count import flops
+from symsim.frameworks.choices import framework_of
+from symsim.frameworks.kernels import Profile
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.hf import read_config
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.head import head
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
-from symsim.loading import load_model
-from symsim.lower import lower, lower_block
-from symsim.mesh import mesh_of
-from symsim.passes.count import flops
-from symsim.passes.kernels import Profile
-from symsim.passes.remember import Remembered
-from symsim.placement import placement_of
-from symsim.sizes import dimensions, values
-from symsim.strategy import Strategy
+from symsim.lowering.lower import lower, lower_block
+from symsim.lowering.remember import Remembered
+from symsim.placement.mesh import mesh_of
+from symsim.placement.names import placement_of
+from symsim.placement.sizes import dimensions, values
 
 Flops = dict[tuple[str, str], int]
 KERNELS = {"oracle_fa2": "flash", "oracle_efficient": "efficient", "oracle_math": "math", "eager": "eager"}

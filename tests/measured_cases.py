@@ -16,7 +16,7 @@ import measured_swift
 from measured_row import Case, Rows, Uncovered
 from shared import SHARED
 
-from symsim.reading import read_yaml
+from symsim.inputs.reading import read_yaml
 
 SOURCES: dict[str, tuple[Callable[[dict[str, Any]], Rows], ...]] = {
     "simumax": (measured_simumax.rows,),

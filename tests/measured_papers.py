@@ -11,7 +11,7 @@ from typing import Any
 from measured_row import Case, Rows, Uncovered, architecture, data_parallel, note, strategy
 from measured_row import row as covered
 
-from symsim.architecture import Architecture
+from symsim.inputs.architecture import Architecture
 
 # published.yaml, mfu_conventions.peaks; the folding paper states 989.5 for itself
 A100_BF16 = 312e12

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from symsim.architecture import Architecture
-from symsim.loading import load_model
-from symsim.strategy import Strategy
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
 
 GIB = 2**30
 UNITS = {"GiB": GIB, "GB": 10**9}

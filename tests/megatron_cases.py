@@ -6,15 +6,15 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
-from symsim.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
-from symsim.buffers import gradient_buffers
-from symsim.loading import load_model
-from symsim.passes.count import flops as executed
-from symsim.passes.differentiate import elements
-from symsim.passes.reduce import tensor_parallel_gradients
-from symsim.result import Result, derive
-from symsim.stages import holds
-from symsim.strategy import Strategy
+from symsim.api.result import Result, derive
+from symsim.cost.count import flops as executed
+from symsim.cost.reduce import tensor_parallel_gradients
+from symsim.evaluation.buffers import gradient_buffers
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.differentiate import elements
+from symsim.pipeline.stages import holds
 
 
 def architecture(case: dict[str, Any]) -> Architecture:

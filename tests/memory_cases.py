@@ -11,15 +11,15 @@ from typing import Any
 from hf_cases import KERNELS, model
 from shared import oracle
 
-from symsim.architecture import Architecture
-from symsim.expr import Number
-from symsim.hf import read_config
-from symsim.ir import WIDTHS
-from symsim.loading import load_model
-from symsim.passes.count import counted_parameters
-from symsim.passes.differentiate import elements
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.algebra.expr import Number
+from symsim.api.result import Result, derive
+from symsim.cost.count import counted_parameters
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.hf import read_config
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import WIDTHS
+from symsim.lowering.differentiate import elements
 
 FILE = "memory.json"
 TYPES = {"torch.bfloat16": "bf16", "torch.float32": "fp32", "None": None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from symsim.hf import read_config
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.api.result import derive
+from symsim.inputs.hf import read_config
+from symsim.inputs.strategy import Strategy
 
 # symsim's module for each group of the oracle
 MODULES = {

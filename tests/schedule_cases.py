@@ -14,9 +14,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from shared import SHARED, oracle
 
-from symsim.expr import Number
-from symsim.report.schedule_orders import Exchange, Order
-from symsim.schedules import SCHEDULES, Schedule
+from symsim.algebra.expr import Number
+from symsim.pipeline.orders import Exchange, Order
+from symsim.pipeline.schedules import SCHEDULES, Schedule
 
 TORCH = {
     "GPipe": "gpipe",

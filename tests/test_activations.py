@@ -8,9 +8,9 @@ import hf_cases as cases
 import pytest
 from shared import needed, oracle
 
-from symsim.expr import Expr
-from symsim.lower import lower
-from symsim.strategy import Strategy
+from symsim.algebra.expr import Expr
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.lower import lower
 
 FILE = "activations.json"
 CASES = list(cases.activation_cases()) or [None]

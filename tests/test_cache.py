@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symsim.grid import cache
+from symsim.program import cache
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from shared import SHARED
 
-from symsim.calibrate import OPS, Errors, calibrate, seconds, table, write_system
-from symsim.cli import main
+from symsim.api.cli import main
+from symsim.calibration.calibrate import OPS, Errors, calibrate, seconds, table, write_system
+from symsim.calibration.points import Point, Points, read_points
 from symsim.errors import InputError
-from symsim.loading import load_system, split_settings, validate
-from symsim.points import Point, Points, read_points
-from symsim.reading import Document, parse_yaml
-from symsim.strategy import Strategy
-from symsim.system import System, symbol_values
+from symsim.inputs.loading import load_system, split_settings, validate
+from symsim.inputs.reading import Document, parse_yaml
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System, symbol_values
 
 SYSTEM = """\
 name: lab

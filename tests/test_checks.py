@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture, compress
-from symsim.checks import check
 from symsim.errors import InputError
-from symsim.layout import pipeline_layout
-from symsim.strategy import Strategy
+from symsim.inputs.architecture import Architecture, compress
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import check
+from symsim.pipeline.layout import pipeline_layout
 
 DENSE = Architecture.model_validate(
     {

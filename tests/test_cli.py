@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from symsim import loading
-from symsim.architecture import Architecture
-from symsim.assumptions import ASSUMPTIONS
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
-from symsim.loading import format_model, list_models, load_model, load_strategy, override_architecture, split_settings
-from symsim.strategy import Strategy
-from symsim.vocabulary import SYMBOLS
+from symsim.inputs import loading
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.loading import format_model, list_models, load_model, load_strategy, override_architecture, split_settings
+from symsim.inputs.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMAND = [sys.executable, "-m", "symsim.cli"]
+COMMAND = [sys.executable, "-m", "symsim.api.cli"]
 
 LLAMA = {
     "model_type": "llama",
@@ -91,7 +91,7 @@ def test_help_lists_the_commands_that_work():
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys\nfrom symsim.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "import sys\nfrom symsim.api.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "print(*sorted(m for m in ('sympy', 'numpy', 'pydantic', 'ruamel.yaml', 'jinja2', 'rich') if m in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
@@ -295,7 +295,7 @@ def test_models_that_do_not_load(tmp_path: Path):
 def test_model_files_read_back(small: Architecture):
     changed = small.model_copy(update={"name": "true", "fact": "a: 'b' # \"c\"\n\x7f é", "source": "1e3"})
     path = Path("unused")
-    from symsim.reading import parse_yaml
+    from symsim.inputs.reading import parse_yaml
 
     assert Architecture.model_validate(parse_yaml(format_model(changed), str(path)).data) == changed
 
@@ -512,7 +512,7 @@ def test_help_on_a_full_disk_is_one_sentence():
 
 
 def test_closed_standard_output_is_one_sentence():
-    done = subprocess.run(f"'{sys.executable}' -m symsim.cli list models >&-", shell=True, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    done = subprocess.run(f"'{sys.executable}' -m symsim.api.cli list models >&-", shell=True, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert done.returncode == 2 and done.stderr == "symsim: standard output is closed\n"
 
 

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from symsim.collectives import Network, groups
-from symsim.expr import expr
-from symsim.formula import Derivation
-from symsim.loading import load_model
-from symsim.mesh import mesh_of
-from symsim.messages import Message
-from symsim.sizes import values
-from symsim.strategy import Strategy
-from symsim.system import System, Tier
+from symsim.algebra.expr import expr
+from symsim.algebra.formula import Derivation
+from symsim.cost.collectives import Network, groups
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System, Tier
+from symsim.ir.messages import Message
+from symsim.placement.mesh import mesh_of
+from symsim.placement.sizes import values
 
 LABELS = ("tp", "cp", "dp", "pp", "ep", "edp", "dp_cp", "tp_cp", "tp_dp_cp")
 STRATEGIES = [

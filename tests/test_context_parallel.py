@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from symsim.expr import expr, symbol
-from symsim.loading import load_model
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.algebra.expr import expr, symbol
+from symsim.api.result import derive
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
 
 b, s, a, g, d, t, c = (symbol(n) for n in ("b", "s", "a", "g", "d", "tp", "cp"))
 Q, K = 2 * b * s * a * d / (c * t), 2 * b * s * g * d / (c * t)  # bytes one rank holds of queries (or outputs), of keys (or values)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture, Mlp, parse_layers
-from symsim.buffers import gradient_buffers
-from symsim.expr import symbol
-from symsim.grid.api import sweep
-from symsim.grid.base import read_base
-from symsim.grid.module import compile_module
-from symsim.loading import format_model, load_model, load_strategy, load_system
+from symsim.algebra.expr import symbol
+from symsim.api.result import Result, derive
+from symsim.evaluation.buffers import gradient_buffers
+from symsim.inputs.architecture import Architecture, Mlp, parse_layers
+from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
+from symsim.inputs.strategy import Strategy
+from symsim.program.base import read_base
+from symsim.program.module import compile_module
 from symsim.report import render_markdown
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.sweep.api import sweep
 
 b, s, h, f, a, g, d, t, V = (symbol(n) for n in ("b", "s", "h", "f", "a", "g", "d", "tp", "V"))
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symsim import curves
+from symsim.algebra.expr import Expr, Number, symbol
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
-from symsim.expr import Expr, Number, symbol
-from symsim.loading import list_systems, load_system, validate
-from symsim.reading import Document
-from symsim.vocabulary import SYMBOLS
+from symsim.inputs import curves
+from symsim.inputs.loading import list_systems, load_system, validate
+from symsim.inputs.reading import Document
 
 PEAK = symbol("Phi_bf16")
 # a machine with round numbers: 1e12 FLOP/s, 1e10 byte/s, 10 multiprocessors

@@ -20,17 +20,17 @@ import guide
 import sweep_pictures
 from latex2mathml.converter import convert
 
-from symsim.assumptions import ASSUMPTIONS
-from symsim.cli import main
-from symsim.grid.axes import parse_axes
-from symsim.grid.base import read_base
-from symsim.grid.conditions import parse_condition, parse_quantity
-from symsim.grid.names import DEGREES, SIZES
-from symsim.grid.space import Space
-from symsim.loading import load_strategy
-from symsim.points import _COLUMNS
-from symsim.schedules import SCHEDULES, Schedule
-from symsim.strategy import Strategy
+from symsim.api.cli import main
+from symsim.calibration.points import _COLUMNS
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.loading import load_strategy
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.schedules import SCHEDULES, Schedule
+from symsim.program.base import read_base
+from symsim.sweep.axes import parse_axes
+from symsim.sweep.conditions import parse_condition, parse_quantity
+from symsim.sweep.names import DEGREES, SIZES
+from symsim.sweep.space import Space
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")

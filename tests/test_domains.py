@@ -9,13 +9,13 @@ from functools import cache
 import pytest
 import sympy
 
-from symsim.algebra import sympy_symbol, view
-from symsim.expr import Number, log2, symbol
-from symsim.loading import list_systems, load_model, load_strategy, load_system
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
-from symsim.system import symbol_values
-from symsim.vocabulary import domain
+from symsim.algebra.expr import Number, log2, symbol
+from symsim.algebra.view import sympy_symbol, view
+from symsim.algebra.vocabulary import domain
+from symsim.api.result import Result, derive
+from symsim.inputs.loading import list_systems, load_model, load_strategy, load_system
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import symbol_values
 
 CASES = {
     "dense": ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,num_microbatches=8,recompute=full,recompute_method=block,recompute_num_layers=3", "h100-sxm"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from draws import huggingface
 
-from symsim.hf import SUPPORTED, read_config
+from symsim.inputs.hf import SUPPORTED, read_config
 
 MISSING = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 needs_transformers = pytest.mark.skipif(bool(MISSING), reason=f"counts by transformers on the meta device: {', '.join(MISSING)} not installed")

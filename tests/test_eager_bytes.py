@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from symsim.hf import read_config
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.api.result import derive
+from symsim.inputs.hf import read_config
+from symsim.inputs.strategy import Strategy
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "intermediate_size": 176, "vocab_size": 512}
 GROUPED = SMALL | {"num_key_value_heads": 4}

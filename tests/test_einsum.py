@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from symsim.einsum import Einsum, IRError, parsed
-from symsim.ir import Net, Weight
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Net, Weight
+from symsim.ir.einsum import Einsum, IRError, parsed
+from symsim.ir.operations import EXCEPTIONS, Projection, exceptional
 from symsim.layers import notation as n
-from symsim.loading import load_model
-from symsim.lower import lower
-from symsim.operations import EXCEPTIONS, Projection, exceptional
-from symsim.strategy import Strategy
+from symsim.lowering.lower import lower
 
 
 def declared(text: str, weight: str = "w") -> Net:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from symsim.loading import load_model, load_strategy
+from symsim.api.result import derive
+from symsim.inputs.loading import load_model, load_strategy
 from symsim.report.content import report
 from symsim.report.document import Paragraph
-from symsim.result import derive
 
 
 def table(strategy: str, model: str = "llama3-8b") -> str:

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symsim.algebra.expr import Call, Expr, Number, ceil, expr, floor, log2, maximum, minimum, of_largest, symbol
+from symsim.algebra.facts import Fact, read_facts
+from symsim.algebra.formula import Derivation, Formula
+from symsim.algebra.grammar import parse
+from symsim.algebra.quantity import BYTE, NONE, Definition, Quantity
+from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.expr import Call, Expr, Number, ceil, expr, floor, log2, maximum, minimum, of_largest, symbol
-from symsim.facts import Fact, read_facts
-from symsim.formula import Derivation, Formula
-from symsim.grammar import parse
-from symsim.loading import load_model, load_strategy, load_system
-from symsim.quantity import BYTE, NONE, Definition, Quantity
-from symsim.result import Result, derive
-from symsim.schedules import SCHEDULES
+from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.pipeline.schedules import SCHEDULES
 
 EQUAL = "sum_tf = pp*tf, sum_ti = pp*ti, sum_tw = pp*tw, sum_tr = pp*tr, tr = 0, tc = 0"
 

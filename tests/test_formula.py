@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symsim.algebra import view
-from symsim.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
-from symsim.formula import Derivation
-from symsim.loading import load_model
-from symsim.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements
+from symsim.algebra.view import view
+from symsim.api.result import derive
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")
 leaves = st.one_of(st.sampled_from([x, y, z]), st.integers(-5, 5).map(expr))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import symsim
-from symsim import frameworks
+from symsim.api.result import Result
 from symsim.errors import InputError
-from symsim.framework import Framework, Ring
-from symsim.frameworks import EAGER, FRAMEWORKS, TE
-from symsim.passes.eager_modules import MODULE_CODE, ModuleCode
-from symsim.result import Result
+from symsim.frameworks import choices as frameworks
+from symsim.frameworks.choices import EAGER, FRAMEWORKS, TE
+from symsim.frameworks.eager_modules import MODULE_CODE, ModuleCode
+from symsim.frameworks.framework import Framework, Ring
 
 DENSE, MIXTURE, LATENT = "llama3-8b", "mixtral-8x7b", "deepseek-v3"
 

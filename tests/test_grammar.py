@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
+from symsim.algebra.grammar import parse, parse_value
 from symsim.errors import InputError
-from symsim.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
-from symsim.grammar import parse, parse_value
 
 a, b, c = map(symbol, "abc")
 

@@ -10,12 +10,12 @@ from fractions import Fraction
 
 import pytest
 
-from symsim.expr import Number
-from symsim.loading import load_model, load_system
-from symsim.passes.count import ascii_name
+from symsim.algebra.expr import Number
+from symsim.api.result import Result, derive
+from symsim.cost.count import ascii_name
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
 from symsim.report.kernels import block_kernels
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
 
 CASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
     "dense": ("llama3-8b", {"tp": 2, "sp": True}, {}),

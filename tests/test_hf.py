@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture, format_layers, parse_layers
+from symsim.api.result import derive
 from symsim.errors import InputError
-from symsim.hf import SUPPORTED, read_config
-from symsim.loading import format_model
-from symsim.reading import read_yaml
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.inputs.architecture import Architecture, format_layers, parse_layers
+from symsim.inputs.hf import SUPPORTED, read_config
+from symsim.inputs.loading import format_model
+from symsim.inputs.reading import read_yaml
+from symsim.inputs.strategy import Strategy
 
 MODELS = sorted((Path(__file__).parent.parent / "models").glob("*.yaml"))
 

@@ -31,7 +31,7 @@ def test_a_case_is_drawn_the_same_again():
 def test_numbers_past_what_a_float_holds_are_infinity(by: str, capsys: pytest.CaptureFixture[str]):
     import json
 
-    from symsim.cli import main
+    from symsim.api.cli import main
 
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as left:
@@ -43,7 +43,7 @@ def test_numbers_past_what_a_float_holds_are_infinity(by: str, capsys: pytest.Ca
 
 
 def test_an_imbalance_past_what_a_float_holds_is_refused(capsys: pytest.CaptureFixture[str]):
-    from symsim.cli import main
+    from symsim.api.cli import main
 
     with pytest.raises(SystemExit) as left:
         main(["eval", "mixtral-8x7b", "-s", "ep=2", "--set", f"lam={10**309}"])

@@ -7,20 +7,20 @@ from typing import Any, get_args
 
 import pytest
 
-from symsim.architecture import Moe
-from symsim.einsum import IRError
-from symsim.expr import ZERO
-from symsim.ir import Block, Net, Weight
-from symsim.ir import rebuild as rebuilt
-from symsim.loading import load_model
-from symsim.lower import lower
-from symsim.mesh import mesh_of
-from symsim.operations import KINDS, Norm, Plain
-from symsim.passes import fuse_eager, fuse_te
-from symsim.passes.remember import Remembered
-from symsim.sizes import dimensions
-from symsim.strategy import Strategy
-from symsim.verify import verify
+from symsim.algebra.expr import ZERO
+from symsim.frameworks import fuse_eager, fuse_te
+from symsim.inputs.architecture import Moe
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Block, Net, Weight
+from symsim.ir.block import rebuild as rebuilt
+from symsim.ir.einsum import IRError
+from symsim.ir.operations import KINDS, Norm, Plain
+from symsim.lowering.lower import lower
+from symsim.lowering.remember import Remembered
+from symsim.lowering.verify import verify
+from symsim.placement.mesh import mesh_of
+from symsim.placement.sizes import dimensions
 
 
 def rebuild(block: Block, *changes: Any, **fields: Any) -> Block:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture, LayerKind, Mlp, Segment, parse_layers
-from symsim.grid.api import sweep
-from symsim.grid.base import read_base
-from symsim.grid.module import compile_module
-from symsim.kinds import ORDINARY, SPELT, kind_of, spelt
-from symsim.loading import format_model, load_model, load_strategy, load_system
+from symsim.algebra.kinds import ORDINARY, SPELT, kind_of, spelt
+from symsim.api.result import Result, derive
+from symsim.inputs.architecture import Architecture, LayerKind, Mlp, Segment, parse_layers
+from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
+from symsim.inputs.system import System
+from symsim.program.base import read_base
+from symsim.program.module import compile_module
 from symsim.report import render_markdown
-from symsim.result import Result, derive
-from symsim.system import System
+from symsim.sweep.api import sweep
 
 MODELS = {
     "llama3-8b": (

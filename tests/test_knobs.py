@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import parse_layers
-from symsim.assumptions import ASSUMPTIONS
-from symsim.idle import idle_options
-from symsim.loading import load_model, load_system
-from symsim.result import derive
-from symsim.strategy import Strategy
+from symsim.api.result import derive
+from symsim.evaluation.idle import idle_options
+from symsim.inputs.architecture import parse_layers
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
 
 DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import pytest
 import sympy
 
-from symsim.architecture import Architecture
-from symsim.expr import symbol
-from symsim.loading import load_model, load_system
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.algebra.expr import symbol
+from symsim.api.result import Result, derive
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
 
 b, s, h, a, L, V, t, p = (sympy.Symbol(n, positive=True) for n in ("b", "s", "h", "a", "L", "V", "tp", "pp"))
 STATISTICS = 16 * b * s  # two LayerNorms: mean and 1/sigma of every row in fp32

@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from symsim.loading import load_model
-from symsim.lower import lower
-from symsim.mesh import mesh_of
-from symsim.recompute import MODULES
-from symsim.strategy import Strategy
+from symsim.frameworks.recompute import MODULES
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.lower import lower
+from symsim.placement.mesh import mesh_of
 
 LAYERS = sorted((Path(__file__).parents[1] / "symsim" / "layers").glob("*.py"))
 MAY_IMPORT = {"architecture", "einsum", "ir", "layers", "operations"}

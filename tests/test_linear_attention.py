@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from symsim.architecture import Architecture
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.api.result import Result, derive
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
 
 
 def gated_delta_net(b: int, s: int, heads: tuple[int, int], dims: tuple[int, int], taps: int, **assumptions: str) -> Result:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from symsim.loading import load_model, load_strategy, load_system
+from symsim.api.result import derive
+from symsim.inputs.loading import load_model, load_strategy, load_system
 from symsim.report.content import report
 from symsim.report.document import Equations, Math, Paragraph, Table, as_spans
 from symsim.report.html import math, pieces
-from symsim.result import derive
 
 CASES = [
     ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,num_microbatches=32", "h100-sxm"),

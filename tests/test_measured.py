@@ -14,8 +14,8 @@ import pytest
 from measured_cases import SOURCES, Case, cases, uncovered
 from shared import SHARED
 
-from symsim.reading import read_yaml
-from symsim.result import Result, derive
+from symsim.api.result import Result, derive
+from symsim.inputs.reading import read_yaml
 
 ALL = [case for source in SOURCES for case in cases(source)]
 REASON = "../shared/measured is not on this machine"

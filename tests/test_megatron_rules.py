@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from symsim.architecture import Architecture, Attention, LayerKind, Mlp, Moe
-from symsim.buffers import _parameters, gradient_buffers
+from symsim.api.result import Result, derive
+from symsim.cost.reduce import tensor_parallel_gradients
 from symsim.errors import InputError
-from symsim.passes.reduce import tensor_parallel_gradients
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.evaluation.buffers import _parameters, gradient_buffers
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
+from symsim.inputs.strategy import Strategy
 
 
 def model(attention: dict[str, Any] | None = None, moe: dict[str, Any] | None = None, layers: int = 1, **rest: Any) -> Architecture:

@@ -11,12 +11,12 @@ from measured_cases import Case, cases
 from shared import cases as oracle
 from shared import needed
 
+from symsim.algebra.quantity import BYTE
+from symsim.api.result import Result, derive
+from symsim.cost.memory import state_bytes
 from symsim.errors import InputError
-from symsim.loading import load_model
-from symsim.memory import state_bytes
-from symsim.quantity import BYTE
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
 
 FILE = oracle_cases.FILE
 ORACLE = oracle(FILE, "cases")

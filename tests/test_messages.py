@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from symsim.cli import main
+from symsim.api.cli import main
 from symsim.errors import InputError, nearest
 
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -90,7 +90,7 @@ def test_no_output_carries_what_a_terminal_obeys(suffix: str, tmp_path: Path):
 
 
 def test_no_row_of_a_sweep_carries_what_a_terminal_obeys(tmp_path: Path):
-    from symsim.loading import models_directory
+    from symsim.inputs.loading import models_directory
 
     text = (models_directory() / "systems" / "h100-sxm.yaml").read_text()
     system = tmp_path / "s.yaml"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import symsim
+from symsim.api.result import Result
 from symsim.errors import InputError
-from symsim.result import Result
 
 MODEL = "llama3-8b"
 WHOLE = "embedding.V=none+lm_head.V=none+loss.V=none"

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from symsim.loading import load_model, load_strategy, load_system
+from symsim.api.result import derive
+from symsim.inputs.loading import load_model, load_strategy, load_system
 from symsim.report.content import report
 from symsim.report.document import Code, Math, Table
-from symsim.result import derive
 
 CASES = [
     ("llama3-8b", "tp=2,sp=true,pp=2,dp=2", "h100-sxm"),

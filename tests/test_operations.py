@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from symsim.loading import load_model, load_system
-from symsim.lower import lower
-from symsim.operations import EXCEPTIONS, OPERATIONS
-from symsim.passes.remember import Remembered
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.api.result import Result, derive
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
+from symsim.ir.operations import EXCEPTIONS, OPERATIONS
+from symsim.lowering.lower import lower
+from symsim.lowering.remember import Remembered
 
 
 def blocks(name: str, **strategy: object) -> dict[str, Remembered]:

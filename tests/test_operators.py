@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 import sympy
 
-from symsim.algebra import view
-from symsim.expr import Expr, ceil, floor, log2, maximum, minimum, symbol
-from symsim.grid import module, scalar
-from symsim.grid.bounds import _interval
-from symsim.grid.c_kernel import CKernel, compiler
-from symsim.grid.conditions import evaluate, parse_condition, parse_quantity
-from symsim.grid.numpy_kernel import NumpyKernel
-from symsim.grid.plan import C_LOOP, make_plan
-from symsim.grid.program import Program, Value, numpy_operation
+from symsim.algebra.expr import Expr, ceil, floor, log2, maximum, minimum, symbol
+from symsim.algebra.view import view
+from symsim.program import module, scalar
+from symsim.program.bounds import _interval
+from symsim.program.c_kernel import CKernel, compiler
+from symsim.program.numpy_kernel import NumpyKernel
+from symsim.program.plan import C_LOOP, make_plan
+from symsim.program.program import Program, Value, numpy_operation
+from symsim.sweep.conditions import evaluate, parse_condition, parse_quantity
 
 Number = int | float | Fraction
 NUMBERS: list[Number] = [
@@ -286,8 +286,8 @@ def test_truths(op: str, args: tuple[bool, bool]) -> None:
 
 @pytest.mark.parametrize("written", ["log2(0)", "log2(-3)", "7*log2(1-1)"])
 def test_no_depth_is_refused_where_a_formula_is_read(written: str) -> None:
+    from symsim.algebra.grammar import parse
     from symsim.errors import InputError
-    from symsim.grammar import parse
 
     with pytest.raises(InputError, match="log2"):
         parse(written)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import symsim
-from symsim import mesh, placement
-from symsim.exceptions import TABLE
-from symsim.placement import Axes, placement_of, table
+from symsim.api.result import Result
+from symsim.inputs.strategy import Strategy
+from symsim.placement import mesh
+from symsim.placement import names as placement
+from symsim.placement.exceptions import TABLE
+from symsim.placement.names import Axes, placement_of, table
 from symsim.report import html, latex, markdown
 from symsim.report.content import report
-from symsim.result import Result
-from symsim.strategy import Strategy
 
 ROOT = Path(__file__).parent.parent
 BASE = "tp=2,sp=true,cp=2,ep=2,dp=4,zero=1"

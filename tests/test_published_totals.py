@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from symsim import grammar
-from symsim.loading import load_model
-from symsim.reading import read_yaml
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.algebra import grammar
+from symsim.api.result import Result, derive
+from symsim.inputs.loading import load_model
+from symsim.inputs.reading import read_yaml
+from symsim.inputs.strategy import Strategy
 
 FILE = Path(__file__).parents[1] / "derivations" / "published_totals.yaml"
 ROWS = read_yaml(FILE).data["totals"]

@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from symsim.architecture import Architecture
 from symsim.errors import InputError
-from symsim.reading import Document, dotted, format_yaml, from_validation_error, parse_json, parse_yaml, read_json, read_text, read_yaml, write_text
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.reading import (
+    Document,
+    dotted,
+    format_yaml,
+    from_validation_error,
+    parse_json,
+    parse_yaml,
+    read_json,
+    read_text,
+    read_yaml,
+    write_text,
+)
 
 
 def refusal(call, *arguments) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import sympy
 
 import symsim
-from symsim.algebra import view
-from symsim.expr import expr, maximum, of_largest, symbol
+from symsim.algebra.expr import expr, maximum, of_largest, symbol
+from symsim.algebra.view import view
 
 sys.path.insert(0, str(Path(__file__).parent / "draws"))
 import closed  # noqa: E402

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, floor, maximum, symbol
+from symsim.algebra.quantity import BYTE, FLOP
+from symsim.algebra.typeset import _printer, _Term, definition_latex, lines, names_of, width
+from symsim.algebra.typeset import latex as typeset
+from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.expr import ONE, ZERO, Expr, ceil, floor, maximum, symbol
-from symsim.loading import load_model, load_strategy
-from symsim.quantity import BYTE, FLOP
+from symsim.inputs.loading import load_model, load_strategy
 from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, write_report
 from symsim.report.amounts import human
 from symsim.report.content import report
@@ -24,9 +27,6 @@ from symsim.report.document import Equations, Math, Report, Table, as_spans
 from symsim.report.ink import LINE
 from symsim.report.text import eval_table
 from symsim.report.totals import Totals, ranges
-from symsim.result import Result, derive
-from symsim.typeset import _printer, _Term, definition_latex, lines, names_of, width
-from symsim.typeset import latex as typeset
 
 ROOT = Path(__file__).parents[1]
 CASES = {

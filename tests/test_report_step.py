@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 from test_report import expanded, undefined
 
-from symsim.expr import Expr, ceil, maximum, symbol
-from symsim.loading import load_model, load_strategy, load_system
-from symsim.memory import binding_moment
-from symsim.quantity import BYTE
+from symsim.algebra.expr import Expr, ceil, maximum, symbol
+from symsim.algebra.quantity import BYTE
+from symsim.algebra.typeset import _printer, names_of, width
+from symsim.api.result import Result, derive
+from symsim.cost.memory import binding_moment
+from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.system import quantities
+from symsim.pipeline.orders import order
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
 from symsim.report.amounts import human, rate, seconds
 from symsim.report.content import OF_A_SYSTEM, report
@@ -29,12 +33,8 @@ from symsim.report.memory import bars
 from symsim.report.pipeline import in_flight
 from symsim.report.pipeline import picture as pipeline_picture
 from symsim.report.roofline import picture as roofline_picture
-from symsim.report.schedule_orders import order
 from symsim.report.step import MEMORY_PARTS, Step, tags
 from symsim.report.text import eval_table
-from symsim.result import Result, derive
-from symsim.system import quantities
-from symsim.typeset import _printer, names_of, width
 
 CASES = {
     "dense": ("llama3-70b", "tp=8,pp=4,sp=true,dp=2,num_microbatches=8", "h100-sxm"),
@@ -288,7 +288,7 @@ def test_system_table_holds_every_number(case: str) -> None:
 
 def test_closed_forms_are_those_of_the_kernels() -> None:
     """The equations shown, put together again, are what `curves` computes."""
-    from symsim import curves
+    from symsim.inputs import curves
     from symsim.report.timing import _form, _replaced
 
     ink = Ink(made("dense"))

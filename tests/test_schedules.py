@@ -27,15 +27,15 @@ from schedule_cases import (
 )
 from shared import cases, needed
 
+from symsim.algebra.expr import symbol
+from symsim.algebra.reductions import evaluated
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
-from symsim.expr import symbol
-from symsim.reductions import evaluated
-from symsim.report.schedule_orders import Exchange, Order, order, replay
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.orders import Exchange, Order, order, replay
+from symsim.pipeline.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of
 from symsim.report.timeline import MERAK as MERAK_NAMES
 from symsim.report.timeline import timeline_svg, timeline_text
-from symsim.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of
-from symsim.strategy import Strategy
-from symsim.vocabulary import SYMBOLS
 
 
 def t_place(times: list[Any], m: int) -> Any:

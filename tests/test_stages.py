@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symsim.architecture import compress, format_layers, parse_layers
-from symsim.loading import load_model
-from symsim.stages import kinds_between, layers_before, stage_layer_formula, stages
-from symsim.strategy import Strategy
+from symsim.inputs.architecture import compress, format_layers, parse_layers
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.stages import kinds_between, layers_before, stage_layer_formula, stages
 
 kinds = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=40)
 

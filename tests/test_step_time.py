@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from measured_cases import cases
 
+from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.loading import load_model, load_system
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
 
 REASON = "../shared/measured is not on this machine"
 MEASURED = {c.id: c for s in ("simumax", "swift", "published") for c in cases(s) if c.step_seconds}

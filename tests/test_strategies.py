@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from symsim.loading import list_strategies, load_model, load_strategy
-from symsim.result import derive
+from symsim.api.result import derive
+from symsim.inputs.loading import list_strategies, load_model, load_strategy
 
 PUBLISHED = {
     "deepseek-v3-2048": ("deepseek-v3", 2048, 15360 // 128),

@@ -9,16 +9,16 @@ import pytest
 from shared import SHARED
 from typer.testing import CliRunner
 
-from symsim.assumptions import ASSUMPTIONS
-from symsim.cli import app
+from symsim.api.cli import app
 from symsim.errors import InputError, near
-from symsim.hf.families import SUPPORTED
-from symsim.hf.wrappers import WRAPPERS
-from symsim.loading import ALIASES, list_models, list_systems, load_model, load_strategy, load_system, split_settings
-from symsim.reading import read_yaml
-from symsim.schedules import SCHEDULES
-from symsim.spellings import ELSEWHERE, TOPICS
-from symsim.strategy import Strategy
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.hf.families import SUPPORTED
+from symsim.inputs.hf.wrappers import WRAPPERS
+from symsim.inputs.loading import ALIASES, list_models, list_systems, load_model, load_strategy, load_system, split_settings
+from symsim.inputs.reading import read_yaml
+from symsim.inputs.spellings import ELSEWHERE, TOPICS
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.schedules import SCHEDULES
 
 
 def of_strategy(text: str) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import symsim
-from symsim.checks import RULES
 from symsim.errors import InputError
-from symsim.loading import load_model, load_strategy
+from symsim.inputs.loading import load_model, load_strategy
+from symsim.lowering.checks import RULES
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symsim.cli import main
-from symsim.curves import SYMBOLS
+from symsim.api.cli import main
 from symsim.errors import InputError
-from symsim.known import TAGS, UNITS
-from symsim.loading import list_systems, load_strategy, load_system, models_directory, split_settings
-from symsim.strategy import Strategy
-from symsim.system import System, quantities, symbol_values
+from symsim.inputs.curves import SYMBOLS
+from symsim.inputs.known import TAGS, UNITS
+from symsim.inputs.loading import list_systems, load_strategy, load_system, models_directory, split_settings
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System, quantities, symbol_values
 
 DOCS = Path(__file__).parent.parent / "docs" / "systems.md"
 FITTED_AT_MOST = 14
@@ -347,7 +347,7 @@ def test_wrong_types_anywhere(file: Path, value: object) -> None:
     import copy
     import json
 
-    from symsim.reading import read_yaml
+    from symsim.inputs.reading import read_yaml
 
     good = read_yaml(file).data
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from symsim.buffers import buckets
-from symsim.loading import load_model
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
+from symsim.api.result import Result, derive
+from symsim.evaluation.buffers import buckets
+from symsim.inputs.loading import load_model
+from symsim.inputs.strategy import Strategy
 
 
 def messages(result: Result, stage: int, **wanted: object) -> list[tuple[int, int, int]]:

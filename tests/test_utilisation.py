@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from symsim.loading import load_model, load_system
+from symsim.api.result import Result, derive
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
 from symsim.report.content import report
 from symsim.report.markdown import render
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
 
 
 def timed(model: str, assumptions: dict[str, str] | None = None, **settings: Any) -> Result:

@@ -8,7 +8,7 @@ import pytest
 
 import symsim
 from symsim.errors import InputError
-from symsim.loading import load_strategy, split_settings
+from symsim.inputs.loading import load_strategy, split_settings
 
 
 def refused(*arguments, **more) -> str:

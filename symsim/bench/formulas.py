@@ -14,11 +14,11 @@ from symsim.bench.figures import Block, Figure
 from symsim.bench.measuring import least_seconds
 from symsim.bench.setting import ASKED, Bench
 from symsim.bench.walks import plan_of, prepared, size_of
-from symsim.grid.base import read_base
-from symsim.grid.c_kernel import CKernel, CompilerError
-from symsim.grid.numpy_kernel import NumpyKernel
-from symsim.grid.scalar import scalar_kernel
-from symsim.grid.unrolled import at_base
+from symsim.program.base import read_base
+from symsim.program.c_kernel import CKernel, CompilerError
+from symsim.program.numpy_kernel import NumpyKernel
+from symsim.program.scalar import scalar_kernel
+from symsim.program.unrolled import at_base
 
 
 def bench_derive(bench: Bench) -> Iterator[Block]:

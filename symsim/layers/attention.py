@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.architecture import Architecture, LayerKind
-from symsim.ir import Net, Weight
+from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 
 

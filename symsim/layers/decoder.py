@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.architecture import Architecture, LayerKind
-from symsim.ir import Net
+from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.ir.block import Net
 from symsim.layers import notation as n
 from symsim.layers.attention import attention
 from symsim.layers.linear_attention import linear_attention

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.architecture import Architecture
-from symsim.ir import Net
+from symsim.inputs.architecture import Architecture
+from symsim.ir.block import Net
 from symsim.layers import notation as n
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.ir import Net, Weight
+from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 
 

@@ -1,6 +1,6 @@
 """The notation layers are declared in: one function an operation, over named dimensions; linear maps are `net.einsum`.
 
-Declared operations are whole (a norm, a rotary embedding, a linear map); the fusion profile (`passes/fuse.py`)
+Declared operations are whole (a norm, a rotary embedding, a linear map); the fusion profile (`frameworks/fuse.py`)
 rewrites each into the kernels that run and the tensors they keep.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from symsim.ir import Net
-from symsim.operations import Attention
+from symsim.ir.block import Net
+from symsim.ir.operations import Attention
 
 
 def norm(

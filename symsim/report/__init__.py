@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, printable
-from symsim.reading import write_file
+from symsim.inputs.reading import write_file
 
 if TYPE_CHECKING:
-    from symsim.evaluation import Evaluation
+    from symsim.evaluation.numbers import Evaluation
 
 SUFFIXES = (".md", ".tex", ".pdf", ".html", ".json")
 
@@ -45,7 +45,7 @@ def _rendered(result: "Evaluation", suffix: str) -> bytes:
     if suffix == ".json":
         import json
 
-        from symsim.json_object import json_object
+        from symsim.evaluation.json_object import json_object
 
         return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
     from symsim.report.content import report

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from symsim.expr import Number
-from symsim.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
+from symsim.algebra.expr import Number
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
 _SCALES = {

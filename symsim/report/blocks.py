@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symsim.evaluation import Evaluation
-from symsim.expr import ONE, Expr, Number
-from symsim.ir import Op
-from symsim.kinds import in_words, kind_of
-from symsim.messages import Message, between_ranks, merge
-from symsim.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
-from symsim.passes.count import MODULES, ascii_name
-from symsim.passes.remember import Remembered, Saved
-from symsim.quantity import BYTE, ELEMENT, Unit
+from symsim.algebra.expr import ONE, Expr, Number
+from symsim.algebra.kinds import in_words, kind_of
+from symsim.algebra.quantity import BYTE, ELEMENT, Unit
+from symsim.cost.count import MODULES, ascii_name
+from symsim.evaluation.numbers import Evaluation
+from symsim.ir.block import Op
+from symsim.ir.messages import Message, between_ranks, merge
+from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
+from symsim.lowering.remember import Remembered, Saved
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from symsim.architecture import format_layers
-from symsim.assumptions import ASSUMPTIONS
-from symsim.evaluation import Evaluation
-from symsim.kinds import kind_of
-from symsim.quantity import BYTE, ELEMENT, FLOP
+from symsim.algebra.kinds import kind_of
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.architecture import format_layers
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.strategy import Strategy
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks
@@ -16,7 +17,6 @@ from symsim.report.document import Code, Column, Paragraph, Part, Report, Row, S
 from symsim.report.ink import Ink
 from symsim.report.step import Step
 from symsim.report.totals import Totals
-from symsim.strategy import Strategy
 from symsim.version import __version__
 
 

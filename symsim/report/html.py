@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from symsim.evaluation import Evaluation
+from symsim.algebra.typeset import width
+from symsim.evaluation.numbers import Evaluation
 from symsim.report import gauges, plot
 from symsim.report.document import Cell, Code, Emphasis, Math, Report, Timeline, as_spans
 from symsim.report.picture import svg
 from symsim.report.templating import template
-from symsim.typeset import width
 
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
 _OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor"), ("}", ")", r"\rceil", r"\rfloor")

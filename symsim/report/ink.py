@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from symsim.evaluation import Evaluation
-from symsim.expr import ONE, ZERO, Call, Expr, Number, expr, product, symbol
-from symsim.ir import Block
-from symsim.mesh import Mesh
-from symsim.quantity import Unit
+from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, product, symbol
+from symsim.algebra.quantity import Unit
+from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width
+from symsim.evaluation.numbers import Evaluation
+from symsim.ir.block import Block
+from symsim.placement.mesh import Mesh
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
-from symsim.typeset import is_sum, latex, lines, names_of, symbol_latex, width
 
 LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"

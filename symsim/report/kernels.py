@@ -15,17 +15,17 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from symsim.curves import SYMBOLS as COEFFICIENTS
-from symsim.evaluation import Evaluation
-from symsim.expr import Expr, Number, minimum, symbol
-from symsim.lowered import Lowered
-from symsim.operations import UNCOUNTED
-from symsim.passes.count import ascii_name, flops
-from symsim.passes.remember import Remembered
+from symsim.algebra.expr import Expr, Number, minimum, symbol
+from symsim.algebra.vocabulary import SYMBOLS
+from symsim.cost.count import ascii_name, flops
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
+from symsim.inputs.system import Peak
+from symsim.ir.operations import UNCOUNTED
+from symsim.lowering.lowered import Lowered
+from symsim.lowering.remember import Remembered
+from symsim.pipeline.stages import runs
 from symsim.report.amounts import rate
-from symsim.stages import runs
-from symsim.system import Peak
-from symsim.vocabulary import SYMBOLS
 
 BOUNDS = ("compute", "memory", "latency")
 _LATENCIES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit == "s")

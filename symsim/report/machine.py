@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from symsim.curves import SYMBOLS as COEFFICIENTS
-from symsim.known import Known
-from symsim.reading import KeyPath
+from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
+from symsim.inputs.known import Known
+from symsim.inputs.reading import KeyPath
+from symsim.inputs.system import System, quantities
 from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import Step, tags
-from symsim.system import System, quantities
 
 _PLACES: dict[str, tuple[str, ...]] = {symbol: ("kernels", *place) for symbol, place in COEFFICIENTS.items()} | {
     "n_sm": ("accelerator", "multiprocessors"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symsim.expr import Call, Expr
-from symsim.memory import moments
-from symsim.quantity import BYTE, NONE
+from symsim.algebra.expr import Call, Expr
+from symsim.algebra.quantity import BYTE, NONE
+from symsim.algebra.typeset import width
+from symsim.cost.memory import moments
 from symsim.report.amounts import exact, human
 from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.totals import ranges
-from symsim.typeset import width
 
 _MOST = 24  # bars of a picture
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symsim.evaluation import Evaluation
-from symsim.expr import Number
-from symsim.passes.count import MODULES
-from symsim.quantity import Definition
+from symsim.algebra.expr import Number
+from symsim.algebra.quantity import Definition
+from symsim.algebra.typeset import entry
+from symsim.algebra.vocabulary import SYMBOLS
+from symsim.cost.count import MODULES
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.system import symbol_values
 from symsim.report.amounts import exact, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex
-from symsim.system import symbol_values
-from symsim.typeset import entry
-from symsim.vocabulary import SYMBOLS
 
 _DIMENSIONS = {
     "R": "rows an expert rank computes, before its width is split",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from symsim.quantity import SECOND
+from symsim.algebra.quantity import SECOND
+from symsim.pipeline.schedules import Schedule, schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
 from symsim.report.document import Code, Column, Equation, Equations, Paragraph, Part, Row, Section, Table, Timeline, spans
 from symsim.report.ink import Ink
 from symsim.report.step import Step
 from symsim.report.timing import PIPELINE
 from symsim.report.totals import ranges
-from symsim.schedules import Schedule, schedule_of, schedule_sizes
 
 _DRAWN = 4000  # operations of a picture, at most
 

@@ -5,7 +5,7 @@ Source of the picture: Williams, Waterman and Patterson, Roofline, CACM 52(4), 2
 
 from __future__ import annotations
 
-from symsim.kinds import in_words
+from symsim.algebra.kinds import in_words
 from symsim.report.amounts import percent, seconds
 from symsim.report.document import Code, Column, Paragraph, Point, Roofline, Row, Section, Table, spans
 from symsim.report.kernels import Kernel, achieved, moves, peaks

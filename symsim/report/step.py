@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from symsim.above_peak import above_peak
-from symsim.evaluation import Evaluation
-from symsim.expr import Number
-from symsim.kinds import kind_of
-from symsim.known import TAGS
-from symsim.memory import moments
-from symsim.quantity import BYTE
+from symsim.algebra.expr import Number
+from symsim.algebra.kinds import kind_of
+from symsim.algebra.quantity import BYTE
+from symsim.cost.memory import moments
+from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
+from symsim.evaluation.above_peak import above_peak
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.known import TAGS
+from symsim.inputs.system import System, quantities
+from symsim.pipeline.stages import runs
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.kernels import Kernel, stage_kernels
 from symsim.report.totals import ranges
-from symsim.stages import runs
-from symsim.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
-from symsim.system import System, quantities
 
 # what a stage's peak memory is the sum of, and how it is said
 MEMORY_PARTS = {

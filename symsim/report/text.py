@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from symsim.assumptions import ASSUMPTIONS
-from symsim.evaluation import Evaluation
-from symsim.quantity import BYTE, ELEMENT, FLOP
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.report import text_time
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.blocks import COLLECTIVES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.kinds import in_words
-from symsim.quantity import BYTE
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import BYTE
 from symsim.report.amounts import human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
 from symsim.report.kernels import Kernel, achieved

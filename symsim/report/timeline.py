@@ -1,7 +1,7 @@
 """Pictures of a pipeline schedule: every operation of every rank in time, as SVG or as text.
 
 For pictures only: no result depends on this file. It replays the written-out order of operations
-(`report.schedule_orders`), where the numbers of a report come from the closed forms of `symsim.schedules`.
+(`report.schedule_orders`), where the numbers of a report come from the closed forms of `symsim.pipeline.schedules`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from symsim.report.schedule_orders import Operation, Order, Slot, Timed, order, replay
+from symsim.pipeline.orders import Operation, Order, Slot, Timed, order, replay
 
 DURATIONS: Mapping[str, float] = {"tf": 1.0, "ti": 1.0, "tw": 1.0, "tr": 0.0, "tc": 0.0}
 """A micro-batch on one rank, all its chunks, in any unit: forward, input gradients, weight gradients, recompute, message."""

@@ -2,8 +2,8 @@ r"""A pipeline schedule in LaTeX's own picture environment; `report.timeline` dr
 
 from __future__ import annotations
 
+from symsim.pipeline.orders import Timed
 from symsim.report.document import Timeline
-from symsim.report.schedule_orders import Timed
 from symsim.report.timeline import COLOURS, DARKER, MOST_RANKS, NAMES, schedule_times
 
 _WIDTH, _LEFT, _ROW, _NARROWEST, _GAP = 172.0, 14.0, 4.6, 2.1, 4.0  # millimetres

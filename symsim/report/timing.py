@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from symsim import curves
-from symsim.expr import ZERO, Call, Expr, expr, symbol
-from symsim.kinds import in_words
-from symsim.quantity import BYTE, SECOND, Definition
+from symsim.algebra.expr import ZERO, Call, Expr, expr, symbol
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import BYTE, SECOND, Definition
+from symsim.algebra.typeset import width
+from symsim.inputs import curves
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
@@ -15,7 +16,6 @@ from symsim.report.ink import Ink, in_units
 from symsim.report.kernels import block_kernels
 from symsim.report.step import ROUNDING, Step, stage_seconds
 from symsim.report.totals import ranges
-from symsim.typeset import width
 
 _DIMENSIONS = {
     "rows": "rows of the first operand and of the result",

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from symsim.evaluation import Evaluation
-from symsim.expr import Expr, Number, Symbol
-from symsim.json_object import flops_by_module
-from symsim.kinds import kind_of
-from symsim.passes.count import MODULES, multiplicity
-from symsim.passes.remember import Saved
-from symsim.quantity import BYTE, ELEMENT, FLOP, Unit
+from symsim.algebra.expr import Expr, Number, Symbol
+from symsim.algebra.kinds import kind_of
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Unit
+from symsim.cost.count import MODULES, multiplicity
+from symsim.evaluation.json_object import flops_by_module
+from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.traffic import stage_messages
+from symsim.lowering.remember import Saved
+from symsim.pipeline.stages import Stage
 from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.blocks import COLLECTIVES
 from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
-from symsim.stages import Stage
-from symsim.traffic import stage_messages
 
 STREAM = "residual stream"
 _STAGE_TOTALS = ("P_stage_dense", "P_stage_expert", "P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage")

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from symsim.architecture import Architecture, Segment
-from symsim.expr import Call, Expr
-from symsim.formula import Derivation
-from symsim.loading import load_model, load_system
-from symsim.result import Result, derive
-from symsim.strategy import Strategy
-from symsim.system import System
+from symsim.algebra.expr import Call, Expr
+from symsim.algebra.formula import Derivation
+from symsim.api.result import Result, derive
+from symsim.inputs.architecture import Architecture, Segment
+from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
 
 SYSTEM = "h100-sxm"
 # with more than one replica of everything, so that further ones add no message that was not there
@@ -95,7 +95,7 @@ def evaluated(result: Result) -> None:
 def help_seconds() -> float:
     """CPU seconds of `symsim --help` in a process of its own, Python's start-up included."""
     code = (
-        "import resource, subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; from symsim.cli import main; main([\"--help\"])'],"
+        "import resource, subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; from symsim.api.cli import main; main([\"--help\"])'],"
         " stdout=subprocess.DEVNULL); u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime)"
     )
     return min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5))

@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import same_drawn
 
 import symsim
+from symsim.algebra.formula import Formula
+from symsim.algebra.vocabulary import domain
+from symsim.api.result import Result
 from symsim.errors import InputError
-from symsim.formula import Formula
-from symsim.result import Result
-from symsim.vocabulary import domain
 
 STEP = 1e-5
 _AGREE, _SIX = 1e-12, 1e-6

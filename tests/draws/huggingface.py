@@ -23,17 +23,17 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from symsim.architecture import Architecture
-from symsim.assumptions import resolve
-from symsim.checks import check
+from symsim.api.result import Result
+from symsim.cost.count import MODULES, count
 from symsim.errors import InputError
-from symsim.hf import SUPPORTED, read_config
-from symsim.hf.config import ACTIVATIONS
-from symsim.hf.wrappers import WRAPPERS
-from symsim.lower import lower
-from symsim.passes.count import MODULES, count
-from symsim.result import Result
-from symsim.strategy import Strategy
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.hf import SUPPORTED, read_config
+from symsim.inputs.hf.config import ACTIVATIONS
+from symsim.inputs.hf.wrappers import WRAPPERS
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import check
+from symsim.lowering.lower import lower
 
 Json = dict[str, Any]
 Counts = dict[str, int]

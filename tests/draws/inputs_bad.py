@@ -15,13 +15,13 @@ from inputs_good import AXES, BY, WHERE
 from inputs_good import case as good_case
 from inputs_run import Case
 
-from symsim.assumptions import ASSUMPTIONS
-from symsim.cli import app
-from symsim.grid.quantities import QUANTITIES
-from symsim.loading import ALIASES, models_directory
-from symsim.reading import format_yaml, parse_yaml
-from symsim.strategy import Strategy
-from symsim.vocabulary import SYMBOLS
+from symsim.algebra.vocabulary import SYMBOLS
+from symsim.api.cli import app
+from symsim.evaluation.quantities import QUANTITIES
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.loading import ALIASES, models_directory
+from symsim.inputs.reading import format_yaml, parse_yaml
+from symsim.inputs.strategy import Strategy
 
 TEXTS = (
     "", " ", "x", "x" * 3000, "\x1b[31mred\x1b[0m", "\x07\x9b2J", "\ud800", "\u202eabc", "\ufeff", "a\nb", "\0", "日本語", "🙂" * 50, "é\u0301",

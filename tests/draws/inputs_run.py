@@ -20,8 +20,9 @@ from pathlib import Path
 
 import typer
 
-from symsim import cli, loading
-from symsim.reading import Document, read_yaml
+from symsim.api import cli
+from symsim.inputs import loading
+from symsim.inputs.reading import Document, read_yaml
 
 LIMIT_S = 10
 LONGEST = 300

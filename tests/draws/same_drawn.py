@@ -8,12 +8,12 @@ from functools import cache
 
 from inputs_good import _assumed
 
-from symsim.architecture import Architecture
-from symsim.assumptions import ASSUMPTIONS
-from symsim.checks import check
 from symsim.errors import InputError
-from symsim.loading import list_models, list_systems, load_model, load_strategy
-from symsim.strategy import RECOMPUTE_MODULES, Strategy
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.loading import list_models, list_systems, load_model, load_strategy
+from symsim.inputs.strategy import RECOMPUTE_MODULES, Strategy
+from symsim.lowering.checks import check
 
 Options = dict[str, str]
 UNCHECKED = 0.08  # of the cases keep options that are refused, so that refusals are compared too

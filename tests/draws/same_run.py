@@ -20,7 +20,7 @@ Said = tuple[int, str, str]
 
 
 def command(arguments: list[str]) -> Said:
-    from symsim import cli
+    from symsim.api import cli
 
     out, err, status = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

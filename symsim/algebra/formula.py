@@ -1,0 +1,226 @@
+"""Formulas: short trees of named definitions with units, meanings and sources.
+
+A `Quantity` is an expression with a unit; arithmetic on quantities checks units where the formula is built,
+so adding bytes to FLOPs is an error. A `Derivation` collects definitions in order; `Formula` is one result
+with the definitions it stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from symsim.algebra.expr import ONE, Expr, Number, expr, symbol
+from symsim.algebra.facts import Fact, Said, apply, declared, read_facts
+from symsim.algebra.quantity import Definition, Quantity, Unit, UnitError
+from symsim.algebra.vocabulary import domain
+from symsim.errors import InputError, cut, nearest
+
+if TYPE_CHECKING:
+    from symsim.algebra.reductions import Line
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A result and, in order, the definitions it stands on (the last one is the result).
+
+    facts: what it holds under (`given`); unused: those of the facts that changed nothing. line: the stages of the pipeline, over whose
+    classes the reductions of a step's definitions go (`reductions.py`).
+    """
+
+    definitions: tuple[Definition, ...]
+    facts: tuple[Fact, ...] = ()
+    unused: tuple[Fact, ...] = ()
+    line: "Line | None" = None
+
+    @property
+    def result(self) -> Definition:
+        return self.definitions[-1]
+
+    @property
+    def symbols(self) -> set[str]:
+        """Free symbols: those no definition of this formula defines."""
+        definitions = self.written_out().definitions
+        return {s for d in definitions for s in d.expr.symbols()} - {d.symbol for d in definitions}
+
+    def written_out(self) -> "Formula":
+        """The formula with its reductions as plain sums and maxima over the classes of equal stages; a stage's definition NAME stands
+        there as NAME_at_0 and so on, for each class."""
+        return self._written_out
+
+    @cached_property
+    def _written_out(self) -> "Formula":
+        if self.line is None or self.result.group == "stages" or not any(d.group == "stages" for d in self.definitions):
+            return self
+        from symsim.algebra.reductions import written_out
+
+        return replace(self, definitions=written_out(self.definitions, self.line), line=None)
+
+    def expand(self) -> Expr:
+        """One closed form over the free symbols."""
+        known: dict[str, Expr | Number] = {}
+        for definition in self.written_out().definitions:
+            known[definition.symbol] = definition.expr.substitute(known)
+        return expr(known[self.result.symbol])
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions that any of the definitions rests on."""
+        return tuple(dict.fromkeys(a for d in self.definitions for a in d.assumptions))
+
+    def given(self, facts: Said) -> "Formula":
+        """The formula under facts (`facts.py`): 'g = a, m >= pp, dp -> oo', or values by name; they are recorded with it.
+
+        InputError for a fact about what is not in the formula, that contradicts another, or a limit that is not finite.
+        """
+        every = (*self.facts, *read_facts(facts))
+        definitions = self.written_out().definitions
+        found, unused = apply([(d.symbol, d.expr) for d in definitions], every, len(self.facts))
+        known = {d.symbol: d for d in definitions}
+        return Formula(tuple(replace(known[name], expr=amount) for name, amount in found), every, (*self.unused, *unused))
+
+    def inline(self, keep: Collection[str] = ()) -> "Formula":
+        """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
+        kept for each class of stages."""
+        definitions = self.written_out().definitions
+        names = [d.symbol for d in (*self.definitions, *definitions)]
+        for name in keep:
+            if name not in names:
+                raise InputError(f"{self.result.symbol} stands on no definition '{cut(name)}': {nearest(name, names)}")
+        inside: dict[str, Expr | Number] = {}
+        kept = []
+        for definition in definitions:
+            amount = definition.expr.substitute(inside)
+            if definition.symbol in keep or definition.symbol.rpartition("_at_")[0] in keep or definition is definitions[-1]:
+                kept.append(replace(definition, expr=amount))
+            else:
+                inside[definition.symbol] = amount
+        return replace(self, definitions=tuple(kept), line=None)
+
+    def at(self, values: Mapping[str, Number] | None = None, /, **named: Number) -> Number:
+        """The exact value with every free symbol given, by a mapping or by name: at(b=1, s=4096, ...).
+
+        InputError for a name that is not a free symbol here, and for one that is missing.
+        """
+        known = {**(values or {}), **named}
+        for name in known:
+            self._check_free(name)
+        self._check_complete(known)
+        return self.value(known)
+
+    def _check_free(self, name: str) -> None:
+        if any(d.symbol == name for d in self.definitions):
+            raise InputError(f"'{cut(name)}' is defined in {self.result.symbol}: given({{'{cut(name)}': ...}}) replaces it")
+        if name not in self.symbols:
+            raise InputError(f"{self.result.symbol} has no symbol '{cut(name)}': {nearest(name, sorted(self.symbols))}")
+
+    def _check_complete(self, values: Mapping[str, Number]) -> None:
+        missing = sorted(self.symbols - values.keys())
+        if missing:
+            raise InputError(f"{self.result.symbol} also needs {', '.join(missing)}")
+
+    def diff(self, symbol: str, values: Mapping[str, Number] | None = None) -> Expr:
+        """The derivative of the closed form by a free symbol, along the branches active at the values (`Expr.diff`)."""
+        self._check_free(symbol)
+        return self.expand().diff(symbol, values)
+
+    def elasticity(self, symbol: str, values: Mapping[str, Number], to: Number | None = None) -> Number:
+        """Percent by which the result changes for a percent more of a free symbol, at the values.
+
+        Of a real symbol the derivative d ln y / d ln x, exact for exact values; of an integer one the difference between x and
+        `to` (x + 1, or the next value that is valid). With `to` a real symbol is taken so too. InputError where y is 0.
+        """
+        self._check_free(symbol)
+        self._check_complete(values)
+        x, y = values[symbol], self.value(values)
+        if not y:
+            raise InputError(f"{self.result.symbol} is 0 at these values: it has no elasticity")
+        kind = declared(self.facts).get(symbol) or domain(symbol)
+        if to is None and not kind.endswith("integer"):
+            return _ratio(x * self._slope(symbol, values), y)
+        to = x + 1 if to is None else to
+        return _ratio((self.value({**values, symbol: to}) - y) * x, (to - x) * y)
+
+    def _slope(self, name: str, values: Mapping[str, Number]) -> Number:
+        """The derivative by a free symbol, definition by definition."""
+        known, slopes = dict(values), {name: ONE.constant()}
+        for definition in self.written_out().definitions:
+            # a definition that does not change with the symbol has no slope here
+            for inner in definition.expr.symbols() & slopes.keys():
+                by = definition.expr.diff(inner, known).evaluate(known) * slopes[inner]
+                slopes[definition.symbol] = slopes.get(definition.symbol, 0) + by
+            known[definition.symbol] = definition.expr.evaluate(known)
+        return slopes.get(self.result.symbol, 0)
+
+    def value(self, values: Mapping[str, Number]) -> Number:
+        """Exact value at the given sizes; KeyError names a missing symbol."""
+        known = dict(values)
+        for definition in self.written_out().definitions:
+            known[definition.symbol] = definition.expr.evaluate(known)
+        return known[self.result.symbol]
+
+    def sympy(self) -> Any:
+        """The expanded closed form as a SymPy expression, its symbols in their domains."""
+        from symsim.algebra.view import sympy_symbol, view
+
+        closed, kinds = self.expand(), declared(self.facts)
+        return view(closed, {name: sympy_symbol(name, kinds.get(name)) for name in closed.symbols()})
+
+    def latex(self) -> str:
+        """`name = closed form` in LaTeX."""
+        from symsim.algebra.typeset import definition_latex
+
+        last = self.result
+        return definition_latex(Definition(last.symbol, self.expand(), last.unit, last.meaning, last.latex))
+
+    def _repr_latex_(self) -> str:
+        return f"$\\displaystyle {self.latex()}$"
+
+    def __str__(self) -> str:
+        given = ["given " + ", ".join(map(str, self.facts))] if self.facts else []
+        return "\n".join([*(f"{d.symbol} = {d.expr}  [{d.unit}] {d.meaning}" for d in self.definitions), *given])
+
+
+@dataclass
+class Derivation:
+    """Definitions in the order in which they were made; every name is defined once."""
+
+    definitions: dict[str, Definition] = field(default_factory=dict)
+
+    def define(
+        self,
+        name: str,
+        quantity: Quantity,
+        meaning: str,
+        *,
+        latex: str = "",
+        source: str = "",
+        assumptions: tuple[str, ...] = (),
+        group: str = "",
+        unit: Unit | None = None,
+    ) -> Quantity:
+        """Name a quantity; returns a reference to it. UnitError when it does not have the unit declared."""
+        if unit is not None and quantity.expr and quantity.unit != unit:
+            raise UnitError(f"{name} is {quantity.unit}, declared {unit}")
+        unit = unit if unit is not None else quantity.unit
+        made = Definition(name, quantity.expr, unit, meaning, latex, source, assumptions, group)
+        known = self.definitions.get(name)
+        if known is not None and known != made:
+            raise ValueError(f"{name} is defined twice: {known.expr} and {made.expr}")
+        self.definitions[name] = made
+        return Quantity(symbol(name), unit)
+
+    def formula(self, name: str) -> Formula:
+        """The named result with everything it stands on, in order of definition."""
+        needed = {name}
+        for candidate in reversed(list(self.definitions.values())):
+            if candidate.symbol in needed:
+                needed |= candidate.expr.symbols()
+        return Formula(tuple(d for d in self.definitions.values() if d.symbol in needed))
+
+
+def _ratio(above: Number, below: Number) -> Number:
+    return above / below if isinstance(above, float) or isinstance(below, float) else Fraction(above) / below

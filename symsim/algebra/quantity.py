@@ -1,0 +1,111 @@
+"""Quantities: expressions with units, and the named definitions that hold them.
+
+Arithmetic on quantities checks units where a formula is built, so adding bytes to FLOPs is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, Expr, Number, expr
+
+
+class UnitError(TypeError):
+    """Two quantities of different units were added, or a definition does not have the unit it declares."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A product of powers of the base units FLOP, byte, element, second."""
+
+    powers: tuple[tuple[str, int], ...] = ()
+
+    def __mul__(self, other: "Unit") -> "Unit":
+        powers = dict(self.powers)
+        for base, power in other.powers:
+            powers[base] = powers.get(base, 0) + power
+        return Unit(tuple(sorted((b, p) for b, p in powers.items() if p)))
+
+    def __truediv__(self, other: "Unit") -> "Unit":
+        return self * Unit(tuple((b, -p) for b, p in other.powers))
+
+    def __str__(self) -> str:
+        top = "·".join(b if p == 1 else f"{b}^{p}" for b, p in self.powers if p > 0) or "1"
+        bottom = "·".join(b if p == -1 else f"{b}^{-p}" for b, p in self.powers if p < 0)
+        return f"{top}/{bottom}" if bottom else top
+
+
+NONE = Unit()
+FLOP = Unit((("FLOP", 1),))
+BYTE = Unit((("byte", 1),))
+ELEMENT = Unit((("element", 1),))
+SECOND = Unit((("second", 1),))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An exact expression with a unit."""
+
+    expr: Expr
+    unit: Unit = NONE
+
+    def _same_unit(self, other: "Quantity") -> None:
+        if self.unit != other.unit and self.expr and other.expr:
+            raise UnitError(f"cannot add {other.unit} to {self.unit}: ({self.expr}) and ({other.expr})")
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        self._same_unit(other)
+        return Quantity(self.expr + other.expr, self.unit if self.expr else other.unit)
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        self._same_unit(other)
+        return Quantity(self.expr - other.expr, self.unit if self.expr else other.unit)
+
+    def __mul__(self, other: "Quantity | Expr | Number") -> "Quantity":
+        other = other if isinstance(other, Quantity) else Quantity(expr(other))
+        return Quantity(self.expr * other.expr, self.unit * other.unit)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Quantity | Expr | Number") -> "Quantity":
+        other = other if isinstance(other, Quantity) else Quantity(expr(other))
+        return Quantity(self.expr / other.expr, self.unit / other.unit)
+
+
+def total(quantities: Iterable[Quantity], unit: Unit) -> Quantity:
+    """The sum of quantities of one unit (zero of that unit when there are none)."""
+    result = Quantity(expr(0), unit)
+    for quantity in quantities:
+        result = result + quantity
+    return result
+
+
+@dataclass(frozen=True)
+class Definition:
+    """symbol := expr [unit], with its meaning and where it comes from."""
+
+    symbol: str
+    expr: Expr
+    unit: Unit
+    meaning: str
+    latex: str = ""
+    source: str = ""
+    assumptions: tuple[str, ...] = ()
+    group: str = ""
+
+
+def scalar(value: "Expr | Number") -> Quantity:
+    return Quantity(expr(value), NONE)
+
+
+def elements(sizes: Iterable["Expr | Number"]) -> Quantity:
+    """The number of elements of a tensor with these local sizes."""
+    result = ONE
+    for size in sizes:
+        result = result * size
+    return Quantity(result, ELEMENT)
+
+
+def bytes_per_element(width: "Expr | Number") -> Quantity:
+    return Quantity(expr(width), BYTE / ELEMENT)

@@ -1,0 +1,416 @@
+r"""Expressions as LaTeX: what is common comes first, fractions only at the front, long sums in several lines.
+
+SymPy's printer takes a second for a model and prints sums as they are stored; a reader wants 2bs/t (...) with the
+sizes in the order the field writes them. Widths are estimated in em, so that every target (page, screen) can ask for
+lines that fit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
+from symsim.algebra.kinds import SPELT, kind_of
+from symsim.algebra.quantity import Definition
+from symsim.algebra.vocabulary import SYMBOLS, Entry
+
+# The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
+_TOKENS = "m D b s K C lam n_z n_w n_c"
+_WIDTHS = "w z a g H_k H_v d d_k d_r d_v r_q r_k D_k D_v W_c h E f f_e f_s ell V P L i"
+_RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
+_ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}
+# Terms that are large together are read together: those with the same tokens over the same ranks.
+_TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
+_STAGE = {
+    "first_i": (r"\delta^{(i)}_{\mathrm{first}}", "1 on the stage that looks the tokens up, else 0"),
+    "loss_i": (r"\delta^{(i)}_{\mathrm{loss}}", "1 on the stage that computes the loss, else 0"),
+    "last_layer_i": (r"\delta^{(i)}_{\mathrm{last}}", "1 on the stage of the final norm, else 0"),
+    "embedding_i": (r"\delta^{(i)}_{\mathrm{emb}}", "1 on a stage that holds the embedding table, else 0"),
+    "output_i": (r"\delta^{(i)}_{\mathrm{out}}", "1 on a stage that holds a table of the output layer, else 0"),
+    "mtp_i": ("D^{(i)}", "multi-token prediction depths that stage i runs"),
+    "mtp_copies_i": (r"\hat{D}^{(i)}", "multi-token prediction depths whose parameters stage i holds"),
+    "received_i": (r"n^{(i)}_{\mathrm{in}}", "boundary tensors that stage i receives in the forward of a micro-batch"),
+    "returned_i": (r"n^{(i)}_{\mathrm{back}}", "gradients of boundary tensors that stage i receives in the backward of a micro-batch"),
+    "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
+}
+# Numbers of the system, and seconds of the stage with the longest tail
+_SYSTEM = {
+    "Phi": (r"\Phi", "FLOP/s", "peak rate of an accelerator in the strategy's precision"),
+    "B_hbm": (r"B_{\mathrm{HBM}}", "byte/s", "HBM bandwidth of an accelerator"),
+    "B_host": (r"B_{\mathrm{host}}", "byte/s", "bandwidth of a rank's host link, one direction"),
+    "n_sm": (r"n_{\mathrm{SM}}", "1", "multiprocessors of an accelerator"),
+    "world": (r"n_{\mathrm{ranks}}", "1", "ranks"),
+    "W_chip": (r"W_{\mathrm{chip}}", "W", "power of an accelerator"),
+    "c_chip": (r"c_{\mathrm{chip}}", "USD/s", "price of an accelerator"),
+    "t_launch": (r"t_{\mathrm{launch}}", "s", "the host's time for one kernel"),
+    "t_gather": (r"t_{\mathrm{gather}}", "s", "the host's time for gathering the parameters of one module"),
+    "e_dp": (r"\hat{\epsilon}^{\mathrm{dp}}", "s", "exposed data-parallel messages of the stage with the longest tail"),
+    "e_offload": (r"\hat{\epsilon}^{\mathrm{host}}", "s", "host traffic that computation does not hide, of the stage with the longest tail"),
+    "t_opt": (r"\hat{t}_{\mathrm{opt}}", "s", "optimizer of the stage with the longest tail"),
+}
+_TIERS = {
+    "R": ("R", "1", "ranks that a unit of tier {} joins"),
+    "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
+    "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
+    "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
+}
+_CALLS = {
+    "ceil": r"\lceil {} \rceil",
+    "floor": r"\lfloor {} \rfloor",
+    "log2": r"\lceil \log_2 {} \rceil",
+    "sum": "({})",
+    "at": r"\mathrm{at}({})",
+    **dict.fromkeys(("stages_sum", "stages_max", "stages_at", "stages_after"), "{}"),
+}
+# a reduction over stages, whose argument is of stage i
+_OVER_STAGES: dict[str, Callable[..., str]] = {
+    "stages_sum": lambda x: rf"\sum_{{i}} {x}",
+    "stages_max": lambda x: rf"\max_{{i}} {x}",
+    "stages_at": lambda x, by: rf"{x}\big|_{{i:\,{by}=\max}}",
+    "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
+}
+_BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
+
+
+def word(text: str) -> str:
+    """Text as an upright name; LaTeX's special characters cannot get through."""
+    return r"\mathrm{" + re.sub(r"_*[^A-Za-z0-9_][^A-Za-z0-9]*|_", r"\\_", text).strip("\\_") + "}"
+
+
+def entry(name: str) -> Entry:
+    """LaTeX, unit and meaning of a symbol that is no definition: the vocabulary's, or one made for a layer kind or a stage."""
+    if name in SYMBOLS:
+        return SYMBOLS[name]
+    if name in _STAGE:
+        return Entry(_STAGE[name][0], "1", _STAGE[name][1])
+    if name in _SYSTEM:
+        return Entry(*_SYSTEM[name])
+    tier = re.fullmatch(r"(R|B|alpha|lambda)_(\d+)", name)
+    if tier:
+        latex, unit, meaning = _TIERS[tier[1]]
+        return Entry(f"{latex}_{{{tier[2]}}}", unit, meaning.format(tier[2]))
+    share = re.fullmatch(r"eta_(\d+)_(\w+)", name)
+    if share:
+        return Entry(rf"\eta_{{{share[1]},{word(share[2])}}}", "1", f"share of tier {share[1]}'s bandwidth that {share[2]} reaches")
+    peak = re.fullmatch(r"Phi_(\w+)", name)
+    if peak:
+        return Entry(rf"\Phi_{{{word(peak[1])}}}", "FLOP/s", f"peak rate of an accelerator on {peak[1]}")
+    exposed = re.fullmatch(r"e_([fb])_(\w+)", name)
+    if exposed:
+        direction = {"f": "forward", "b": "backward"}[exposed[1]]
+        return Entry(rf"\epsilon^{{{exposed[1]},{word(exposed[2])}}}", "s", f"exposed messages over {exposed[2]} of the slowest stage, {direction}")
+    layers = re.fullmatch(rf"L_({SPELT})(_ckpt)?(_i)?", name)
+    if layers:
+        kind, again, here = layers[1], bool(layers[2]), " on stage i" if layers[3] else ""
+        latex = ("L^{(i)}" if here else "L") + "_{" + word(kind) + (r",\mathrm{ckpt}" if again else "") + "}"
+        return Entry(
+            latex, "1", f"layers of kind {kind_of(kind)}" + (" that are recomputed in full" if again else "") + (" on stage i" if here else "")
+        )
+    width_of = re.fullmatch(rf"f_({SPELT})", name)
+    if width_of:
+        return Entry(f"f_{{{word(width_of[1])}}}", "1", f"feed-forward width of layers of kind {kind_of(width_of[1])}")
+    head, _, rest = name.partition("_")
+    return Entry(f"{head}_{{{word(rest)}}}" if rest and len(head) == 1 else word(name), "1", name)
+
+
+def symbol_latex(name: str, names: Mapping[str, str] | None = None) -> str:
+    """names: LaTeX of definitions, by symbol."""
+    return (names or {}).get(name) or entry(name).latex
+
+
+@dataclass(frozen=True)
+class _Term:
+    """coefficient * monomial * (inner), the inner sum in reading order."""
+
+    coefficient: Fraction
+    monomial: Monomial
+    inner: tuple["_Term", ...] = ()
+
+
+@dataclass(frozen=True)
+class _Printer:
+    names: Mapping[str, str]
+    order: Mapping[str, int]
+    fractions: bool
+
+    def place(self, atom: Atom) -> tuple[int, str]:
+        if isinstance(atom, Call):
+            return (500, atom.key[1])
+        if atom.name in self.order and atom.name not in _ORDER:
+            return (1000 + self.order[atom.name], atom.name)
+        return (_ORDER.get(atom.name, 1), atom.name)  # how many layers, or whether a stage has a part: before sizes
+
+    def arranged(self, terms: Mapping[Monomial, Number]) -> tuple[_Term, ...]:
+        """The sum with what is common to its terms in front of it, groups of terms likewise."""
+        if len(terms) == 1:
+            ((monomial, coefficient),) = terms.items()
+            return (_Term(Fraction(coefficient), self._sorted(monomial)),)
+        groups: dict[object, dict[Monomial, Number]] = {}
+        for monomial, coefficient in terms.items():
+            groups.setdefault(tuple(f for f in monomial if _together(f[0])), {})[monomial] = coefficient
+        common, factor = _common(terms), _gcd(terms.values())
+        if len(groups) == 1 and (common or factor != 1) or factor < 0:
+            rest = {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}
+            return (_Term(factor, self._sorted(tuple(common.items())), self.arranged(rest)),)
+        if not 1 < len(groups) < len(terms):
+            groups = self._by_most_frequent(terms)
+        parts = [
+            part
+            for group in groups.values()
+            for part in (self.arranged(group) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
+        ]
+        return tuple(sorted(parts, key=self._reading_order))
+
+    def _by_most_frequent(self, terms: Mapping[Monomial, Number]) -> dict[object, dict[Monomial, Number]]:
+        """The terms that share one factor, and the rest; one group where nothing is shared or the sum is short."""
+        seen: dict[Atom, int] = {}
+        for monomial in terms:
+            for atom, power in monomial:
+                if power > 0:
+                    seen[atom] = seen.get(atom, 0) + 1
+        best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
+        if best is None or seen[best] < 2 or len(terms) < 3:
+            return {0: dict(terms)}
+        groups: dict[object, dict[Monomial, Number]] = {}
+        for monomial, coefficient in terms.items():
+            groups.setdefault(any(a == best and p > 0 for a, p in monomial), {})[monomial] = coefficient
+        return groups
+
+    def _sorted(self, monomial: Monomial) -> Monomial:
+        return tuple(sorted(monomial, key=lambda f: self.place(f[0])))
+
+    def _reading_order(self, term: _Term) -> tuple[bool, bool, list[tuple[int, str]]]:
+        atoms = [self.place(a) for a, p in term.monomial if p > 0]
+        return (term.coefficient < 0, not atoms, atoms or [self.place(a) for a, _ in term.monomial])
+
+    def atom(self, atom: Atom, power: int) -> str:
+        if isinstance(atom, Symbol):
+            text = symbol_latex(atom.name, self.names)
+        else:
+            inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
+            form = _CALLS.get(atom.function, f"\\{atom.function}({{}})")
+            if atom.function in _OVER_STAGES:
+                inside = [_OVER_STAGES[atom.function](*(f"({x})" if len(a.terms) > 1 else x for a, x in zip(atom.arguments, inside)))]
+            text = form.replace("{}", ", ".join(inside))
+        if power == 1:
+            return text
+        return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"
+
+    def front(self, term: _Term) -> tuple[str, str]:
+        """Numerator and denominator of a term, without sign and without its inner sum."""
+        top, bottom = [f for f in term.monomial if f[1] > 0], [(a, -p) for a, p in term.monomial if p < 0]
+        over = [str(term.coefficient.denominator)] if term.coefficient.denominator != 1 else []
+        under = over + [self.atom(*f) for f in bottom]
+        above = [self.atom(*f) for f in top]
+        whole = abs(term.coefficient.numerator)
+        if whole != 1 or not (above or term.inner and not under):
+            above.insert(0, grouped(whole))
+        alone = len(bottom) == 1 and not over and isinstance(bottom[0][0], Call) and bottom[0][0].function == "sum" and bottom[0][1] == 1
+        return _product(above), (under[0][1:-1] if alone and self.fractions else _product(under))
+
+    def term(self, term: _Term) -> str:
+        top, bottom = self.front(term)
+        inner = f"({self.sum(term.inner)})" if term.inner else ""
+        if not bottom:
+            return top + inner
+        if self.fractions:
+            return rf"\frac{{{top}}}{{{bottom}}}{inner}"
+        several = sum(p < 0 for _, p in term.monomial) + (term.coefficient.denominator != 1) > 1
+        return f"{top if top != '1' or not inner else ''}{inner} / " + (f"({bottom})" if several else bottom)
+
+    def sum(self, terms: Sequence[_Term]) -> str:
+        return "".join(
+            ("-" if n == 0 else " - ") * (t.coefficient < 0) + " + " * (t.coefficient > 0 and n > 0) + self.term(t) for n, t in enumerate(terms)
+        )
+
+    def pieces(self, terms: Sequence[_Term], depth: int, limit: float) -> list[tuple[str, int]]:
+        """(text, depth of the + before it): where a long sum may be broken."""
+        made: list[tuple[str, int]] = []
+        for n, term in enumerate(terms):
+            sign = "-" if term.coefficient < 0 else "+" if n else ""
+            whole = self.term(term)
+            if not term.inner or width(whole) <= limit / 2:
+                made.append((f"{sign} {whole}".strip(), depth))
+                continue
+            top, bottom = self.front(term)
+            head = (rf"\frac{{{top}}}{{{bottom}}}" if bottom else top) + r"\bigl("
+            inner = self.pieces(term.inner, depth + 1, limit)
+            inner[0] = (f"{sign} {head}{inner[0][0]}".strip(), depth)
+            inner[-1] = (inner[-1][0] + r"\bigr)", inner[-1][1])
+            made += inner
+        return made
+
+
+def _together(atom: Atom) -> bool:
+    return isinstance(atom, Call) or atom.name in _TOGETHER
+
+
+def _common(terms: Iterable[Monomial]) -> dict[Atom, int]:
+    """Factors of every term; a divisor is one only when it divides all."""
+    found: dict[Atom, int] | None = None
+    for monomial in terms:
+        powers = dict(monomial)
+        if found is None:
+            found = powers
+        else:
+            found = {a: (min if p > 0 else max)(p, powers[a]) for a, p in found.items() if a in powers and (powers[a] > 0) == (p > 0)}
+    return found or {}
+
+
+def _divided(monomial: Monomial, common: Mapping[Atom, int]) -> Monomial:
+    return tuple((a, p - common.get(a, 0)) for a, p in monomial if p != common.get(a, 0))
+
+
+def _gcd(coefficients: Iterable[Number]) -> Fraction:
+    exact = [Fraction(c) for c in coefficients]
+    sign = -1 if all(c < 0 for c in exact) else 1
+    return Fraction(sign * math.gcd(*(c.numerator for c in exact)), math.lcm(*(c.denominator for c in exact)))
+
+
+def _product(factors: Sequence[str]) -> str:
+    """Names of several letters get air around them."""
+    text = ""
+    for factor in factors:
+        text += (r"\," if "mathrm" in factor or "mathrm" in text[-24:] else " " if re.search(r"\\[A-Za-z]+$", text) else "") * bool(text) + factor
+    return text
+
+
+def grouped(number: int) -> str:
+    r"""An integer in LaTeX with thin spaces between thousands: 12\,345."""
+    return f"{number:,}".replace(",", r"\,")
+
+
+def _printer(names: Mapping[str, str] | None, fractions: bool) -> _Printer:
+    return _Printer(names or {}, {n: i for i, n in enumerate(names or {})}, fractions)
+
+
+def latex(expression: Expr, names: Mapping[str, str] | None = None, *, fractions: bool = True) -> str:
+    """One line of LaTeX. fractions=False: divisions by a slash, for table cells."""
+    printer = _printer(names, fractions)
+    return printer.sum(printer.arranged(expression.terms)) if expression.terms else "0"
+
+
+def is_sum(expression: Expr) -> bool:
+    """Whether `latex` prints terms with + between them, which a factor beside them would need parentheses for."""
+    return len(expression.terms) > 1 and len(_printer(None, False).arranged(expression.terms)) > 1
+
+
+def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first: float | None = None, ending: str = "") -> list[str]:
+    r"""LaTeX in lines of at most `limit` em (the first at most `first`), broken at + and -; `ending` follows the last term.
+    Only a single term that is longer than a line makes a longer one."""
+    printer = _printer(names, True)
+    whole = latex(expression, names) + ending
+    first = limit if first is None else first
+    if width(whole) <= first:
+        return [whole]
+    pieces = printer.pieces(printer.arranged(expression.terms), 0, limit) if expression.terms else [("0", 0)]
+    pieces += [(ending, 0)] if ending else []
+    made: list[str] = []
+    while pieces:
+        room = first if not made else limit - 2
+        take, used = 1, width(pieces[0][0])
+        while take < len(pieces) and used + width(pieces[take][0]) <= room:
+            used += width(pieces[take][0])
+            take += 1
+        if take < len(pieces):
+            take = _best_break(pieces, take, room)
+        made.append((r"\quad " * (pieces[0][1] > 0) if made else "") + " ".join(p.strip() for p, _ in pieces[:take]))
+        pieces = pieces[take:]
+    return made
+
+
+def _best_break(pieces: Sequence[tuple[str, int]], furthest: int, room: float) -> int:
+    """The last of the outermost places to break a line that leave it well filled."""
+    used, best = 0.0, furthest
+    for count in range(1, furthest):
+        used += width(pieces[count - 1][0])
+        if used >= _BREAK_FROM * room and pieces[count][1] <= pieces[best][1] - 1:
+            best = count
+        elif best != furthest and used >= _BREAK_FROM * room and pieces[count][1] == pieces[best][1]:
+            best = count
+    return best
+
+
+def names_of(definitions: Iterable[Definition]) -> dict[str, str]:
+    """LaTeX by symbol; one that has none is set as its own name."""
+    return {d.symbol: re.sub(r"_(\\mathrm\{[^{}]*\})", r"_{\1}", d.latex) or symbol_latex(d.symbol) for d in definitions}
+
+
+def definition_latex(definition: Definition, names: Mapping[str, str] | None = None) -> str:
+    """`symbol = expression`."""
+    return f"{definition.latex or symbol_latex(definition.symbol, names)} = {latex(definition.expr, names)}"
+
+
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[{}^_&]|[0-9]|[A-Za-z]|\s+|.", re.DOTALL)
+_WIDE = {
+    "+": 1.3,
+    "-": 1.3,
+    "=": 1.4,
+    r"\to": 1.6,
+    r"\cdot": 0.8,
+    r"\times": 1.3,
+    r"\approx": 1.4,
+    "(": 0.4,
+    ")": 0.4,
+    r"\bigl": 0.1,
+    r"\bigr": 0.1,
+    ",": 0.45,
+    "/": 0.5,
+    r"\,": 0.17,
+    r"\quad": 1.0,
+    r"\max": 1.9,
+    r"\min": 1.8,
+    r"\lceil": 0.45,
+    r"\rceil": 0.45,
+    r"\lfloor": 0.45,
+    r"\rfloor": 0.45,
+    r"\sum": 1.1,
+    r"\mathrm": 0.0,
+    r"\text": 0.0,
+    r"\hat": 0.0,
+    r"\displaystyle": 0.0,
+}
+_SCRIPT = 0.72
+
+
+@lru_cache(maxsize=4096)
+def width(text: str) -> float:
+    """Estimated width in em of LaTeX that this module makes."""
+    total, _ = _width(_TOKEN.findall(text), 0, False)
+    return total
+
+
+def _width(tokens: Sequence[str], at: int, one: bool) -> tuple[float, int]:
+    """Width of the tokens up to the closing brace (or of one argument), and where it ends."""
+    total, script_of_two = 0.0, 0.0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        if token == "}":
+            break
+        if token == "{":
+            inner, at = _width(tokens, at, False)
+            total += inner
+        elif token in "^_":
+            inner, at = _width(tokens, at, True)
+            # a subscript and a superscript of one letter stand above each other
+            total += max(0.0, inner * _SCRIPT - script_of_two)
+            script_of_two = max(script_of_two, inner * _SCRIPT)
+            continue
+        elif token in (r"\frac", r"\tfrac"):
+            above, at = _width(tokens, at, True)
+            below, at = _width(tokens, at, True)
+            total += max(above, below) + 0.25
+        elif token.isspace() or token == "&":
+            continue
+        else:
+            total += _WIDE.get(token, 0.5 if len(token) == 1 and (token.isdigit() or token.islower()) else 0.7 if len(token) == 1 else 0.6)
+        script_of_two = 0.0
+        if one:
+            break
+    return total, at

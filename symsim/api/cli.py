@@ -1,0 +1,336 @@
+"""The command line. Nothing heavy is imported until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from symsim.api.listing import LISTS, columns
+from symsim.errors import InputError, nearest, printable, sentence
+
+if TYPE_CHECKING:
+    from symsim.api.result import Result
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+_IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
+
+# typer carries click inside it from some version on; its public exception leads to the right base class in all
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote."
+    ),
+]
+_Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
+_System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
+_Report = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) instead of Markdown on standard output."),
+]
+_Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
+
+
+def _version(given: bool) -> None:
+    if given:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("symsim")
+        except PackageNotFoundError:
+            number = "from a checkout that is not installed"
+        _print(f"symsim {number}\n")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """A symbolic cost-model compiler for training large language models."""
+
+
+@app.command()
+def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None, output: _Report = None) -> None:
+    """Derive the closed forms of a model's cost under a strategy, as a report."""
+    result = _result(model, strategy, system, settings)
+    if output is None:
+        from symsim.report import render_markdown
+
+        _print(render_markdown(result))
+        return
+    from symsim.report import write_report
+
+    for note in write_report(result, output):
+        _say(note)
+
+
+@app.command("eval")
+def evaluate(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Evaluate a model's cost under a strategy to numbers."""
+    result = _result(model, strategy, system, settings)
+    if as_json:
+        import json
+
+        _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n")
+    else:
+        _print(result.table().rstrip("\n") + "\n")
+
+
+@app.command()
+def sweep(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    axes: Annotated[
+        list[str] | None,
+        typer.Option("--axis", metavar="NAME=VALUES", help="1,2,4 | 1:8 | 8:64:8 | 1:64:*2 | @FILE#COLUMN, or an expression: dp=world/(tp*pp)."),
+    ] = None,
+    where: Annotated[list[str] | None, typer.Option("--where", metavar="EXPR", help="Only points for which it is true; repeatable.")] = None,
+    fits: Annotated[bool, typer.Option("--fits", help="Only points that fit the accelerator's memory.")] = False,
+    top: Annotated[int | None, typer.Option("--top", metavar="K", help="The K best points.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="QUANTITY", help="What is best: a quantity or an expression; which end is said.")] = None,
+    pareto: Annotated[str | None, typer.Option("--pareto", metavar="A,B", help="The points that no other beats in both.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAMES", help="What is reported of every point ('symsim list quantities').")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.parquet .csv).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep to FILE that was stopped.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the points as one JSON array.")] = False,
+    search: Annotated[str, typer.Option("--search", metavar="auto|scan|bounds", help="How the best are found; the answer is the same.")] = "auto",
+    backend: Annotated[str, typer.Option("--backend", metavar="auto|numpy|c", help="What runs the kernels; the answer is the same.")] = "auto",
+    engine: Annotated[str, typer.Option("--engine", metavar="local|dask", help="Who runs the blocks.")] = "local",
+    scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler; else a local cluster.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; as many as cores unless given.")] = None,
+) -> None:
+    """Evaluate a model over a grid of strategies, sizes and systems."""
+    from symsim.sweep.command import sweep as run
+    from symsim.sweep.command import sweep_options
+
+    options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, as_json=as_json)
+    found = run(model, strategy, system, settings or (), axes or (), options, as_json=as_json)
+    if output is None:
+        _print(found)
+
+
+@app.command("compile")
+def make(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    free: Annotated[
+        str | None, typer.Option("--free", metavar="NAMES", help="The module's arguments, separated by commas; all other symbols become numbers.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.py) instead of standard output.")] = None,
+) -> None:
+    """Compile a model's cost under a strategy to a Python module over arrays, which needs NumPy alone."""
+    from symsim.inputs.reading import write_text
+    from symsim.program.base import read_base
+    from symsim.program.module import compile_module, free_names
+
+    if output is not None and output.suffix != ".py":
+        raise InputError(f"{output}: a Python module ends in .py")
+    source = compile_module(read_base(model, strategy, system, settings or ()), free_names(free))
+    if output is None:
+        _print(source)
+    else:
+        write_text(output, source)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="limits workload derive compile scalar grid search process peers; all but peers unless given."),
+    ] = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Also time SimuMax, Calculon and llm-analysis, where they can be imported.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Time symsim on this machine, in relation to what the machine can do."""
+    from symsim.bench import run
+
+    run(names or (), peers, as_json, _print)
+
+
+@app.command("list")
+def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")]) -> None:
+    """List what symsim knows."""
+    if what not in LISTS:
+        raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
+    _print(LISTS[what]())
+
+
+@app.command("import")
+def bring(
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) + "}", help="The system the files come from.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Its configuration files.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/model.yaml.")] = None,
+) -> None:
+    """Read another system's configuration and say what became of every key."""
+    if kind not in _IMPORTED:
+        raise InputError(f"symsim does not import '{kind}': {nearest(kind, _IMPORTED)}")
+    if kind != "hf":
+        raise InputError(f"importing {kind} configurations is not built yet; 'symsim import hf' reads a Hugging Face config.json")
+    if len(files) != 1:
+        raise InputError(f"'symsim import hf' reads one config.json, and {len(files)} files are given")
+    from symsim.inputs.loading import format_model, import_hf
+    from symsim.inputs.reading import write_text
+
+    loaded = import_hf(files[0])
+    table = columns([_cells(row) for row in loaded.rows])
+    if output is not None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{output}: the directory cannot be made: {error.strerror}") from None
+        write_text(output / "model.yaml", format_model(loaded.architecture))
+    _print(table)
+    _say(f"wrote {output / 'model.yaml'}" if output is not None else "nothing written; -o DIR writes DIR/model.yaml")
+
+
+@app.command()
+def calibrate(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")],
+    points: Annotated[str, typer.Option("--points", metavar="FILE", help="Measured times: .csv (docs/systems.md has the columns) or .json.")],
+    op: Annotated[str | None, typer.Option("--op", metavar="OP", help="gemm, grouped_gemm, attention, memory or collective; else all.")] = None,
+    shortest: Annotated[
+        float, typer.Option("--longer-than", metavar="MS", help="Leave out calls of fewer milliseconds, which may not reach the sustained clock.")
+    ] = 0.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a complete system file.")] = None,
+) -> None:
+    """Fit a system's coefficients to measured times; print the errors in and out of sample."""
+    from symsim.calibration.calibrate import OPS, plain, table, write_system
+    from symsim.calibration.calibrate import calibrate as fit
+    from symsim.calibration.points import read_points
+    from symsim.inputs.loading import load_system
+
+    if op is not None and op not in OPS:
+        raise InputError(f"--op {op}: {nearest(op, OPS)}")
+    if not shortest >= 0:
+        raise InputError(f"--longer-than {shortest:g}: a number of milliseconds is needed")
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output}: a system file ends in .yaml")
+    found = fit(load_system(system), read_points(points), op, shortest / 1000)
+    if output is not None:
+        write_system(output, plain(system), found, Path(points).name)
+    _print(table(found))
+    _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
+
+
+def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
+    from symsim.api.result import derive
+    from symsim.inputs.loading import load_model, load_strategy, load_system, no_system, override_architecture, split_settings
+
+    asked = split_settings(settings or ())
+    loaded = load_model(model)
+    architecture = override_architecture(loaded.architecture, asked.architecture)
+    placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    if asked.system and system is None:
+        raise no_system(asked.system)
+    machine = load_system(system, asked.system) if system is not None else None
+    result = derive(architecture, placed, asked.assumptions, asked.symbols, machine)
+    rows = architecture.position_embedding_rows
+    if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
+        _say(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
+    from symsim.evaluation.idle import idle_fields, idle_options, untimed_options
+
+    for name in untimed_options(result):
+        _say(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
+
+    for name in idle_options(result):
+        _say(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
+    for path in idle_fields(result, loaded.architecture, asked.architecture):
+        _say(f"{path} has no effect on {architecture.name} under this strategy")
+    return result
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    from dataclasses import astuple, is_dataclass
+
+    values = astuple(row) if is_dataclass(row) and not isinstance(row, type) else row
+    return tuple(" ".join(str(value).split()) for value in values)
+
+
+def _print(text: str) -> None:
+    """Write to standard output; a reader that has gone away is no error, a full disk is."""
+    if sys.stdout is None:
+        raise InputError("standard output is closed")
+    try:
+        sys.stdout.write(printable(text))
+        sys.stdout.flush()
+    except OSError as error:
+        _leave_output(error)
+
+
+def _leave_output(error: OSError) -> NoReturn:
+    # what is left in the buffer would fail once more, with a traceback, when Python shuts down
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        raise SystemExit(_BROKEN_PIPE)
+    raise InputError(f"standard output cannot be written: {error.strerror}")
+
+
+def _say(note: str) -> None:
+    """One line on standard error."""
+    print(f"symsim: {sentence(note)}", file=sys.stderr)
+
+
+def _fail(reason: str, status: int) -> NoReturn:
+    _say(reason)
+    raise SystemExit(status)
+
+
+def _run(command: Any, arguments: list[str]) -> Any:
+    try:
+        return command.main(args=arguments, prog_name="symsim", standalone_mode=False)
+    except OSError as error:
+        # the commands report their own files; what is left is help that cannot be printed
+        _leave_output(error)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its status: 0 done, 1 a check failed, 2 bad input."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command: Any = typer.main.get_command(app)
+    if hasattr(sys.stdout, "reconfigure"):
+        # a terminal that cannot show a character gets its escape, not a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        if given and not given[0].startswith("-") and given[0] not in command.commands:
+            _fail(f"there is no command '{given[0]}': {nearest(given[0], list(command.commands))}", _BAD_INPUT)
+        status = _run(command, given)
+    except InputError as error:
+        _fail(str(error), _BAD_INPUT)
+    except _UsageError as error:
+        _fail(f"{error.format_message().rstrip('.')}; 'symsim --help' lists commands and options", _BAD_INPUT)
+    except (typer.Abort, KeyboardInterrupt):
+        # the shell has moved to a new line's start only if ^C was typed; begin one either way
+        print(file=sys.stderr)
+        raise SystemExit(_INTERRUPTED) from None
+    raise SystemExit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

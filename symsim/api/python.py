@@ -1,0 +1,129 @@
+"""The public verbs in Python: what the command line reads, as names, texts, paths, mappings, or objects read before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from symsim.api.result import Result
+from symsim.api.result import derive as derive_from
+from symsim.errors import InputError, cut
+from symsim.inputs import loading
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
+
+
+def load_model(reference: str | os.PathLike[str] | Mapping[str, Any]) -> Architecture:
+    """A model by name ('llama3-70b'), from a YAML file, a Hugging Face config.json or a directory, or the contents of one of these.
+
+    InputError where there is none, or it says what cannot be.
+
+    >>> load_model("llama3-70b").num_layers
+    80
+    >>> load_model("llama3-7b")
+    Traceback (most recent call last):
+    symsim.errors.InputError: no model or file is named 'llama3-7b': did you mean 'llama3-70b'?
+    """
+    return model_of(reference).architecture
+
+
+def load_strategy(text: str | os.PathLike[str] | Mapping[str, Any] | None = None, **overrides: Any) -> Strategy:
+    """A strategy from text, a YAML file, a name or a mapping, then the overrides. InputError for an option that there is not.
+
+    >>> load_strategy("tp=8,pp=4", sp=True).world_size
+    32
+    """
+    return loading.load_strategy(_text(text, "the strategy"), overrides)
+
+
+def load_system(reference: str | os.PathLike[str]) -> System:
+    """A system by name, or from a YAML file. InputError where there is none.
+
+    >>> load_system("h100-sxm").title
+    'H100 80GB SXM5 in DGX H100 nodes'
+    """
+    return loading.load_system(path_of(reference, "the system"))
+
+
+def derive(
+    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    assumptions: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    system: System | str | os.PathLike[str] | None = None,
+) -> Result:
+    """Derive the closed formulas of a model under a strategy, and of its time on a system.
+
+    Each of the three is what its `load_...` takes, or what that returned. assumptions: values by name, as of
+    --set assume.NAME=VALUE; overrides: what else --set takes. InputError when the combination is impossible.
+
+    >>> result = derive("llama3-8b", "tp=2,sp=true", overrides={"L": 16, "assume.causal": "half"}, system="h100-sxm")
+    >>> result.value("params.total"), result.value("time.step") > 0
+    (4540469248, True)
+    >>> derive("llama3-8b", "tp=3")
+    Traceback (most recent call last):
+    symsim.errors.InputError: tp=3 does not divide num_attention_heads=32; valid: 1, 2, 4, 8, 16, 32
+    """
+    if not isinstance(model, Architecture):
+        loaded = model_of(model)
+        model, strategy = loaded.architecture, strategy if strategy is not None else loaded.strategy
+    if not isinstance(strategy, Strategy):
+        strategy = load_strategy(strategy)
+    if system is not None and not isinstance(system, System):
+        system = load_system(system)
+    return derive_from(model, strategy, assumptions, overrides, system)
+
+
+def compile(
+    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    system: str | os.PathLike[str] | None = None,
+    *,
+    free: Sequence[str] | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> str:
+    """The source of a Python module whose `kernel` gives every quantity over arrays of the free symbols, and needs NumPy alone.
+
+    free: the kernel's arguments, a sequence of names or text as of --free; None for all sizes and degrees that are not 1, and
+    the system's numbers. overrides: what --set takes. InputError for what `symsim compile` refuses.
+
+    >>> space = {}
+    >>> exec(compile("llama3-8b", "tp=2", free=["b", "s"]), space)
+    >>> space["kernel"](b=[1, 2], s=4096)["activations.saved_per_microbatch"].tolist()
+    [12535816192.0, 24937414656.0]
+    """
+    from symsim.program.base import read_base
+    from symsim.program.module import compile_module, free_names
+
+    names = free_names(free) if isinstance(free, str) or free is None else list(free)
+    machine = path_of(system, "the system") if system is not None else None
+    return compile_module(read_base(model_of(model), strategy_of(strategy), machine, overrides or {}), names)
+
+
+def model_of(reference: Architecture | str | os.PathLike[str] | Mapping[str, Any]) -> loading.LoadedModel:
+    """The model with its default strategy. InputError as `load_model`."""
+    if isinstance(reference, Architecture):
+        return loading.LoadedModel(reference, reference.name)
+    if isinstance(reference, Mapping):
+        return loading.model_of_mapping(reference)
+    return loading.load_model(path_of(reference, "the model"))
+
+
+def strategy_of(reference: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
+    """The strategy as a text or the options given. InputError for what is neither."""
+    if isinstance(reference, Strategy):
+        return reference.model_dump(exclude_unset=True)
+    return _text(reference, "the strategy")
+
+
+def path_of(reference: Any, what: str) -> str:
+    """A name or a path as text; InputError for anything else."""
+    if not isinstance(reference, (str, os.PathLike)):
+        raise InputError(f"{what} is {cut(repr(reference))}; a name, a path or what its load_... returns is needed")
+    return os.fspath(reference)
+
+
+def _text(reference: Any, what: str) -> str | Mapping[str, Any] | None:
+    return reference if reference is None or isinstance(reference, Mapping) else path_of(reference, what)

@@ -1,0 +1,1 @@
+"""Measured points, and the coefficients of a system fitted to them."""

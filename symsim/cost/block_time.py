@@ -1,0 +1,240 @@
+"""Seconds of every block: its kernels, its messages, and what of the messages no kernel hides.
+
+For a block `n`, of one micro-batch on one rank:
+
+    t_f_n, t_i_n, t_w_n, t_r_n    kernels of forward; of backward for input gradients and for weight gradients; run again
+    c_f_n_AXIS, c_b_n_AXIS        messages over an axis, forward and backward (with those that recomputation repeats)
+    e_f_n_AXIS, e_b_n_AXIS        what of them is exposed: max(0, message - what it runs beside)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import SECOND, Quantity, total
+from symsim.cost.collectives import Network
+from symsim.cost.count import ascii_name, label
+from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
+from symsim.ir.messages import Message, between_ranks
+from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
+from symsim.lowering.lowered import Lowered
+from symsim.lowering.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """Names of a block's definitions: seconds of forward, input gradients, weight gradients and recomputation, and of
+    exposed messages by axis."""
+
+    forward: str
+    inputs: str
+    weights: str
+    again: str
+    exposed_forward: Mapping[str, str]
+    exposed_backward: Mapping[str, str]
+
+
+def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[str, BlockTime]:
+    """Definitions of every block; a block under full recomputation goes by `NAME_ckpt` and shares its kernels' times."""
+    made = {}
+    for name, remembered in lowered.blocks.items():
+        kernels = _kernels(book, lowered, name, remembered)
+        made[name] = _block(book, network, lowered, name, name, remembered, kernels)
+        if name in lowered.checkpointed:
+            made[f"{name}_ckpt"] = _block(book, network, lowered, name, f"{name}_ckpt", lowered.checkpointed[name], kernels)
+    return made
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """References to the seconds of a block's kernels: forward by operation index, backward by (index, label)."""
+
+    forward: Mapping[int, Quantity]
+    backward: Mapping[tuple[int, str], Quantity]
+
+
+def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remembered) -> _Kernels:
+    placed = remembered.placed
+    forward, backward = {}, {}
+    for index, op in enumerate(placed.block.ops):
+        if op.kind in UNCOUNTED:
+            continue
+        forward[index] = book.define(
+            ascii_name("t_f", name, op.name),
+            forward_seconds(placed, index, lowered.profile),
+            f"{op.name}, forward",
+            unit=SECOND,
+            group=name,
+            latex=rf"t_{{{label(op.name)}}}",
+        )
+    for kernel in remembered.differentiated.backward:
+        op = placed.block.ops[kernel.forward]
+        backward[kernel.forward, kernel.label] = book.define(
+            ascii_name("t_b", name, op.name, kernel.label),
+            backward_seconds(placed, kernel, lowered.profile),
+            f"{op.name}, {kernel.label}",
+            unit=SECOND,
+            group=name,
+            latex=rf"t^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
+        )
+    return _Kernels(forward, backward)
+
+
+def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag: str, remembered: Remembered, kernels: _Kernels) -> BlockTime:
+    title, words = label(tag), _said(name, tag)
+
+    def define(prefix: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
+        """The kernels one after the other, or the host where it is slower."""
+        device = total(parts, SECOND).expr
+        seconds = maximum(device, host) if device and host else device
+        book.define(
+            f"{prefix}_{tag}",
+            Quantity(seconds, SECOND),
+            f"{words}: kernels of {meaning}",
+            unit=SECOND,
+            group=name,
+            latex=rf"{latex}_{{{title}}}",
+            assumptions=("host_launch",) if host else (),
+        )
+
+    if tag == name:
+        inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
+        weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
+        host = partial(_host, lowered, remembered)
+        define("t_f", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}")
+        define("t_i", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
+        define("t_w", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
+    again = [i for i in kernels.forward if i in remembered.recomputed]
+    define("t_r", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
+    exposed: dict[str, dict[str, str]] = {"f": {}, "b": {}}
+    for phase, sent in (("f", remembered.differentiated.forward_messages), ("b", remembered.backward_messages)):
+        messages = between_ranks(sent)
+        for axis in dict.fromkeys(m.axis for _, m in messages):
+            own = [(i, m) for i, m in messages if m.axis == axis]
+            exposed[phase][axis] = _exposed(book, network, lowered, name, tag, phase, axis, own, remembered, kernels)
+    return BlockTime(f"t_f_{name}", f"t_i_{name}", f"t_w_{name}", f"t_r_{tag}", exposed["f"], exposed["b"])
+
+
+def _said(name: str, tag: str) -> str:
+    return in_words(name) if tag == name else f"{in_words(name)}, recomputed in full"
+
+
+def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
+    """Seconds of the host: a launch a kernel (backward None: a weight gradient is one), and, where sharded parameters are
+    gathered module by module, a gather for each in every pass that reads them."""
+    profile, placed = lowered.profile, remembered.placed
+    if profile.assumptions["host_launch"] == "hidden":
+        return ZERO
+    indices = list(indices)
+    made = sum((launches(placed, i, profile, backward=bool(backward)) for i in indices), ZERO) * symbol("t_launch")
+    if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
+        held = {t.name for t in placed.block.parameters()}
+        modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)
+        reading = ((n, op.attrs) for n, op in modules if held & set(op.inputs))
+        gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) for n, at in reading)
+        made = made + sum(gathers, ZERO) * symbol("t_gather")
+    return made
+
+
+def _exposed(
+    book: Derivation,
+    network: Network,
+    lowered: Lowered,
+    name: str,
+    tag: str,
+    phase: str,
+    axis: str,
+    messages: list[tuple[int, Message]],
+    remembered: Remembered,
+    kernels: _Kernels,
+) -> str:
+    """Messages of a block over one axis: their seconds, and what of it nothing hides."""
+    strategy, word = lowered.profile.strategy, {"f": "forward", "b": "backward"}[phase]
+    times = [(i, m, network.seconds(m) * m.count) for i, m in messages]
+    title, over = label(tag), label(axis)
+    whole = book.define(
+        f"c_{phase}_{tag}_{axis}",
+        total((t for _, _, t in times), SECOND),
+        f"{_said(name, tag)}: messages over {axis}, {word}",
+        unit=SECOND,
+        group=name,
+        latex=rf"c^{{{phase},{over}}}_{{{title}}}",
+    )
+    hidden: Quantity = whole
+    rests_on: tuple[str, ...] = ()
+    # userbuffers and asynchronous backwards are of TransformerEngine's linear layers: not of the output layer, nor of experts
+    if axis == "tp" and name not in ("embedding", "head") and (phase == "b" or strategy.tp_comm_overlap):
+        rests_on = ("tp_async_backward",)
+        hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
+    elif axis in lowered.mesh.ring_axes:
+        degree = lowered.mesh.degree(axis)
+        attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
+        again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
+        own = [kernels.forward[i] for i in attention] if phase == "f" else [kernels.backward[i, "backward"] for i in attention] + again
+        beside = total(own, SECOND) * ((degree - 1) / degree)
+        hidden = _beyond(whole, beside)
+    elif axis == "ep" and strategy.overlap_moe_expert_parallel_comm:
+        beside = _sum("t_i", "t_w", name) if phase == "f" else _sum("t_f", "t_w", name) if strategy.delay_wgrad_compute else _sum("t_f", name)
+        hidden = _beyond(whole, beside)
+    elif axis == "ep" and strategy.moe_shared_expert_overlap:
+        hidden = _beyond(whole, _shared_experts(phase, remembered, kernels))
+    book.define(
+        f"e_{phase}_{tag}_{axis}",
+        hidden,
+        f"{_said(name, tag)}: messages over {axis} that nothing hides, {word}",
+        unit=SECOND,
+        group=name,
+        latex=rf"\epsilon^{{{phase},{over}}}_{{{title}}}",
+        assumptions=rests_on,
+    )
+    return f"e_{phase}_{tag}_{axis}"
+
+
+def _sum(*prefixes_and_name: str) -> Quantity:
+    *prefixes, name = prefixes_and_name
+    return total((Quantity(symbol(f"{p}_{name}"), SECOND) for p in prefixes), SECOND)
+
+
+def _beyond(message: Quantity, beside: Quantity) -> Quantity:
+    return Quantity(maximum(0, message.expr - beside.expr), SECOND) if beside.expr else message
+
+
+def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Quantity, remembered: Remembered, kernels: _Kernels) -> Quantity:
+    """A tensor-parallel message beside the products of the projection it feeds or follows.
+
+    Backward without overlap options already hides two of three: the gather of the saved input runs beside the input
+    gradient, and the reduction of the input gradient beside the weight gradient. tp_comm_overlap hides the rest in
+    pieces: a gather beside the product that reads it, a reduction beside the one that writes it.
+    """
+    strategy, asynchronous = lowered.profile.strategy, lowered.profile.framework.reduces_beside
+    op = remembered.placed.block.ops[index]
+    readers = [i for i in kernels.forward if op.outputs and op.outputs[0] in remembered.placed.block.ops[i].inputs]
+    writers = [i for i in kernels.forward if op.inputs and op.inputs[0] in remembered.placed.block.ops[i].outputs]
+
+    def product(candidates: list[int], kind: str) -> Expr:
+        found = [i for i in candidates if remembered.placed.block.ops[i].kind in PRODUCTS]
+        if not found:
+            return ZERO
+        return (kernels.forward[found[0]] if kind == "forward" else kernels.backward.get((found[0], kind), Quantity(ZERO, SECOND))).expr
+
+    if message.phase == "forward" or message.what.endswith(RECOMPUTED):
+        beside = product(readers if message.op == "all_gather" else writers, "forward") if strategy.tp_comm_overlap else ZERO
+    elif message.what.endswith(GATHERED_AGAIN):
+        beside = product(readers, "dgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
+    elif message.op in ("reduce_scatter", "all_reduce"):
+        beside = product(readers or [index], "wgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
+    else:
+        beside = product(writers, "dgrad") if strategy.tp_comm_overlap else ZERO
+    return _beyond(seconds, Quantity(beside, SECOND))
+
+
+def _shared_experts(phase: str, remembered: Remembered, kernels: _Kernels) -> Quantity:
+    ops = remembered.placed.block.ops
+    if phase == "f":
+        return total((q for i, q in kernels.forward.items() if ops[i].module == "shared_experts"), SECOND)
+    return total((q for (i, _), q in kernels.backward.items() if ops[i].module == "shared_experts"), SECOND)

@@ -1,0 +1,193 @@
+"""Seconds of a message in closed form: latency and bandwidth over the tiers of a network.
+
+Ranks are numbered along `rank_order`, innermost axis first, and tier j joins R_j consecutive ranks. Of a group whose
+axes have degrees n_a and strides q_a, a unit of tier j holds
+
+    mu_j = prod_a min(n_a, max(1, R_j / q_a))          (mu_0 = 1, the last tier holds the whole group)
+
+A ring enters every unit of the tier below through all of its mu_{j-1} members there, so over tier j it moves
+mu_{j-1} B_j, at most C_j where one ring cannot fill the link, and its bus bandwidth is the least over the tiers it
+spans. Ranks that share a link each bring their share, so groups that run side by side contend for nothing that is
+counted twice. Latency is paid per hop, rank by rank inside a unit, then unit by unit, and once more per call (lambda_j
+of the outermost tier reached). An all-to-all sends every member its own part directly: tier j carries
+(mu_j - mu_{j-1}) / n of the buffer, all tiers at once (of tokens sent once per unit, at most n / mu_{j-1} of K copies),
+and its latency grows with the depth of a tree over the group.
+
+    all_gather, reduce_scatter   S (n-1)/n beta + hops          S: the gathered buffer
+    all_reduce                   the least of 2 S (n-1)/n beta + 2 hops (ring) and 2 S beta + 2 depth (tree)
+    all_to_all                   max_j S (mu_j - mu_{j-1})/n beta_j + depth
+    p2p, broadcast               S max_j beta_j + alpha
+
+Sources: alpha-beta of collectives: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, sec. 3-4; ring and tree over
+nodes: NCCL 2.x src/graph/tuning.cc (bandwidth per channel, latency per step), described, not copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.quantity import BYTE, SECOND, Quantity
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
+from symsim.ir.messages import Message
+from symsim.placement.mesh import Mesh
+
+PER_BYTE = SECOND / BYTE
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Ranks `stride` apart, `degree` of them."""
+
+    degree: Expr
+    stride: Expr
+
+
+def groups(strategy: Strategy, mesh: Mesh, copies: int = 2) -> dict[str, tuple[Axis, ...]]:
+    """The ranks behind every axis label that a message may carry. copies: stages that hold the embedding table, the first and the
+    last among them, so that a unit which joins all of them joins the whole pipeline."""
+    order = strategy.rank_order.split("-")
+    d = mesh.degree
+    context = {"cp": product(d(a) for a in mesh.context_axes)}
+    dense = _along([(a, context.get(a) or d(a)) for a in order if a != "ep"])
+    expert = _along([(a, d({"tp": "etp", "dp": "edp"}.get(a, a))) for a in order if a != "cp"])
+    tp, cp, dp, pp = (dense[a] for a in ("tp", "cp", "dp", "pp"))
+    etp, ep, edp = (expert[a] for a in ("tp", "ep", "dp"))
+    alone = {"tp": tp, "cp": cp, "dp": dp, "pp": pp, "ep": ep, "etp": etp, "edp": edp}
+    made: dict[str, tuple[Axis, ...]] = {label: (axis,) for label, axis in alone.items()}
+    made["embd"] = (Axis(ONE * copies, pp.stride * pp.degree / copies),)
+    made |= {"cp_a2a": (Axis(d("cp_a2a"), cp.stride),), "cp_p2p": (Axis(d("cp_p2p"), cp.stride * d("cp_a2a")),)}
+    made |= {"dp_cp": (cp, dp), "tp_cp": (tp, cp), "tp_dp_cp": (tp, cp, dp), "etp_ep": (etp, ep)}
+    inst = d("inst")
+    for label, whole, outer in (("dp_cp", (cp, dp), dp), ("edp", (edp,), edp)):
+        # instances cut the outer axis first, and the axes inside it only where there are more instances than it has ranks
+        inner = Axis(maximum(1, outer.degree / inst), outer.stride)
+        within = [Axis(a.degree * minimum(1, outer.degree / inst), a.stride) for a in whole[:-1]]
+        made[f"intra_{label}"] = (*within, inner)
+        made[f"inter_{label}"] = (Axis(inst, product(a.degree for a in (*within, inner)) * whole[0].stride),)
+    return made
+
+
+def _along(axes: list[tuple[str, Expr]]) -> dict[str, Axis]:
+    stride, made = ONE, {}
+    for name, degree in axes:
+        made[name] = Axis(degree, stride)
+        stride = stride * degree
+    return made
+
+
+class Network:
+    """Defines, once per group and collective, what a message's time is made of; `seconds` gives the time itself."""
+
+    def __init__(
+        self,
+        book: Derivation,
+        system: System,
+        strategy: Strategy,
+        mesh: Mesh,
+        *,
+        once_per_unit: bool = False,
+        node_limit: int | None = None,
+        table_copies: int = 2,
+    ):
+        """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
+        experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk)."""
+        self.node_limit = node_limit
+        self.book, self.system, self.once_per_unit = book, system, once_per_unit
+        self.groups = groups(strategy, mesh, table_copies)
+        self.tiers = range(1, len(system.network) + 1)
+
+    def seconds(self, message: Message) -> Quantity:
+        """One call of the message."""
+        size = maximum(message.send_bytes, message.receive_bytes) if message.op == "p2p" else _payload(message)
+        buffer = Quantity(size, BYTE)
+        n = message.group
+        if message.op == "p2p" or message.op == "broadcast":
+            return buffer * self._direct(message) + self._hop(message.axis)
+        if message.op == "all_to_all":
+            return buffer * self._exchanged(message) + self._depth(message.axis)
+        ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
+        if message.op != "all_reduce":
+            return ring
+        tree = buffer * self._ring(message) + self._depth(message.axis)
+        return Quantity(2 * minimum(ring.expr, tree.expr), SECOND)
+
+    def _members(self, axis: str, tier: int) -> Expr:
+        if tier == 0:
+            return ONE
+        total = product(a.degree for a in self.groups[axis])
+        if tier == len(self.system.network) or total == ONE:
+            return total
+        inside = product(minimum(a.degree, maximum(1, symbol(f"R_{tier}") / a.stride)) for a in self.groups[axis] if a.degree != ONE)
+        meaning = f"members of a {axis} group inside one unit of tier {tier} ({self.system.network[tier - 1].name})"
+        return self._once(f"mu_{axis}_{tier}", Quantity(inside), meaning, rf"\mu^{{{_text(axis)}}}_{{{tier}}}").expr
+
+    def _spans(self, axis: str, tier: int) -> Expr:
+        """1 where the group reaches beyond a unit of the tier below, else 0."""
+        ratio = self._members(axis, tier) / self._members(axis, tier - 1)
+        return ceil(minimum(1, ratio - 1))
+
+    def _rate(self, message: Message, tier: int) -> Quantity:
+        """Seconds a byte of one rank over a tier, at the share of its bandwidth that the collective reaches."""
+        return Quantity(1 / (symbol(f"B_{tier}") * symbol(f"eta_{tier}_{message.op}")), PER_BYTE)
+
+    def _worst(self, message: Message, parts: list[Expr], name: str, meaning: str, latex: str) -> Quantity:
+        title = f"{name}_{message.axis}_{message.op}"
+        worst = maximum(*parts) if len(parts) > 1 else parts[0]
+        return self._once(title, Quantity(worst, PER_BYTE), f"{meaning} of {message.op} over {message.axis}", latex, ("network",))
+
+    def _ring(self, message: Message) -> Quantity:
+        parts = []
+        for j in self.tiers:
+            bandwidth = self._members(message.axis, j - 1) * symbol(f"B_{j}")
+            if self.system.network[j - 1].ring is not None:
+                bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
+            parts.append(self._spans(message.axis, j) / (bandwidth * symbol(f"eta_{j}_{message.op}")))
+        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+
+    def _direct(self, message: Message) -> Quantity:
+        parts = [self._spans(message.axis, j) * self._rate(message, j).expr for j in self.tiers]
+        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+
+    def _exchanged(self, message: Message) -> Quantity:
+        # the group's size follows from its axis, as its name does: one definition for all messages over it
+        n, parts = product(a.degree for a in self.groups[message.axis]), []
+        for j in self.tiers:
+            share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n
+            if self.once_per_unit and message.axis == "ep" and j > 1:
+                units = n / self._members(message.axis, j - 1)
+                reached = units if self.node_limit is None else minimum(units, self.node_limit)
+                share = share * minimum(1, reached / symbol("K"))
+            parts.append(share * self._rate(message, j).expr)
+        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+
+    def _latency(self, axis: str) -> Quantity:
+        hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
+        return self._once(f"alpha_{axis}", Quantity(hops, SECOND), f"latency of a ring over {axis}, hop by hop", rf"\alpha^{{{_text(axis)}}}")
+
+    def _hop(self, axis: str) -> Quantity:
+        hop = maximum(*(self._spans(axis, j) * symbol(f"alpha_{j}") for j in self.tiers), 0)
+        meaning = f"latency of one message to the next rank along {axis}"
+        return self._once(f"hop_{axis}", Quantity(hop, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}_1")
+
+    def _call(self, axis: str) -> Expr:
+        return maximum(*(self._spans(axis, j) * symbol(f"lambda_{j}") for j in self.tiers), 0)
+
+    def _depth(self, axis: str) -> Quantity:
+        depth = sum((log2(self._members(axis, j) / self._members(axis, j - 1)) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
+        return self._once(f"delta_{axis}", Quantity(depth, SECOND), f"latency of a tree over {axis}, level by level", rf"\delta^{{{_text(axis)}}}")
+
+    def _once(self, name: str, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
+        if not quantity.expr:
+            return quantity
+        return self.book.define(name, quantity, meaning, latex=latex, group="network", source="symsim/cost/collectives.py", unit=quantity.unit)
+
+
+def _payload(message: Message) -> Expr:
+    return message.receive_bytes if message.op == "all_gather" else message.send_bytes
+
+
+def _text(name: str) -> str:
+    return r"\mathrm{" + name.replace("_", r"\_") + "}"

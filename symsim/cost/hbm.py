@@ -1,0 +1,162 @@
+"""HBM bytes of every kernel, forward and backward: one count, for what a report gives and for the seconds of what HBM bounds.
+
+A kernel reads its operands and writes its results once. A matrix product has them all in the type it multiplies in; a
+weight gradient is added to the one accumulated so far, which is read and written. What is written as several kernels (the
+loss unfused, attention written out) moves what stands between them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, ZERO, Expr, product
+from symsim.algebra.quantity import BYTE, Quantity, total
+from symsim.frameworks.kernels import Profile, multiplied_in
+from symsim.inputs import curves
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import WIDTHS, Op
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import BackwardOp, elements
+from symsim.placement.mesh import local_size
+
+# bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
+# forward, and in three backward (megatron.core tensor_parallel/cross_entropy.py)
+UNFUSED_LOSS = {"forward": 38, "backward": 14}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Products of m x k by k x n: rows, columns and depth of each, how many, bytes an element of operands and result.
+
+    kind: forward, dgrad or wgrad (which accumulates). biases: bytes of a bias that it reads, or of its gradient.
+    """
+
+    m: Expr
+    n: Expr
+    k: Expr
+    groups: Expr
+    kind: str
+    width_in: int
+    width_out: int
+    biases: Expr = ZERO
+
+    @property
+    def bytes(self) -> Expr:
+        moved = curves.gemm_bytes(self.m, self.n, self.k, groups=self.groups, kind=self.kind, width_in=self.width_in, width_out=self.width_out)
+        return moved + self.biases
+
+
+def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
+    """What one forward kernel reads and writes on one rank."""
+    op = placed.block.ops[index]
+    if op.kind in PRODUCTS:
+        return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
+    if written_out(op):
+        return _attention_bytes(placed, index, backward=False)
+    if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
+        return _loss_bytes(placed, op, "forward")
+    return _traffic(placed, touched(op))
+
+
+def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
+    """What one backward kernel reads and writes on one rank."""
+    op = placed.block.ops[kernel.forward]
+    if op.kind in PRODUCTS:
+        return Quantity(product_shape(placed, kernel.forward, kernel.label, profile.strategy).bytes, BYTE)
+    if written_out(op):
+        return _attention_bytes(placed, kernel.forward, backward=True)
+    if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
+        return _loss_bytes(placed, op, "backward")
+    return _traffic(placed, [*kernel.reads, *kernel.writes])
+
+
+def touched(op: Op) -> list[str]:
+    """The tensors a forward kernel reads and writes; a lookup reads as many rows as it writes, not its table."""
+    if OPERATIONS[op.kind].role == "lookup":
+        return [op.inputs[0], op.outputs[0], *op.outputs]
+    unread = op.attrs.unread if isinstance(op.attrs, Attention) else ()
+    return [*(t for t in op.inputs if t not in unread), *op.outputs]
+
+
+def size(placed: Placed, index: int, dims: Iterable[str]) -> Expr:
+    """Points of an operation's iteration over these dimensions on one rank."""
+    layout = placed.iteration[index]
+    return product(local_size(placed.mesh, placed.block, d, layout.get(d, ())) for d in dims)
+
+
+def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> Shape:
+    """A product's dimensions, from its einsum: forward rows x new columns x contracted; dgrad rows x contracted x new;
+    wgrad new x contracted x rows."""
+    block, op = placed.block, placed.block.ops[index]
+    tensors = block.tensors
+    (says,) = op.einsums
+    contracted = set(says.contracted)
+    rows = size(placed, index, [d for d in says.result if d in says.operands[0]])
+    depth = size(placed, index, says.contracted)
+    columns = size(placed, index, [d for d in says.result if d not in says.operands[0]])
+    groups = ONE
+    if says.chosen:
+        groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
+        rows = rows / groups
+    width = 1 if multiplied_in(op, strategy) == "fp8" else WIDTHS[tensors[op.inputs[0]].dtype]
+    out = WIDTHS[tensors[op.outputs[0]].dtype]
+    biases = [t for t in op.inputs if tensors[t].kind == "parameter" and not contracted & set(tensors[t].dims)]
+    if kind == "wgrad":
+        out = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
+        beside = sum((elements(placed, t) * out * 2 for t in biases), ZERO)
+    else:
+        beside = _traffic(placed, biases).expr if kind == "forward" else ZERO
+    m, n, k = {"forward": (rows, columns, depth), "dgrad": (rows, depth, columns), "wgrad": (columns, depth, rows)}[kind]
+    return Shape(m, n, k, groups, kind, width, out, beside)
+
+
+def written_out(op: Op) -> bool:
+    """Whether attention is two products with kernels between them that read and write the scores."""
+    return isinstance(op.attrs, Attention) and bool(op.attrs.passes)
+
+
+def attention_shapes(placed: Placed, index: int, *, backward: bool) -> list[Shape]:
+    """The products of written-out attention: two forward, four backward."""
+    block, op = placed.block, placed.block.ops[index]
+    at, width = op.of(Attention), WIDTHS[block.tensors[op.inputs[0]].dtype]
+    groups, queries, keys = size(placed, index, ["b", at.heads]), size(placed, index, ["s"]), block.dims["z"].size
+    d_qk, d_v = block.dims[at.key_dim].size, block.dims[at.value_dim].size
+    forward = [(queries, keys, d_qk), (queries, d_v, keys)]
+    gradients = [(queries, d_qk, keys), (keys, d_qk, queries), (queries, keys, d_v), (keys, d_v, queries)]
+    return [Shape(m, n, k, groups, "forward", width, width) for m, n, k in (gradients if backward else forward)]
+
+
+def attention_passes(placed: Placed, index: int, *, backward: bool) -> list[Expr]:
+    """Bytes of each kernel between the products. It reads the scores as the one before left them and writes them in its own
+    type, with a byte mask where it drops; backward reads and writes the gradients of both, and what it kept."""
+    block, op = placed.block, placed.block.ops[index]
+    made, before = [], WIDTHS[block.tensors[op.inputs[0]].dtype]
+    for result, mask, kept in op.of(Attention).passes:
+        after = WIDTHS[block.tensors[result].dtype]
+        moved = elements(placed, result) * (before + after)
+        read_again = {mask, kept} if backward else {mask}
+        made.append(moved + _traffic(placed, sorted(read_again - {""})).expr)
+        before = after
+    return made
+
+
+def _attention_bytes(placed: Placed, index: int, *, backward: bool) -> Quantity:
+    products = (shape.bytes for shape in attention_shapes(placed, index, backward=backward))
+    return Quantity(sum((*products, *attention_passes(placed, index, backward=backward)), ZERO), BYTE)
+
+
+def _in_kernels(profile: Profile) -> bool:
+    """Whether the loss is written as several kernels."""
+    return profile.strategy.cross_entropy_fusion in profile.framework.losses_in_kernels
+
+
+def _loss_bytes(placed: Placed, op: Op, direction: str) -> Quantity:
+    return Quantity(elements(placed, op.inputs[0]) * UNFUSED_LOSS[direction], BYTE)
+
+
+def _traffic(placed: Placed, names: Iterable[str]) -> Quantity:
+    """Bytes of these tensors as one rank holds them."""
+    block = placed.block
+    return total((Quantity(elements(placed, n) * WIDTHS[block.tensors[n].dtype], BYTE) for n in names), BYTE)

@@ -1,0 +1,136 @@
+"""Seconds of every kernel of a block: which closed form of `curves` it takes, and the dimensions it puts in.
+
+A matrix product takes its rows, columns and depth from the dimensions of its own einsum: what the operands share with
+the output is rows or columns, what is contracted is depth; the transposes permute the three. Attention takes heads and
+lengths. Everything else moves bytes. Which bytes any of them moves is counted once, in `cost/hbm.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
+from symsim.algebra.quantity import SECOND, Quantity
+from symsim.cost.hbm import (
+    Shape,
+    attention_passes,
+    attention_shapes,
+    backward_bytes,
+    forward_bytes,
+    product_shape,
+    size,
+    written_out,
+)
+from symsim.frameworks.kernels import Profile, multiplied_in
+from symsim.inputs import curves
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Op
+from symsim.ir.operations import OPERATIONS, Attention
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import BackwardOp
+from symsim.placement.mesh import local_size
+
+
+def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
+    """Kernels that the host launches for an operation. A grouped GEMM is one product an expert on the device's streams
+    (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all they do apart."""
+    op = placed.block.ops[index]
+    experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
+    if op.einsums and op.einsums[0].chosen:
+        return experts
+    if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
+        return experts
+    return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
+
+
+def peak(op: Op, strategy: Strategy) -> Expr:
+    """The rate of the multiplier that an operation uses, FLOP/s."""
+    return symbol(f"Phi_{multiplied_in(op, strategy)}")
+
+
+def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
+    """One forward kernel."""
+    op = placed.block.ops[index]
+    if OPERATIONS[op.kind].bound == "gemm":
+        return _product(placed, index, "forward", profile)
+    if OPERATIONS[op.kind].bound == "attention":
+        return _attention(placed, index, backward=False, strategy=profile.strategy)
+    return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
+
+
+def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
+    """One backward kernel."""
+    op = placed.block.ops[kernel.forward]
+    if OPERATIONS[op.kind].bound == "gemm":
+        return _product(placed, kernel.forward, kernel.label, profile)
+    if OPERATIONS[op.kind].bound == "attention":
+        return _attention(placed, kernel.forward, backward=True, strategy=profile.strategy)
+    return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
+
+
+def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], moved: Quantity, strategy: Strategy) -> Quantity:
+    """A kernel bound by HBM; small products inside it (a convolution, a recurrence) run at the multiplier's rate."""
+    op = placed.block.ops[index]
+    work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
+    return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
+
+
+def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantity:
+    """A matrix product; experts that run one by one are as many apart."""
+    op = placed.block.ops[index]
+    shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
+    if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
+        one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
+        return Quantity(shape.groups * _seconds(one, rate, grouped=False), SECOND)
+    return Quantity(_seconds(shape, rate, grouped=shape.groups != ONE), SECOND)
+
+
+def _seconds(shape: Shape, rate: Expr, *, grouped: bool) -> Expr:
+    return curves.gemm(
+        shape.m,
+        shape.n,
+        shape.k,
+        groups=shape.groups,
+        kind=shape.kind,
+        width_in=shape.width_in,
+        width_out=shape.width_out,
+        peak=rate,
+        grouped=grouped,
+        beside=shape.biases,
+    )
+
+
+def _attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy) -> Quantity:
+    """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
+    op, block = placed.block.ops[index], placed.block
+    at, packed = op.of(Attention), strategy.packed_document_length is not None
+    if written_out(op):
+        return _written_out_attention(placed, index, backward=backward, strategy=strategy)
+
+    def local(dim: str) -> Expr:
+        return size(placed, index, [dim])
+
+    reach = symbol("u") if packed else symbol("s")
+    keys = reach if at.keys == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
+    seconds = curves.attention(
+        local("b"),
+        local(at.heads),
+        local("s"),
+        keys,
+        block.dims[at.key_dim].size,
+        block.dims[at.value_dim].size,
+        causal=at.keys != "n_w",
+        backward=backward,
+        peak=peak(op, strategy),
+    )
+    return Quantity(seconds, SECOND)
+
+
+def _written_out_attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy) -> Quantity:
+    """Batched products over whole rows, and the kernels between them that read and write the scores (Megatron-Core
+    transformer/dot_product_attention.py, fusions/fused_softmax.py; transformers' eager_attention_forward)."""
+    rate = peak(placed.block.ops[index], strategy)
+    products = (_seconds(shape, rate, grouped=False) for shape in attention_shapes(placed, index, backward=backward))
+    passes = (curves.memory_bound(moved, kind="elementwise") for moved in attention_passes(placed, index, backward=backward))
+    return Quantity(sum((*products, *passes), ZERO), SECOND)

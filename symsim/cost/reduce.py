@@ -1,0 +1,288 @@
+"""reduce: the messages of a step's end, and of sharded parameters.
+
+Each parameter's gradient is a partial sum over known axes (`differentiate`): over data and context ranks always, over
+tensor ranks where its tokens were split (sequence parallelism). Which collectives carry them is the ZeRO stage:
+
+    0  all_reduce of gradients                      2  reduce_scatter every micro-batch, all_gather once
+    1  reduce_scatter of gradients, all_gather      3  all_gather of parameters in forward and backward,
+       of parameters (distributed optimizer)           reduce_scatter of gradients, every micro-batch (FSDP)
+
+Sources: Megatron-Core distributed/param_and_grad_buffer.py, finalize_model_grads.py; torch.distributed.fsdp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.kinds import in_words
+from symsim.cost.count import MODULES, counted_parameters, held_output_layer
+from symsim.ir.messages import Message
+from symsim.ir.operations import OPERATIONS
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import elements
+from symsim.lowering.lowered import Lowered
+from symsim.pipeline.stages import gathers_on_arrival, holds, table_copies
+
+# Megatron-Core distributed/distributed_data_parallel.py: elements of a gradient bucket, and at least so many per rank
+BUCKET_SIZE = 40_000_000
+BUCKET_SIZE_PER_RANK = 1_000_000
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The ranks that share one kind of parameter: their label, how many, and over how many a copy is sharded."""
+
+    label: str
+    ranks: Expr
+    shard: Expr
+    instances: Expr
+
+
+def expert_groups(lowered: Lowered) -> bool:
+    """Megatron-Core gives experts their own gradient group when e > 1 or etp differs from tp (tensor_parallel/layers.py)."""
+    strategy = lowered.profile.strategy
+    return strategy.ep > 1 or strategy.expert_tp != strategy.tp
+
+
+def shards(lowered: Lowered, expert: bool) -> Shards:
+    mesh = lowered.mesh
+    ranks = mesh.degree("edp") if expert else mesh.degree("dp") * mesh.group(mesh.context_axes)
+    instances = mesh.degree("inst")
+    label = "edp" if expert else "dp_cp"
+    return Shards(label if instances == ONE else f"intra_{label}", ranks, ranks / instances, instances)
+
+
+def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
+    """End-of-step messages of one rank holding `dense` and `expert` parameters (elements)."""
+    strategy = lowered.profile.strategy
+    gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+    made: list[Message] = []
+    if strategy.zero == 3:
+        return made
+    for elements_held, group in ((dense, shards(lowered, False)), (expert, shards(lowered, True))):
+        if group.ranks == ONE or not elements_held:
+            continue
+        n, share = elements_held, elements_held / group.shard
+        what = "expert" if group.label.endswith("edp") else "dense"
+        whole = group.label.removeprefix("intra_")
+        if strategy.zero == 0:
+            made.append(Message("step", "all_reduce", whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
+            continue
+        if group.shard != ONE:
+            per = "microbatch" if strategy.zero == 2 else "step"
+            phase = "backward" if strategy.zero == 2 else "step"
+            whole_again = strategy.zero == 2 and lowered.profile.assumptions["zero2_reduction"] == "all_reduce"
+            op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
+            made.append(Message(phase, op, group.label, group.shard, n, kept, gradient, f"{what} gradients", per=per))
+        if group.instances != ONE:
+            made.append(
+                Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step")
+            )
+        if group.shard != ONE:
+            made.append(Message("step", "all_gather", group.label, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
+    return made
+
+
+def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
+    """Elements of a block's parameters whose gradient is summed over tp at the end of the step (one coalesced call):
+    norms and other weights that saw only their rank's tokens, and head norms that saw only its heads."""
+    remembered = lowered.blocks[name]
+    placed = remembered.placed
+    reduced = remembered.differentiated.reduced_over
+    marked = _expert_biases(lowered, placed)
+    found = ZERO
+    for tensor in counted_parameters(placed, name):
+        if "tp" in reduced.get(tensor.name, ()) or tensor.name in marked:
+            found = found + elements(placed, tensor.name)
+    return found
+
+
+def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
+    """Biases of the experts' row-parallel product, where they count as parameters that saw a share of the tokens."""
+    mesh = lowered.mesh
+    if not (mesh.sequence_parallel and mesh.active("tp")) or lowered.profile.assumptions["expert_bias_gradient"] == "own":
+        return set()
+    rows = [op for op in placed.block.ops if op.einsums and op.einsums[0].chosen and "f_e" in op.einsums[0].contracted]
+    return {t for op in rows for t in op.inputs[1:] if not set(op.einsums[0].contracted) & set(placed.block.tensors[t].dims)}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it."""
+
+    what: str
+    elements: Expr
+    times: Expr
+    expert: bool = False
+
+
+def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
+    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit."""
+    own = derivation.definitions
+    apart = expert_groups(lowered)
+
+    def held(block: str, expert: bool | None = None) -> Expr:
+        modules = [m for m in MODULES if f"P_{block}_{m}" in own and (expert is None or (m == "experts") == expert)]
+        return sum((symbol(f"P_{block}_{m}") for m in modules), ZERO)
+
+    units = []
+    for kind in lowered.profile.model.kind_names():
+        times = symbol(holds(kind))
+        units.append(Unit(f"{in_words(kind)} layer", held(kind, expert=False if apart else None), times))
+        if apart:
+            units.append(Unit(f"experts of a {in_words(kind)} layer", held(kind, expert=True), times, expert=True))
+    root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
+    if "P_head_norm" in own:
+        root = root + symbol("P_head_norm") * symbol("last_layer_i")
+    if "mtp" in lowered.blocks:
+        root = root + held("mtp") * symbol("mtp_copies_i")
+    return [u for u in (*units, Unit("root", root, ONE)) if u.elements]
+
+
+def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
+    """ZeRO-3: every unit is gathered for forward, and again for backward unless kept, and its gradient is scattered, every
+    micro-batch."""
+    strategy = lowered.profile.strategy
+    gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+    once = "microbatch" if strategy.reshard_after_backward else "step"
+    sync = "microbatch" if strategy.gradient_sync == "every_microbatch" else "step"
+    kept = strategy.reshard_after_forward
+    made: list[Message] = []
+    for unit in units if strategy.zero == 3 else ():
+        group = shards(lowered, unit.expert)
+        n, share = unit.elements, unit.elements / group.shard
+        if group.shard != ONE:
+            made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, unit.what, unit.times, once))
+            if kept:
+                held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
+                made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, unit.what, unit.times))
+            made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync))
+        if group.instances != ONE:
+            label = f"inter_{group.label.removeprefix('intra_')}"
+            made.append(Message("backward", "all_reduce", label, group.instances, share, share, gradient, unit.what, unit.times, sync))
+    return made
+
+
+def boundary(lowered: Lowered) -> Message:
+    """One boundary tensor, to the next chunk: `[s/(c t), b, h]` (Megatron-Core schedules.py), a share of it where ranks that
+    all have the whole tensor send one each."""
+    placed = lowered.blocks["head"].placed
+    n = elements(placed, "x") / (lowered.mesh.degree("tp") if _gathers(lowered) else 1)
+    return Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation")
+
+
+def _gathers(lowered: Lowered) -> bool:
+    return gathers_on_arrival(lowered.profile.strategy, lowered.profile.assumptions)
+
+
+def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Message]:
+    """Boundary tensors of a stage, forward to the next chunk and its gradient back."""
+    one, made = boundary(lowered), []
+    for phase, out, back in (("forward", sends, receives), ("backward", receives, sends)):
+        what = one.what if phase == "forward" else f"gradient of the {one.what}"
+        if out:
+            made.append(replace(one, phase=phase, receive_elements=ZERO, what=f"{what}, sent", count=ONE * out))
+        if back:
+            made.append(replace(one, phase=phase, send_elements=ZERO, what=f"{what}, received", count=ONE * back))
+    return made
+
+
+def arrivals(lowered: Lowered) -> list[Message]:
+    """What stage i gathers over tensor ranks after shares of a boundary tensor have come, every micro-batch (Megatron-LM until
+    2022, p2p_communication.py _communicate: with scatter_gather_tensors_in_pipeline and without sequence parallelism)."""
+    if not _gathers(lowered):
+        return []
+    one, made = boundary(lowered), []
+    for phase, often in (("forward", "received_i"), ("backward", "returned_i")):
+        what = f"{one.what} on arrival" if phase == "forward" else f"gradient of the {one.what} on arrival"
+        group, n = lowered.mesh.degree("tp"), one.send_elements
+        made.append(Message(phase, "all_gather", "tp", group, n, n * group, one.dtype, what, symbol(often)))
+    return made
+
+
+def update_messages(lowered: Lowered, derivation: Derivation) -> list[Message]:
+    """What a rank of stage i sends for gradients and parameters, over the symbols of the stage: once a step, and every
+    micro-batch where they are sharded so. Reports evaluate this list and time prices it; a count is 0 where a stage has none."""
+    return [
+        *fsdp_messages(lowered, fsdp_units(lowered, derivation)),
+        *_over_data_ranks(lowered),
+        *_over_tensor_ranks(lowered),
+        *_copied_table(lowered),
+        *_router_bias(lowered),
+    ]
+
+
+def _gradient_type(lowered: Lowered) -> str:
+    strategy = lowered.profile.strategy
+    return "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
+
+
+def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False) -> Expr:
+    """1 where a stage has any of this amount, else 0; 1 alone where every stage must have some."""
+    strategy, model = lowered.profile.strategy, lowered.profile.model
+    uneven = (
+        strategy.pipeline_model_parallel_layout,
+        strategy.account_for_embedding_in_pipeline_split,
+        strategy.account_for_loss_in_pipeline_split,
+    )
+    mixed = of_experts and len({model.layer_kinds[k].ffn for k in model.kind_names()}) > 1
+    return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven)) else ONE
+
+
+def _over_data_ranks(lowered: Lowered) -> list[Message]:
+    """Gradients and parameters over the ranks that share them; experts apart where they have ranks of their own."""
+    dense, expert = symbol("P_stage_dense"), symbol("P_stage_expert")
+    if not expert_groups(lowered):
+        return scaled(step_messages(lowered, dense + expert, ZERO), _where_there_are(lowered, dense + expert))
+    has_experts = lowered.profile.model.moe is not None
+    return [
+        *scaled(step_messages(lowered, dense, ZERO), _where_there_are(lowered, dense)),
+        *scaled(step_messages(lowered, ZERO, expert if has_experts else ZERO), _where_there_are(lowered, expert, of_experts=True)),
+    ]
+
+
+def _over_tensor_ranks(lowered: Lowered) -> list[Message]:
+    """Gradients of norms and other weights that saw a share of the tokens, summed over tensor ranks in one call."""
+    if not lowered.mesh.active("tp"):
+        return []
+    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds(b)) for b in lowered.blocks), ZERO)
+    if not n:
+        return []
+    what = "gradients of parameters that saw a share of the tokens"
+    tp = lowered.mesh.degree("tp")
+    return [Message("step", "all_reduce", "tp", tp, n, n, _gradient_type(lowered), what, _where_there_are(lowered, n), "step")]
+
+
+def _copied_table(lowered: Lowered) -> list[Message]:
+    """Stages that hold a copy of one table sum its gradient (Megatron-Core finalize_model_grads.py)."""
+    model = lowered.profile.model
+    copies = table_copies(model, lowered.profile.strategy)
+    if copies < 2:
+        return []
+    held = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
+    placed = lowered.blocks["embedding"].placed
+    n = elements(placed, next(t.name for t in placed.block.parameters() if "V" in t.dims))
+    what = "gradient of the embedding table that several stages hold"
+    return [Message("step", "all_reduce", "embd", ONE * copies, n, n, _gradient_type(lowered), what, held, "step")]
+
+
+def _router_bias(lowered: Lowered) -> list[Message]:
+    """Tokens per expert of all routers of the stage, for the selection bias (Megatron-Core moe_utils.py
+    get_updated_expert_bias, which finalize_model_grads.py calls for every module that has one, depths of MTP too)."""
+    model, mesh = lowered.profile.model, lowered.mesh
+    axes = ("tp", "dp", *mesh.context_axes)
+    group = mesh.group(axes)
+    if model.moe is None or model.moe.moe_router_enable_expert_bias == "none" or group == ONE:
+        return []
+    routed = [b for b in lowered.blocks if any(OPERATIONS[op.kind].inner == "balance" for op in lowered.blocks[b].placed.block.ops)]
+    layers = sum((symbol(holds(b)) for b in routed), ZERO)
+    if not layers:
+        return []
+    n, often = symbol("E") * layers, _where_there_are(lowered, layers, of_experts=True)
+    return [Message("step", "all_reduce", "tp_dp_cp", group, n, n, "fp32", "tokens per expert for the router bias", often, "step")]
+
+
+def scaled(messages: list[Message], times: Expr) -> list[Message]:
+    return [replace(m, count=m.count * times) for m in messages]

@@ -1,0 +1,86 @@
+"""MFU and HFU: the FLOPs of a step over what the peak rate allows in its time.
+
+    MFU = 3 F or (F + G), HFU = F + G + R, of all micro-batches and replicas, over t_step * world * Phi
+
+F, G and R count attention as assumption `causal` says, so that they compare with counters; for a utilisation, layers with a
+window or chunks count the keys that their queries see (assumption `mfu_windows`), since no kernel computes the others.
+"""
+
+from __future__ import annotations
+
+from symsim.algebra.expr import ZERO, Expr, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.quantity import FLOP, NONE, Quantity
+from symsim.cost.count import flops, multiplicity
+from symsim.lowering.lowered import Lowered
+from symsim.placement.sizes import keys_per_query
+
+KEYS = {"n_w": "window", "n_c": "chunk"}
+
+
+def utilisation(book: Derivation, lowered: Lowered) -> None:
+    """Definitions `mfu` and `hfu`, and where layers have windows or chunks F_outside, G_outside and R_outside: FLOPs of one
+    micro-batch, whole model, that F, G and R count outside of them."""
+    assume = lowered.profile.assumptions
+    outside = _outside(book, lowered) if assume["mfu_windows"] == "computed" else {}
+    forward, backward, again = (symbol(n) - (symbol(f"{n}_outside") if n in outside else 0) for n in ("F", "G", "R"))
+    rests_on = ("causal", *(("mfu_windows",) if set(KEYS) & set(book.definitions) else ()))
+    replicas = symbol("m") * symbol("dp")
+    rate = symbol("t_step") * symbol("world") * symbol("Phi")
+    model = 3 * forward if assume["mfu_flops"] == "model" else forward + backward
+    for name, counted, meaning, named in (
+        ("mfu", model, "model FLOPs utilisation", ("mfu_flops", *rests_on)),
+        ("hfu", forward + backward + again, "hardware FLOPs utilisation", rests_on),
+    ):
+        latex = rf"\mathrm{{{name.upper()}}}"
+        book.define(name, Quantity(counted * replicas / rate), meaning, unit=NONE, group="step", latex=latex, assumptions=named)
+
+
+def _outside(book: Derivation, lowered: Lowered) -> set[str]:
+    """Defines what is counted outside windows and chunks; the letters of the totals that have any."""
+    packed = lowered.profile.strategy.packed_document_length is not None
+    beyond: dict[str, Expr] = {}
+    for name, reach in KEYS.items():
+        if name not in book.definitions or book.definitions[name].expr == keys_per_query("exact", reach, packed):
+            continue
+        meaning = f"keys that a query sees inside its {reach}, on average"
+        inside = Quantity(keys_per_query("exact", reach, packed))
+        book.define(f"{name}_in", inside, meaning, unit=NONE, group="sizes", latex=rf"{name}^{{\mathrm{{in}}}}", source="counting")
+        beyond[name] = symbol(name) - symbol(f"{name}_in")
+    found = {letter: ZERO for letter in ("F", "G", "R")}
+    times = multiplicity(lowered)
+    for block, remembered in lowered.blocks.items():
+        placed = remembered.placed
+        again = symbol(f"L_{block}_ckpt") if block in lowered.checkpointed else ZERO
+        recomputed = {i: times[block] - again for i in remembered.recomputed}
+        for i in lowered.checkpointed[block].recomputed if block in lowered.checkpointed else ():
+            recomputed[i] = recomputed.get(i, ZERO) + again
+        for i, op in enumerate(placed.block.ops):
+            forward = _counted_beyond(lowered, block, i, op.products, beyond)
+            found["F"] = found["F"] + forward * times[block]
+            found["R"] = found["R"] + forward * recomputed.get(i, ZERO)
+        for kernel in remembered.differentiated.backward:
+            found["G"] = found["G"] + _counted_beyond(lowered, block, kernel.forward, kernel.products, beyond) * times[block]
+    made = {letter for letter, expression in found.items() if expression}
+    for letter, word in (("F", "forward"), ("G", "backward"), ("R", "recomputed")):
+        if letter in made:
+            book.define(
+                f"{letter}_outside",
+                Quantity(found[letter], FLOP),
+                f"{word} FLOPs counted outside windows and chunks, one micro-batch",
+                unit=FLOP,
+                group="total",
+                latex=rf"{letter}_{{\mathrm{{outside}}}}",
+                assumptions=("mfu_windows",),
+            )
+    return made
+
+
+def _counted_beyond(lowered: Lowered, block: str, index: int, products: tuple[tuple[str, ...], ...], beyond: dict[str, Expr]) -> Expr:
+    """FLOPs of an operation's products over the keys outside its window."""
+    placed = lowered.blocks[block].placed
+    found = ZERO
+    for dims in products:
+        for keys in set(dims) & set(beyond):
+            found = found + flops(placed, index, [tuple(d for d in dims if d != keys)], local=False).expr * beyond[keys]
+    return found

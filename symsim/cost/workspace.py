@@ -1,0 +1,277 @@
+"""workspace: what a block holds while each of its kernels runs, forward and backward.
+
+A tensor lives from the kernel that makes it to the last that reads it; one that backward needs lives until then; a
+gradient lives until the operation it belongs to has used it. What a block holds at its worst kernel is the maximum of a
+few sums, since most kernels hold no more than another one whatever the sizes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ZERO, Expr
+from symsim.ir.block import WIDTHS, Op
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, Redistribution
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import BackwardOp, elements
+from symsim.lowering.remember import GATHERED_AXES, Remembered
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes of a block on one rank while `kernel` runs.
+
+    activations: its activations and their gradients, saved ones included. gradients: those of its parameters that have
+    been computed so far; latest: those that this kernel computes.
+    """
+
+    kernel: str
+    activations: Expr
+    gradients: Expr = ZERO
+    latest: Expr = ZERO
+
+
+def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> list[Moment]:
+    """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
+    (transformers CausalLMOutput)."""
+    walk = _Walk(remembered.placed)
+    kept = {s.tensor.name: s.bytes for s in remembered.saved}
+    held = {walk.root(t) for t in remembered.placed.block.outputs}
+    if returns_logits:
+        held |= {walk.root(op.outputs[0]) for op in remembered.placed.block.ops if op.kind == "einsum" and op.module == "lm_head"}
+    return worst(walk.forward(range(len(walk.ops)), kept, held, {}))
+
+
+def backward_moments(
+    remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: Container[str] = (), delayed: Container[str] = ()
+) -> list[Moment]:
+    """The kernels of backward that may hold the most, the forward that recomputation runs again among them.
+
+    keep_gathered: gathered inputs were kept so. whole: what runs again is one region, the block. into_main_gradient:
+    modules whose products write weight gradients where they are accumulated. delayed: modules whose weight gradients come
+    after the input gradients of their node (`_node`), so that the operands of all of them wait.
+    """
+    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed).moments())
+
+
+def worst(moments: Iterable[Moment]) -> list[Moment]:
+    """The moments that no other one exceeds at all sizes (a sum of positive terms exceeds any part of it), whether
+    parameter gradients are kept or consumed at once."""
+    found: list[tuple[Moment, Expr, Expr]] = []
+    for moment in moments:
+        kept, consumed = moment.activations + moment.gradients, moment.activations + moment.latest
+        if not any(_covers(k, kept) and _covers(c, consumed) for _, k, c in found):
+            found = [(m, k, c) for m, k, c in found if not (_covers(kept, k) and _covers(consumed, c))]
+            found.append((moment, kept, consumed))
+    return [moment for moment, _, _ in found]
+
+
+def _covers(one: Expr, other: Expr) -> bool:
+    """Whether no coefficient of `one` is below that of `other`."""
+    return all(one.terms.get(m, 0) >= c for m, c in other.terms.items()) and all(c >= 0 or m in other.terms for m, c in one.terms.items())
+
+
+class _Walk:
+    """A block's operations with the memory behind their tensors; parameters and tables live elsewhere."""
+
+    def __init__(self, placed: Placed):
+        self.placed, self.ops = placed, placed.block.ops
+        self.last_read: dict[str, int] = {}
+        for index, op in enumerate(self.ops):
+            for name in op.inputs:
+                self.last_read[self.root(name)] = index
+
+    def root(self, name: str) -> str:
+        return self.placed.block.storage(name).name
+
+    def own(self, names: Iterable[str]) -> list[str]:
+        """The storages of these tensors that are the block's own, each once."""
+        roots = dict.fromkeys(self.root(n) for n in names)
+        return [r for r in roots if self.placed.block.tensors[r].kind not in ("parameter", "table")]
+
+    def size(self, name: str) -> Expr:
+        return elements(self.placed, name) * WIDTHS[self.placed.block.tensors[name].dtype]
+
+    def gradient(self, name: str) -> Expr:
+        """A gradient has its tensor's type, and that of the computation where the tensor is quantised."""
+        dtype = self.placed.block.tensors[name].dtype
+        return elements(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype == "fp8" else dtype]
+
+    def forward(self, indices: Iterable[int], kept: Mapping[str, Expr], held: Iterable[str], present: Mapping[str, Expr]) -> list[Moment]:
+        """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already."""
+        live: dict[str, Expr] = {}
+        for name in self.placed.block.inputs:
+            for root in self.own([name]):
+                live[root] = self.size(root)
+        live |= present
+        stay = {*held, *present}
+        moments = []
+        for index in indices:
+            op = self.ops[index]
+            for root in self.own(op.outputs):
+                source = self.root(op.inputs[0]) if op.inputs else ""
+                if op.kind == "all_reduce" and source in live and source not in {*stay, *kept}:
+                    live[root] = live.pop(source)  # reduced where it lies
+                else:
+                    live.setdefault(root, self.size(root))
+            if not op.is_view:
+                moments.append(Moment(op.name, _sum(live.values())))
+            for root in [r for r in live if self.last_read.get(r, -1) <= index and r not in stay]:
+                if root in kept:
+                    live[root] = kept[root]
+                else:
+                    del live[root]
+        return moments
+
+
+class _Backward:
+    """One pass over a block from its last operation to its first."""
+
+    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: Container[str], delayed: Container[str] = ()):
+        self.remembered, self.walk, self.whole = remembered, _Walk(remembered.placed), whole
+        self.into_main_gradient, self.delayed = into_main_gradient, delayed
+        self.waiting: dict[int, dict[str, Expr]] = {}  # gradients that delayed weight gradients still read, by operation
+        self.block = remembered.placed.block
+        self.kernels: dict[int, list[BackwardOp]] = {}
+        for kernel in remembered.differentiated.backward:
+            self.kernels.setdefault(kernel.forward, []).append(kernel)
+        self.keep_gathered = keep_gathered
+        self.needs = {i: self.walk.own(self._kept_as(t) for t in op.saves) for i, op in enumerate(self.block.ops)}
+        self.makers = {r: i for i, op in reversed(list(enumerate(self.block.ops))) for r in self.walk.own(op.outputs)}
+        self.live = {s.tensor.name: s.bytes for s in remembered.saved}
+        self.gradients: dict[str, Expr] = {}
+        self.of_parameters = ZERO
+        self.found: list[Moment] = []
+        self.rebuilt: set[int] = set()
+
+    def moments(self) -> list[Moment]:
+        for name in self.block.outputs:
+            if self.block.tensors[name].kind == "activation":
+                self.gradients[name] = self.walk.gradient(name)
+        for index in range(len(self.block.ops) - 1, -1, -1):
+            op = self.block.ops[index]
+            arrived = [t for t in op.outputs if t in self.gradients]
+            if arrived or OPERATIONS[op.kind].role == "loss":
+                self._rebuild(index)
+                self._transpose(index, op, arrived)
+            for name in arrived:
+                self.gradients.pop(name, None)
+            self._weight_gradients(index)
+            self._release(index)
+        return self.found
+
+    def _weight_gradients(self, index: int) -> None:
+        """Delayed weight gradients of a node whose input gradients are all made, one after the other."""
+        for later in [i for i in self.waiting if not any(_node(op) == _node(self.block.ops[i]) and op.products for op in self.block.ops[:index])]:
+            self._note(f"{self.block.ops[later].name}, wgrad", self._gathered_again(self.block.ops[later]))
+            del self.waiting[later]
+
+    def _gathered_again(self, op: Op) -> Expr:
+        return _sum(self.walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
+
+    def _kept_as(self, name: str) -> str:
+        """The version of a tensor that is kept: before a gather that runs again in backward."""
+        op = self.block.producer(name)
+        while not self.keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
+            name = op.inputs[0]
+            op = self.block.producer(name)
+        return name
+
+    def _note(self, kernel: str, extra: Expr = ZERO, latest: Expr = ZERO) -> None:
+        held = [*self.live.values(), *self.gradients.values(), *(n for sizes in self.waiting.values() for n in sizes.values())]
+        self.found.append(Moment(kernel, _sum(held) + extra, self.of_parameters + latest, latest))
+
+    def _rebuild(self, index: int) -> None:
+        """Run forward again for the recomputed run of operations that made what this one needs."""
+        missing = [r for r in self.needs[index] if r not in self.live and self.makers.get(r) in self.remembered.recomputed]
+        if not missing:
+            return
+        run = self._run_of(self.makers[missing[0]]) - self.rebuilt
+        if not run:
+            return
+        self.rebuilt |= run
+        wanted = {r for i in range(index + 1) for r in self.needs[i] if r not in self.live and self.makers.get(r) in run}
+        again = {r: self.walk.size(r) for r in wanted}
+        base = _sum(self.gradients.values())
+        for moment in self.walk.forward(sorted(run), {**self.live, **again}, (), self.live):
+            self.found.append(Moment(f"{moment.kernel}, again", moment.activations + base, self.of_parameters))
+        self.live |= again
+
+    def _run_of(self, index: int) -> set[int]:
+        """The operations that run again together: all of a region that is the whole block, else neighbours."""
+        again = self.remembered.recomputed
+        first = last = index
+        while first - 1 in again:
+            first -= 1
+        while last + 1 in again:
+            last += 1
+        return set(again) if self.whole else set(range(first, last + 1))
+
+    def _transpose(self, index: int, op: Op, arrived: list[str]) -> None:
+        walk = self.walk
+        source = op.inputs[0] if op.inputs else ""
+        if op.is_view:
+            whole = len(arrived) == 1 and (len(op.outputs) == 1 or self.block.tensors[arrived[0]].kind != "activation")
+            new = self.gradients[arrived[0]] if whole else walk.gradient(source)
+            if not whole:
+                self._note(op.name, new)
+            for name in arrived:
+                del self.gradients[name]
+            self._add(source, new)
+            return
+        if op.kind in REDISTRIBUTIONS:
+            new = self.gradients[arrived[0]] if op.kind == "all_reduce" else walk.gradient(source)
+            if op.kind != "all_reduce":
+                self._note(op.name, new)
+            for name in arrived:
+                del self.gradients[name]
+            self._add(source, new)
+            return
+        gathered = self._gathered_again(op)
+        for kernel in self.kernels.get(index, ()):
+            if kernel.label == "wgrad" and op.module in self.delayed:
+                self.waiting[index] = {t: self.gradients[t] for t in arrived}
+                continue
+            made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
+            latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
+            if op.kind in PRODUCTS and op.module in self.into_main_gradient:
+                latest = ZERO
+            for name in [t for t in made if walk.root(t) in self.live and OPERATIONS[op.kind].role == "loss"]:
+                del self.live[walk.root(name)]  # written where the saved tensor lies
+            self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op), latest)
+            self.of_parameters = self.of_parameters + latest
+            for name, size in made.items():
+                self._add(name, size)
+
+    def _add(self, name: str, size: Expr) -> None:
+        """A second gradient of one tensor is added to the first where that lies."""
+        self.gradients.setdefault(name, size)
+
+    def _release(self, index: int) -> None:
+        """Free what no earlier operation needs, neither for its backward nor to run again."""
+        needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
+        needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
+        for root in [r for r in self.live if r not in needed]:
+            del self.live[root]
+
+
+def _node(op: Op) -> str:
+    """The part of a layer whose weight gradients are delayed together: the experts or the dense feed-forward layer, and all
+    before them, shared experts included (Megatron-Core model_chunk_schedule_plan.py)."""
+    return "mlp" if op.module in ("experts", "mlp") else "before"
+
+
+def _inside(backward: _Backward, op: Op) -> Expr:
+    """What a kernel's backward allocates besides its results: PyTorch's cross entropy is two operations, and the first
+    one's gradient has the size of the log-softmax (aten nll_loss_backward, _log_softmax_backward_data)."""
+    if OPERATIONS[op.kind].role == "loss":
+        return _sum(backward.walk.size(t) for t in op.saves if t.rsplit(".", 1)[-1].startswith("log_softmax"))
+    return ZERO
+
+
+def _sum(sizes: Iterable[Expr]) -> Expr:
+    result = ZERO
+    for size in sizes:
+        result = result + size
+    return result

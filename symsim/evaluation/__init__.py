@@ -1,0 +1,1 @@
+"""A derivation at given sizes: numbers, the object of --json, and what is said about them."""

@@ -1,0 +1,63 @@
+"""A model, a strategy and perhaps a system, to all definitions that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from symsim.algebra.expr import Number
+from symsim.cost.count import count
+from symsim.cost.memory import peak_memory
+from symsim.cost.step_time import step_time
+from symsim.errors import InputError
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.loading import override_architecture, override_strategy, override_system, settings_of
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
+from symsim.inputs.trained import trained
+from symsim.lowering.checks import check
+from symsim.lowering.lower import lower
+
+
+def _imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
+    if model.moe is None:
+        raise InputError(f"--set lam: {model.name} has no experts whose load could be uneven")
+    # the busiest rank can receive the tokens of all ep ranks and no more
+    if given > strategy.ep:
+        most = f"the busiest of ep={strategy.ep} ranks gets at most {strategy.ep} times an even share of the tokens"
+        raise InputError(f"--set lam={float(given):g}: {most}")
+
+
+def evaluated(
+    model: Architecture,
+    strategy: Strategy,
+    assumptions: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    system: System | None = None,
+) -> Evaluation:
+    """Derive the closed formulas of a model under a strategy, and of its time on a system. InputError when the
+    combination is impossible.
+
+    overrides: settings by name, all that `--set NAME=VALUE` takes and with the same effect: options of the strategy, fields
+    of the architecture, numbers of the system (text with a unit, `{"B_2": "100 GB/s"}`), assumptions (`assume.NAME`), `lam`.
+    """
+    symbols: Mapping[str, Number] = {}
+    if overrides is not None:
+        asked = settings_of(overrides)
+        model, strategy = override_architecture(model, asked.architecture), override_strategy(strategy, asked.strategy)
+        system = override_system(system, asked.system)
+        assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
+    model = trained(model, strategy.mtp_num_layers)
+    check(model, strategy)
+    if "lam" in symbols:
+        _imbalance(model, strategy, symbols["lam"])
+    given = resolve(assumptions or {})
+    lowered = lower(model, strategy, given)
+    model = lowered.profile.model
+    counted = count(lowered)
+    peak_memory(counted.derivation, lowered)
+    if system is not None:
+        step_time(counted.derivation, system, lowered)
+    return Evaluation(model, strategy, given, lowered, counted, dict(symbols), system)

@@ -1,0 +1,143 @@
+"""The object of `symsim eval --json` (docs/json.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from symsim.algebra.expr import Number
+from symsim.cost.count import MODULES, ascii_name, flops, multiplicity
+from symsim.cost.memory import HOST_PARTS, STAGE_PARTS, binding_moment
+from symsim.cost.reduce import expert_groups
+from symsim.cost.step_time import HEADLINES, STAGE_TIMES, exposed_axes
+from symsim.evaluation.above_peak import above_peak
+from symsim.evaluation.buffers import gradient_buffers
+from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.traffic import stage_messages
+from symsim.pipeline.stages import Stage
+from symsim.version import __version__
+
+
+def json_object(at: Evaluation) -> dict[str, Any]:
+    """The object of `symsim eval --json` (docs/json.md): counts are integers, bytes are bytes."""
+    number = at.numbers
+    per_stage = [(s, at.stage_numbers(s)) for s in at.stages]
+    marked = expert_groups(at.lowered)
+    return {
+        "symsim": __version__,
+        "model": at.model.name,
+        "strategy": at.strategy.model_dump(mode="json", exclude_none=True),
+        "assumptions": dict(at.assumptions),
+        "symbols": {name: int(value) if value == int(value) else float(value) for name, value in at.values.items()},
+        "params": {
+            "total": int(number["N"]),
+            "active": int(number.get("N_active", number["N"])),
+            "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number},
+            "per_rank": [
+                {"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage
+            ],
+        },
+        "flops": {
+            "forward": int(number["F"]),
+            "backward": int(number["G"]),
+            "recompute": int(number["R"]),
+            "by_module": flops_by_module(at),
+            "per_rank": [
+                {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])}
+                for s, n in per_stage
+            ],
+        },
+        "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
+        "messages": [m for s, n in per_stage for m in _messages(at, s, n)],
+        "gradient_buffers": [
+            {"stage": s.index, "chunk": b.chunk, "kind": b.kind, "elements": b.elements, "buckets": len(b.buckets)}
+            for s in at.stages
+            for b in gradient_buffers(at, s)
+        ],
+        "activations": {"saved_per_microbatch": [_whole(n["A_stage"]) for _, n in per_stage]},
+        "memory": _memory(at, [n for _, n in per_stage]),
+        **_time(at),
+    }
+
+
+def _memory(at: Evaluation, per_stage: list[dict[str, Number]]) -> dict[str, Any]:
+    """Bytes of one rank of each stage; `transient` is what the peak holds beyond the others, `at` the moment it is held."""
+    stages: list[dict[str, Any]] = []
+    for stage, number in zip(at.stages, per_stage):
+        parts = {part: _whole(number[f"M_stage_{part}"]) for part in STAGE_PARTS}
+        host = {key: _whole(number[name]) for key, name in HOST_PARTS.items() if name in number}
+        stages.append({"stage": stage.index, **parts, "at": binding_moment(number), **host})
+    return {"stages": stages, "peak": max(s["peak"] for s in stages)}
+
+
+def _time(at: Evaluation) -> dict[str, Any]:
+    """Seconds of a step and where they go; the parts of `time` add up to `step`."""
+    if at.system is None:
+        return {}
+    number, said = at.step_numbers, above_peak(at)
+    return {
+        "system": at.system.name,
+        "time": {
+            "step": float(number["t_step"]),
+            "compute": float(number["t_compute"]),
+            "bubble": float(number["t_bubble"]),
+            "exposed": {axis: float(number[name]) for axis, name in exposed_axes(at.derivation).items()},
+            "optimizer": float(number["t_optimizer"]),
+            "stages": [
+                {"stage": s.index, **{key: float(n[f"{name}_stage"]) for key, name in STAGE_TIMES.items()}}
+                for s, n in ((s, at.stage_numbers(s)) for s in at.stages)
+            ],
+        },
+        **{name: float(number[name]) for name in HEADLINES if name in number},
+        **({"above_peak": said} if said else {}),
+    }
+
+
+def _messages(at: Evaluation, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": m.phase,
+            "op": m.op,
+            "axis": m.axis,
+            "group_size": int(m.group.evaluate(numbers)),
+            "count": int(m.count.evaluate(numbers)),
+            "send_bytes": _whole(m.send_bytes.evaluate(numbers)),
+            "recv_bytes": _whole(m.receive_bytes.evaluate(numbers)),
+            "dtype": m.dtype,
+            "what": m.what,
+            "stage": stage.index,
+            "per": m.per,
+        }
+        for m in stage_messages(at, stage)
+    ]
+
+
+def flops_by_module(at: Evaluation) -> dict[str, dict[str, int]]:
+    """Forward, backward and recomputed FLOPs of the model by module, one micro-batch."""
+    found: dict[str, dict[str, Number]] = {}
+    times = multiplicity(at.lowered)
+
+    def add(module: str, key: str, n: Number) -> None:
+        entry = found.setdefault(module, {"forward": 0, "backward": 0, "recompute": 0})
+        entry[key] += n
+
+    for name, block in at.lowered.blocks.items():
+        placed, n = block.placed, times[name].evaluate(at.numbers)
+        forward = {i: at.numbers[f] for i, f in at.counted.ops[name]}
+        for i, value in forward.items():
+            add(placed.block.ops[i].module, "forward", value * n)
+        for kernel in block.differentiated.backward:
+            if kernel.products:
+                value = flops(placed, kernel.forward, kernel.products, local=False).expr.evaluate(at.numbers)
+                add(placed.block.ops[kernel.forward].module, "backward", value * n)
+        layers = at.values.get(f"L_{name}_ckpt", 0)
+        for variant, count_of in ((block, n - layers), (at.lowered.checkpointed.get(name), layers)):
+            if variant is not None and count_of:
+                for i in variant.recomputed & forward.keys():
+                    add(placed.block.ops[i].module, "recompute", at.numbers[ascii_name("F", name, placed.block.ops[i].name)] * count_of)
+    return {m: {k: int(v) for k, v in entry.items()} for m, entry in sorted(found.items(), key=lambda e: MODULES.index(e[0]))}
+
+
+def _whole(value: Number) -> int:
+    """Bytes as an integer; a fraction of a byte (an uneven share) rounds up to what a rank must hold."""
+    return -int(-value // 1)

@@ -1,0 +1,79 @@
+"""The frameworks that ship: `te`, Megatron-Core with TransformerEngine, and `eager`, Hugging Face modules under PyTorch.
+
+A further framework is a further row: its kernels (`frameworks/fuse_te.py`, `frameworks/fuse_eager.py` are the patterns) and its choices.
+Read at Megatron-Core 0.20, TransformerEngine 2.20, PyTorch 2.13, transformers 5.23, torchtitan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from symsim.frameworks import fuse_eager, fuse_te
+from symsim.frameworks.framework import Framework, Ring
+from symsim.inputs.strategy import Strategy
+
+# Kernels that one operation issues where it is not one kernel, forward and backward: unfused rotary embedding
+# (models/common/embeddings/rope_utils.py), router (moe_utils.py topk_routing_with_score_function), token permutation and
+# the loss (tensor_parallel/cross_entropy.py), counted in Megatron-Core 0.20; a norm's and attention's backward have two and three
+LAUNCHES: dict[str, tuple[int, int]] = {
+    "rope": (6, 6),
+    "top_k": (18, 10),
+    "permute": (8, 4),
+    "unpermute": (4, 4),
+    "exchange": (4, 4),
+    "exchange_back": (4, 4),
+    "cross_entropy": (12, 4),
+    "embed": (4, 2),
+    "norm": (1, 2),
+    "attention": (1, 3),
+}
+
+TE = Framework(
+    name="te",
+    lowerings=fuse_te.LOWERINGS,
+    ring=Ring(),  # TransformerEngine context_parallel.py AttnFuncWithCPAndKVP2P: c - 1 steps each way
+    counts="all_gather",  # transformer/moe/token_dispatcher.py: every rank's counts over etp and ep
+    unreduced=frozenset({"rotary_key"}),  # multi_latent_attention.py: the rotary key's gradient without sequence parallelism
+    main_gradients=True,  # distributed/param_and_grad_buffer.py
+    placeholders=("attention", "mlp", "experts", "shared_experts"),  # TransformerEngine module/base.py get_dummy_wgrad
+    launches=LAUNCHES,
+    losses_in_kernels=("unfused",),  # tensor_parallel/cross_entropy.py
+    reduces_beside=True,  # tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication
+    fp8=True,
+    state_types=False,  # optimizer/optimizer_config.py
+)
+
+EAGER = Framework(
+    name="eager",
+    lowerings=fuse_eager.LOWERINGS,
+    # torch.distributed.tensor.experimental._context_parallel: gradients in fp32, in c steps
+    ring=Ring(gathers=True, returns=True, gradient_dtype="fp32"),
+    counts="all_to_all",  # torchtitan's dispatcher
+    keeps_gathered=True,  # DTensor keeps what it gathered
+    stops_early=True,  # torch.utils.checkpoint early_stop
+    main_gradients=False,  # torch autograd AccumulateGrad
+    returns_logits=True,  # CausalLMOutputWithPast
+)
+
+FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER)}
+
+
+def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framework:
+    """The strategy's framework, with what the assumptions say otherwise."""
+    own, assume = FRAMEWORKS[strategy.fusion], assumptions
+
+    def decided(name: str, by_profile: bool) -> bool:
+        return by_profile if assume[name] == "profile" else assume[name] == "true"
+
+    return replace(
+        own,
+        shares_redistributions=assume["shared_redistribution"] == "true",
+        ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp_comm_type == "all_gather"),
+        counts="" if assume["dispatcher_metadata"] == "omitted" else own.counts,
+        unreduced=own.unreduced if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp else frozenset(),
+        keeps_gathered=decided("save_gathered", own.keeps_gathered),
+        stops_early=decided("recompute_early_stop", own.stops_early),
+        placeholders=own.placeholders if assume["te_dummy_wgrad"] == "true" else (),
+        reduces_beside=own.reduces_beside and assume["tp_async_backward"] == "true",
+    )

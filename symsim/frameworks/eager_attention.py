@@ -1,0 +1,185 @@
+"""The `eager` profile's attention: rotary embeddings and attention kernels as Hugging Face modules run them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from symsim.algebra.expr import expr
+from symsim.frameworks.eager_modules import module_code
+from symsim.frameworks.kernels import (
+    Kernels,
+    Scores,
+    attention_products,
+)
+from symsim.frameworks.primitives import cast, in_order, run
+from symsim.ir.block import Dim, Op, Tensor
+from symsim.ir.operations import Attention, Rope
+
+
+def tables(k: Kernels, head: str, fraction: float) -> list[str]:
+    """Rotary tables, made once for all layers: cos and sin [s rotary], or one of complex numbers [s rotary/2]."""
+    code = module_code(k.profile.model)
+    rotary = head
+    if code.rotary_half:
+        fraction /= 2
+    if fraction != 1:
+        rotary = f"{head}_rotary"
+        k.dims.setdefault(rotary, Dim(k.dims[head].size * expr(Fraction(str(fraction)))))
+    names = ("rotary.freqs",) if code.rotary_complex else ("rotary.cos", "rotary.sin")
+    dtype = "fp32" if code.rotary_in_fp32 or code.rotary_complex else k.profile.strategy.precision
+    for name in names:
+        k.tensors.setdefault(name, Tensor(name, ("s", rotary), dtype, "table", None, "attention"))
+    if code.rotary_repeated:
+        return [_repeated_table(k, name) for name in names]
+    return list(names)
+
+
+def _repeated_table(k: Kernels, table: str) -> str:
+    """The layer's own table, made once for queries and keys."""
+    made = f"{table}.interleaved"
+    if made not in k.tensors:
+        k.tensors[made] = replace(k.tensors[table], name=made, kind="index")
+        k.emit("repeat", [table], [made], name=made.split(".")[1])
+    return made
+
+
+def eager_rope(k: Kernels, op: Op) -> None:
+    """x * cos + rotate_half(x) * sin, in x's memory order; a module that ends in a cat makes [b heads s d]."""
+    (x,), (y,) = op.inputs, op.outputs
+    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.of(Rope).head, op.of(Rope).fraction)]
+    b, s, heads, d = k.dims_of(x)
+    if op.of(Rope).fraction < 1 or module_code(k.profile.model).rotary_concatenates:
+        run(k, "cat", turned, (b, heads, s, d), into=y)
+    else:
+        cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
+
+
+def eager_mla_rope(k: Kernels, op: Op) -> None:
+    """Multi-head latent attention puts the turned part beside the other one: new storage [b a s d]."""
+    b, s, heads, d = k.dims_of(op.outputs[0])
+    part = op.inputs[-1]
+    if op.kind == "rope_part":
+        part = k.make("turned_part", (*k.dims_of(part)[:-1], op.of(Rope).head), k.tensors[part].dtype, view_of=part)
+        k.emit("view", [op.inputs[0]], [part], name="split")
+    for table in tables(k, op.of(Rope).head, 1):
+        turned = run(k, "mul", [part, table])
+    run(k, "cat", [op.inputs[0], turned], (b, heads, s, d), into=op.outputs[0])
+
+
+def eager_pack(k: Kernels, op: Op) -> None:
+    """Values stay a slice of what kv_b_proj made, and keep all of it."""
+    k.retype(op.outputs[0], view_of=op.inputs[0])
+    k.emit("view", op.inputs, op.outputs)
+
+
+def eager_attention(k: Kernels, op: Op) -> None:
+    """One of four kernels (assumption attention_kernel). The two written in aten operations are one operation here, so
+    that context parallelism sees one attention; it keeps what their two matrix products and the softmax keep.
+    """
+    kernel = k.profile.assumptions["attention_kernel"]
+    q, key, value, *offsets = op.inputs
+    if _picks_heads(k):
+        picks = [k.make(f"{name}_head", [], "int64", "index") for name in ("key", "value")]
+        k.emit("pick", [key, value], picks, saves=picks, name="pick")
+    lowering = {"flash": flash_attention, "efficient": efficient_attention, "math": math_attention, "eager": written_attention}[kernel]
+    lowering(k, op, q, key, value, offsets)
+
+
+def _picks_heads(k: Kernels) -> bool:
+    """modeling_falcon.py _split_heads takes keys and values by a list of one index, which autograd keeps: with multi-query
+    attention, and in the new decoder (parallel with two norms)."""
+    model = k.profile.model
+    new = model.parallel_block and "pre_mlp" in model.norms
+    return module_code(model).picks_heads and (new or model.query_groups < model.attention.num_attention_heads)
+
+
+def repeated(k: Kernels, op: Op, x: str) -> str:
+    """Keys or values repeated to every query head: new storage, when there are fewer of them."""
+    model = k.profile.model
+    if op.of(Attention).groups == op.of(Attention).heads or model.query_groups == model.attention.num_attention_heads:
+        return x
+    return run(k, "repeat", [x], ["b", op.of(Attention).heads, "s", k.dims_of(x)[-1]])
+
+
+def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_flash_attention: keeps q, k, v, out, log-sum-exp and 24 bytes of random state; the result is in
+    the memory order of the queries."""
+    o, heads = op.outputs[0], op.of(Attention).heads
+    k.retype(o, dims=(*k.dims_of(q)[:-1], op.of(Attention).value_dim))
+    k.dims.setdefault("seed_and_offset", Dim(expr(2)))
+    extra = [
+        k.make("lse", ["b", heads, "s"], "fp32", "index"),
+        k.make("rng_state", ["seed_and_offset"], "uint64", "index"),
+        k.make("unused", [], "uint64", "index"),
+    ]
+    forward, backward = attention_products(op, flash=True)
+    k.emit("attention", [q, key, value, *offsets], [o, *extra], saves=[q, key, value, o, *extra], products=forward, backward=backward, attrs=op.attrs)
+
+
+def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_efficient_attention: the same for one head count, with 16 bytes of random state; the result is
+    always [b s a d]."""
+    key, value = repeated(k, op, key), repeated(k, op, value)
+    extra = [
+        k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index"),
+        k.make("philox_seed", [], "int64", "index"),
+        k.make("philox_offset", [], "int64", "index"),
+    ]
+    forward, backward = attention_products(op, flash=True)
+    k.emit(
+        "attention",
+        [q, key, value, *offsets],
+        [*op.outputs, *extra],
+        saves=[q, key, value, op.outputs[0], *extra],
+        products=forward,
+        backward=backward,
+        attrs=op.attrs,
+    )
+
+
+def math_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """_scaled_dot_product_attention_math: fp32, queries and keys scaled first (new storage)."""
+    precision, at = k.tensors[q].dtype, op.of(Attention)
+    operands = [cast(k, t, "fp32") for t in (q, key, value)]
+    operands = [operands[0], *(repeated(k, op, t) for t in operands[1:])]
+    operands = [run(k, "scale", [t]) for t in operands[:2]] + operands[2:]
+    operands = [in_order(k, t, ["b", at.heads, "s", k.dims_of(t)[-1]]) for t in operands]
+    scores = Scores(k, op, "z")
+    scores.softmax("probabilities", "fp32")
+    if k.profile.model.attention_dropout:
+        scores.dropout("fp32")
+    result = k.make("out", ["b", at.heads, "s", at.value_dim], "fp32")
+    scores.emit([*operands, *offsets], result)
+    k.retype(op.outputs[0], dims=k.dims_of(result))
+    cast(k, result, precision, into=op.outputs[0])
+
+
+def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
+    """eager_attention_forward of the modules: bmm, softmax (in fp32 and cast back, in most), bmm, then a copy to [b s a d].
+
+    A softcap adds a tanh; sinks add a column to the scores, and the index of the largest score.
+    """
+    model, at = k.profile.model, op.of(Attention)
+    precision = k.tensors[q].dtype
+    operands = [in_order(k, t, ["b", at.heads, "s", k.dims_of(t)[-1]]) for t in (q, repeated(k, op, key), repeated(k, op, value))]
+    keys = "z"
+    if offsets:
+        keys = "z_and_sink"
+        k.dims.setdefault(keys, Dim(k.dims["z"].size + 1))
+    scores = Scores(k, op, keys)
+    if model.attention.logit_softcap:
+        scores.softmax("capped", precision)
+    if offsets:
+        scores.tensor("largest", "int64", ["b", at.heads, "s"])
+    if module_code(model).softmax_in_compute_type:
+        scores.softmax("probabilities", precision)
+    else:
+        scores.softmax("softmax", "fp32")
+        if precision != "fp32":
+            scores.cast("probabilities", precision)
+    if model.attention_dropout:
+        scores.dropout(precision)
+    result = k.make("out", ["b", at.heads, "s", at.value_dim], precision)
+    scores.emit([*operands, *offsets], result)
+    run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

@@ -1,0 +1,87 @@
+"""Facts of Hugging Face module code that no config key tells, by model_type: what the eager profile follows.
+
+Read at transformers 5.23, src/transformers/models/<model_type>/modeling_<model_type>.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symsim.inputs.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class ModuleCode:
+    """Where a family's modules differ from Llama's."""
+
+    norm_weight_in_fp32: bool = False
+    """*RMSNorm: (weight * x).to(dtype), where Llama casts x first."""
+    norm_in_fp32: bool = False
+    """layer_norm of an fp32 copy."""
+    centred_norm: bool = False
+    """LayerNorm written out in fp32, with an fp32 weight."""
+    router_in_fp32: bool = False
+    """F.linear of fp32 copies of x and weight."""
+    router_weight_in_fp32: bool = False
+    """The router's parameter itself is fp32: no copy."""
+    router_casts_weights: bool = False
+    """The weights of the chosen experts .to(dtype)."""
+    router_gathers: bool = False
+    """Weights gathered by indices chosen from biased scores, as all sigmoid routers do."""
+    top_k_first: bool = False
+    """Softmax over the chosen experts only; every other softmax router is over all."""
+    sparsemixer: bool = False
+    """Two experts, one after the other, each with a softmax over the scores near the best."""
+    rotary_concatenates: bool = False
+    """apply_rotary_pos_emb ends in a cat."""
+    rotary_in_fp32: bool = False
+    """*RotaryEmbedding leaves cos and sin in fp32."""
+    rotary_repeated: bool = False
+    """apply_rotary_pos_emb makes interleaved tables anew in every layer."""
+    rotary_half: bool = False
+    """Tables of half the width."""
+    rotary_complex: bool = False
+    """One complex64 table in place of cos and sin."""
+    softmax_in_compute_type: bool = False
+    """eager_attention_forward without dtype=float32."""
+    picks_heads: bool = False
+    """_split_heads takes keys and values by a list of one index, which autograd keeps."""
+
+
+MODULE_CODE = {
+    "cohere": ModuleCode(centred_norm=True),
+    "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
+    "deepseek_v3": ModuleCode(router_in_fp32=True),
+    "dots1": ModuleCode(router_in_fp32=True),
+    "ernie4_5_moe": ModuleCode(
+        router_in_fp32=True,
+        router_weight_in_fp32=True,
+        router_casts_weights=True,
+        router_gathers=True,
+        rotary_in_fp32=True,
+        rotary_repeated=True,
+    ),
+    "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
+    "glm4": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
+    "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),
+    "gpt2": ModuleCode(softmax_in_compute_type=True),
+    "gpt_neox": ModuleCode(rotary_concatenates=True),
+    "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
+    "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True),
+    "minimax_m2": ModuleCode(rotary_concatenates=True),
+    "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
+    "olmo2": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True),
+    "olmoe": ModuleCode(router_casts_weights=True),
+    "phi3": ModuleCode(rotary_concatenates=True),
+    "phimoe": ModuleCode(sparsemixer=True),
+    "qwen2_moe": ModuleCode(router_casts_weights=True),
+    "qwen3_moe": ModuleCode(router_casts_weights=True),
+    "qwen3_next": ModuleCode(router_casts_weights=True),
+    "stablelm": ModuleCode(rotary_concatenates=True),
+}
+_LLAMA = ModuleCode()
+
+
+def module_code(model: Architecture) -> ModuleCode:
+    """What the modules of a model's family do, Llama's where nothing is said."""
+    return MODULE_CODE.get(model.modelling, _LLAMA)

@@ -1,0 +1,70 @@
+"""What a framework does otherwise: one object of its choices, which the passes read instead of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How context parallelism passes keys and values from rank to rank.
+
+    gathers: cp_comm_type=all_gather gathers them inside the ring, and passes their gradients around it. returns: gradients
+    go a step further, back to the rank whose keys they are of. gradient_dtype: the type of gradients on the way; "": theirs.
+    """
+
+    gathers: bool = False
+    returns: bool = False
+    gradient_dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """The choices of one framework; the defaults are what follows by rule alone. `frameworks.py` has those that ship."""
+
+    name: str = ""
+    lowerings: Mapping[str, Callable[[Any, Any], None]] = field(default_factory=dict)
+    """For every kind of declared operation, the kernels that run and the tensors each keeps (`frameworks/fuse.py`)."""
+
+    # communicate, differentiate
+    shares_redistributions: bool = True
+    """Consumers that want a tensor in the same place redistribute it once."""
+    ring: Ring = Ring()
+    counts: str = "all_gather"
+    """The collective that tells ranks how many tokens every expert gets; "": none."""
+    unreduced: frozenset[str] = frozenset()
+    """Parts of a layer whose output's partial gradient is not reduced, although the rule asks for it."""
+
+    # remember
+    keeps_gathered: bool = False
+    """An input that was gathered is kept so; else its shard is kept, and gathered again for the weight gradient."""
+    stops_early: bool = False
+    """What runs again stops at the last tensor that backward needs."""
+
+    # memory
+    main_gradients: bool = True
+    """Gradients are accumulated in buffers that are always there; else they come into being in backward and may wait there."""
+    placeholders: tuple[str, ...] = ()
+    """Modules whose weight gradients are accumulated by their product, with an unused gradient kept for autograd."""
+    delayed: tuple[str, ...] = ("attention", "mlp", "experts", "shared_experts")
+    """Modules whose weight gradients delay_wgrad_compute delays."""
+    returns_logits: bool = False
+    """Forward hands the logits back, so they live on."""
+
+    # time
+    launches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Kernels that the host launches for a kind of operation, forward and backward, where it is not one."""
+    losses_in_kernels: tuple[str, ...] = ()
+    """The cross_entropy_fusion under which the loss is several kernels that read and write the logits."""
+    reduces_beside: bool = False
+    """Tensor-parallel messages of backward run beside the products of the same projection without an overlap option."""
+
+    # what may be asked for
+    fp8: bool = False
+    state_types: bool = True
+    """The types of optimizer states are free without the precision-aware optimizer."""
+
+
+BY_RULE = Framework()

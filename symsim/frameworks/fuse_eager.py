@@ -1,0 +1,299 @@
+"""The `eager` profile: Hugging Face modules (transformers 5.23) run op by op under PyTorch autograd (2.13).
+
+A declared operation becomes the aten operations its module runs; what each keeps for backward follows from
+its row of `OPERATIONS` alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
+are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Two modules are taken for
+their plainer relatives: Llama 4's router and experts (which run every expert on every token), and DBRX's bf16 router.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
+from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
+from symsim.frameworks.eager_modules import module_code
+from symsim.frameworks.kernels import (
+    Kernels,
+    Lowering,
+    einsum,
+    gathered_logits,
+    grouped,
+    joined_linear,
+    keep,
+)
+from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
+from symsim.ir.block import Op
+from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, TopK
+
+
+def declared_primitive(k: Kernels, op: Op) -> None:
+    """A declared operation that is one aten operation."""
+    y, inputs = op.outputs[0], list(op.inputs)
+    if op.kind == "multiply":  # in one memory order, and in fp32 where an operand is
+        inputs = [in_order(k, x, k.dims_of(y)) if set(k.dims_of(x)) == set(k.dims_of(y)) else x for x in inputs]
+        wide = "fp32" if "fp32" in [k.tensors[x].dtype for x in inputs] else k.tensors[y].dtype
+        if wide != k.tensors[y].dtype:
+            cast(k, run(k, "mul", inputs, k.dims_of(y), wide), k.tensors[y].dtype, into=y)
+            return
+    run(k, "mul" if op.kind == "multiply" else op.kind, inputs, k.dims_of(y), k.tensors[y].dtype, into=y)
+
+
+def eager_linear(k: Kernels, op: Op) -> None:
+    """F.linear for each projection, or one for all where the module has a fused weight (`fused`)."""
+    at, count, summed = op.of(Projection), len(op.outputs), op.einsums[0].contracted
+    dims = k.dims_of(op.inputs[0])
+    code = module_code(k.profile.model)
+    x = in_order(k, op.inputs[0], [*(d for d in dims if d not in summed), *summed])
+    parameters, saves = op.inputs[1:], [x]
+    if at.labels == ("router",) and code.router_in_fp32:
+        x = cast(k, x, "fp32")
+        saves = [x] if code.router_weight_in_fp32 else [x, cast(k, parameters[0], "fp32")]
+        k.retype(op.outputs[0], dtype="fp32")
+    if at.fused and count > 1:
+        joined_linear(k, op, x, saves)
+        return
+    for i, (label, y, says) in enumerate(zip(at.labels, op.outputs, op.einsums, strict=True)):
+        einsum(k, x, list(parameters[i::count]), y, says, at, saves=saves, name=label if count > 1 else "")
+
+
+def eager_norm(k: Kernels, op: Op) -> None:
+    """native_layer_norm, or the pieces an RMSNorm module is written in."""
+    x, *parameters = op.inputs
+    code, over, y = module_code(k.profile.model), op.of(Norm).over, op.outputs[0]
+    precision = k.tensors[y].dtype
+    rows = [d for d in k.dims_of(x) if d not in over]
+    if op.of(Norm).norm == "LayerNorm" and not code.centred_norm:
+        statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
+        x = cast(k, x, "fp32") if code.norm_in_fp32 else x
+        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics], attrs=op.attrs)
+        return
+    x = cast(k, x, "fp32")
+    if op.of(Norm).norm == "LayerNorm":
+        mean = run(k, "mean", [x], rows, kind="index", op_kind="norm", over=over)
+        squared, x = (run(k, "sub", [x, mean]) for _ in range(2))
+    else:
+        squared = x
+    variance = run(k, "mean", [run(k, "pow", [squared])], rows, kind="index", op_kind="norm", over=over)
+    scale = run(k, "rsqrt", [variance], kind="index")
+    unscaled = run(k, "mul", [x, scale])
+    if not parameters:
+        cast(k, unscaled, precision, into=y)
+    elif op.of(Norm).unit_offset:
+        weight = run(k, "add", [parameters[0]], dtype="fp32", kind="index")
+        cast(k, run(k, "mul", [unscaled, weight], of=parameters), precision, into=y)
+    elif code.norm_weight_in_fp32 or code.centred_norm:
+        weight = cast(k, parameters[0], "fp32") if code.centred_norm else parameters[0]
+        cast(k, run(k, "mul", [weight, unscaled], k.dims_of(x), "fp32", of=[] if weight in parameters else parameters), precision, into=y)
+    else:
+        run(k, "mul", [parameters[0], cast(k, unscaled, precision)], k.dims_of(x), precision, into=y)
+
+
+def eager_activation(k: Kernels, op: Op) -> None:
+    """act(gate) * up, or act(x). Routing weights are applied after the experts, not here."""
+    y, at = op.outputs[0], op.of(Activation)
+    function = at.function
+    gate, *rest = op.inputs[:2] if at.gated else op.inputs[:1]
+    if at.in_fp32:
+        gate = cast(k, gate, "fp32")
+        k.retype(y, dtype="fp32")
+    if function == "swiglu_clamped":
+        clamped = run(k, "clamp", [gate])
+        gated = run(k, "mul", [clamped, run(k, "sigmoid", [run(k, "scale", [clamped])])])
+        run(k, "mul", [run(k, "add", [run(k, "clamp", rest)]), gated], into=y)
+        return
+    result = "" if at.gated else y
+    if function == "gelu_new":
+        half = run(k, "scale", [gate])
+        inner = run(k, "scale", [run(k, "add", [gate, run(k, "scale", [run(k, "pow", [gate])])])])
+        result = run(k, "mul", [half, run(k, "add", [run(k, "tanh", [inner])])], into=result)
+    elif function == "relu2":
+        result = run(k, "pow", [run(k, "relu", [gate])], into=result)
+    else:
+        result = run(k, "gelu" if function.startswith("gelu") else function, [gate], into=result)
+    if at.gated:
+        run(k, "mul", [result, rest[0]], into=y)
+
+
+def eager_add(k: Kernels, op: Op) -> None:
+    """The residual stream, after dropout of what is added to it."""
+    left, right = op.inputs
+    run(k, "add", [dropped(k, left, k.profile.model.hidden_dropout), right], into=op.outputs[0])
+
+
+def eager_embed(k: Kernels, op: Op) -> None:
+    """Keeps the ids; a scaled embedding (Gemma) also the scale, a tensor of one number."""
+    ids, table = op.inputs
+    if not k.profile.model.embedding_scale:
+        k.emit("embed", op.inputs, op.outputs, saves=[ids], attrs=op.attrs)
+        return
+    rows = k.make("rows", k.dims_of(op.outputs[0]), k.tensors[op.outputs[0]].dtype)
+    k.emit("embed", [ids, table], [rows], saves=[ids], name="rows", attrs=op.attrs)
+    run(k, "mul", [rows, k.make("scale", [], k.tensors[rows].dtype, "table")], into=op.outputs[0])
+
+
+def eager_clip(k: Kernels, op: Op) -> None:
+    """Clamp keeps what it clamps: each projection, or all three at once where one GEMM made them."""
+    whole = {k.tensors[x].view_of for x in op.inputs}
+    if len(whole) == 1 and None not in whole:
+        (x,) = whole
+        assert x is not None
+        joined = run(k, "clamp", [x])
+        for y in op.outputs:
+            k.retype(y, view_of=joined)
+        k.emit("view", [joined], op.outputs, name="split")
+        return
+    for x, y in zip(op.inputs, op.outputs, strict=True):
+        run(k, "clamp", [x], into=y)
+
+
+def eager_positions(k: Kernels, op: Op) -> None:
+    """Learned positions: an embedding of the same ids for every sequence."""
+    ids = k.make("position_ids", ["s"], "int64", "index")
+    k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids])
+
+
+def eager_dropout(k: Kernels, op: Op) -> None:
+    """nn.Dropout of what the stream begins with (GPT2Model.drop)."""
+    run(k, "dropout", op.inputs, also=[k.make("mask", k.dims_of(op.inputs[0]), "bool", "index")], into=op.outputs[0])
+
+
+def eager_cross_entropy(k: Kernels, op: Op) -> None:
+    """ForCausalLMLoss (loss/loss_utils.py): fp32 logits; log_softmax keeps its result, nll_loss that, the labels and the
+    total weight. Over a sharded vocabulary: torch.distributed.tensor.parallel.loss_parallel."""
+    logits, target = op.inputs
+    if k.profile.assumptions["loss_parallel"] == "false":
+        k.source = replace(op, idle=op.idle | {"tp"})  # every rank computes the whole loss
+        logits = gathered_logits(k, logits)
+    if k.profile.model.logit_softcap:
+        logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
+    if op.of(CrossEntropy).upcast:
+        logits = cast(k, logits, "fp32")
+    rows = tuple(d for d in k.dims_of(logits) if d not in ("V", "V_all"))
+    extra = [k.make("log_softmax", k.dims_of(logits), k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
+    exchanges = [("all_reduce", 1, "fp32", w) for w in ("maximum", "sum of exponentials", "loss")] if "V" in k.dims_of(logits) else []
+    k.emit(
+        "cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows)
+    )
+
+
+def eager_top_k(k: Kernels, op: Op) -> None:
+    """A *TopKRouter after its GEMM. Choosing among biased or grouped scores has no gradient; the weights are gathered."""
+    (scores,), (weights, indices) = op.inputs, op.outputs
+    code, precision, at = module_code(k.profile.model), k.profile.strategy.precision, op.of(TopK)
+    chosen = k.dims_of(indices)
+    if code.sparsemixer:
+        sparsemixer(k, scores, weights, indices)
+        return
+    if code.top_k_first:
+        best = run(k, "topk", [scores], chosen, also=[indices])
+        run(k, "softmax", [best], into=weights)
+        return
+    scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [cast(k, scores, "fp32")])
+    if at.score == "sigmoid" or code.router_gathers:
+        k.emit("choose", [scores], [indices], name="choose")
+        values = run(k, "gather", [scores, indices], chosen)
+    else:
+        if at.groups > 1:
+            mask = k.make("group_mask", k.dims_of(scores), "bool", "index")
+            k.emit("choose", [scores], [mask], name="choose")
+            scores = run(k, "masked_fill", [scores, mask])
+        values = run(k, "topk", [scores], chosen, also=[indices])
+    if at.normalise:
+        total = run(k, "sum", [values], chosen[:-1])
+        values = run(k, "div", [values, run(k, "clamp", [total]) if code.router_gathers else total])
+    if code.router_casts_weights:
+        cast(k, values, precision, into=weights)
+    else:
+        run(k, "scale", [values], into=weights)
+
+
+def sparsemixer(k: Kernels, scores: str, weights: str, indices: str) -> None:
+    """modeling_phimoe.py sparsemixer in training: each expert's weight is read from a softmax over the scores within the
+    jitter of the best, and a PhimoeMultiplier keeps that weight, the choice and the softmax."""
+    rows, multipliers, choices = k.dims_of(indices)[:-1], [], []
+    for _ in range(2):
+        mask, choice = k.make("far", k.dims_of(scores), "bool", "index"), k.make("choice", rows, "int64", "index")
+        k.emit("choose", [scores], [mask], name=unique(k, "choose"))
+        gates = run(k, "softmax", [run(k, "masked_fill", [scores, mask])])
+        k.emit("choose", [gates], [choice], name=unique(k, "choose"))
+        value = run(k, "gather", [gates, choice], rows)
+        multiplier = k.make("multiplier", rows, k.tensors[value].dtype)
+        k.emit("multiplier", [scores, value, choice, gates], [multiplier], saves=[value, choice, gates], name=unique(k, "multiplier"))
+        multipliers.append(multiplier)
+        choices.append(choice)
+    run(k, "cat", multipliers, k.dims_of(weights), into=weights)
+    k.emit("choose", choices, [indices], name=unique(k, "choose"))
+
+
+def eager_dispatch(k: Kernels, op: Op) -> None:
+    """grouped_mm_experts_forward (integrations/moe.py): rows and weights indexed by expert order."""
+    x, probabilities, indices = op.inputs
+    rows, weights = op.outputs
+    at = op.of(Exchange)
+    dims = k.dims_of(indices)
+    order, token = k.make("order", dims, "int64", "index"), k.make("token", dims, "int64", "index")
+    offsets, ids = k.make("offsets", ["E"], "int32", "index"), k.make("expert_ids", ["R"], "int64", "index")
+    k.emit("sort", [indices], [order, token, offsets, ids], name="sort")
+    sent = run(k, "index", [x, token], (*dims, at.width))
+    run(k, "index", [probabilities, order], dims, into=weights, dtype=k.tensors[probabilities].dtype)
+    exchange(k, sent, rows, replace(at, sent=(*dims, at.width)), "exchange")
+
+
+def exchange(k: Kernels, source: str, target: str, attrs: Exchange, kind: str) -> None:
+    """Tokens between their own rank and the experts' (torchtitan's dispatcher): the same memory where no rank is left."""
+    alone = k.profile.strategy.ep * k.profile.strategy.expert_tp == 1
+    if alone:
+        k.retype(target, view_of=source)
+    k.emit("view" if alone else kind, [source], [target], name=kind, attrs=None if alone else attrs)
+
+
+def eager_grouped(k: Kernels, op: Op) -> None:
+    """grouped_mm keeps its input and the int32 offsets of the experts; a bias is gathered by expert."""
+    _, _, offsets, ids = next(o for o in k.ops if o.kind == "sort").outputs
+    grouped(k, op, op.inputs[0], [op.inputs[0], offsets, *([ids] if op.of(Projection).bias else [])], op.of(Projection))
+
+
+def eager_combine(k: Kernels, op: Op) -> None:
+    """Rows times their weights, in the order of tokens again, summed over the K experts of each."""
+    y, weights, indices = op.inputs
+    at = op.of(Exchange)
+    dims = (*k.dims_of(indices), at.width)
+    home = k.make("returned", dims, k.tensors[y].dtype)
+    exchange(k, y, home, replace(at, sent=dims), "exchange_back")
+    weighted = home
+    if k.profile.model.moe is None or not k.profile.model.moe.router_weight_before_experts:
+        wide = "fp32" if "fp32" in (k.tensors[home].dtype, k.tensors[weights].dtype) else k.tensors[home].dtype
+        weighted = run(k, "mul", [home, weights], dtype=wide)
+    inverse = k.make("inverse_order", k.dims_of(indices), "int64", "index")
+    k.emit("sort", [indices], [inverse], name="sort")
+    z = run(k, "sum", [run(k, "index", [weighted, inverse])], k.dims_of(op.outputs[0]))
+    cast(k, z, k.tensors[op.outputs[0]].dtype, into=op.outputs[0])
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "linear": eager_linear,
+    "norm": eager_norm,
+    "rope": eager_rope,
+    "rope_part": eager_mla_rope,
+    "rope_concat": eager_mla_rope,
+    "pack": eager_pack,
+    "attention": eager_attention,
+    "activation": eager_activation,
+    "add": eager_add,
+    "sigmoid": declared_primitive,
+    "softmax": declared_primitive,
+    "multiply": declared_primitive,
+    "embed": eager_embed,
+    "add_positions": eager_positions,
+    "dropout": eager_dropout,
+    "cross_entropy": eager_cross_entropy,
+    "top_k": eager_top_k,
+    "dispatch": eager_dispatch,
+    "grouped": eager_grouped,
+    "combine": eager_combine,
+    "concat": keep,
+    "convolution": eager_convolution,
+    "delta_rule": eager_delta_rule,
+    "clip": eager_clip,
+}

@@ -1,0 +1,412 @@
+"""The `te` profile: TransformerEngine kernels as Megatron-Core uses them.
+
+Read at Megatron-Core 0.20.0 (paths under megatron/core/) and TransformerEngine 2.20 (paths under
+transformer_engine/pytorch/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symsim.algebra.expr import symbol
+from symsim.frameworks.kernels import (
+    Kernels,
+    Lowering,
+    Scores,
+    attention_products,
+    convolution,
+    delta_rule,
+    einsum,
+    gathered_logits,
+    grouped,
+    joined_linear,
+    keep_inputs,
+    multiplied_in,
+)
+from symsim.ir.block import Dim, Op, Tensor
+from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, TopK, exceptional
+
+SIGMOID_IN_FP32 = ("attention",)  # the output gate of attention (transformer/attention.py _apply_output_gate)
+
+
+def te_linear(k: Kernels, op: Op) -> None:
+    """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
+    FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
+    x = op.inputs[0]
+    saves, attrs = [x], op.of(Projection)
+    if multiplied_in(op, k.profile.strategy) == "fp8":
+        attrs = replace(attrs, gradient_dtype="fp8")
+        if not exceptional("keeps_original", attrs):
+            saves = quantise(k, x)
+            x = saves[0]
+    if len(op.outputs) > 1:
+        joined_linear(k, op, x, saves, attrs)
+        model = k.profile.model
+        together = model.keeps_projected_queries and k.profile.strategy.tp >= model.query_groups
+        if model.query_groups != model.attention.num_attention_heads and not together:
+            _ungroup_heads(k, op)
+    else:
+        einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.einsums[0], attrs, saves=saves)
+
+
+def quantise(k: Kernels, x: str) -> list[str]:
+    """An FP8 copy of x, and the scales of block recipes: MXFP8 one byte per 32 elements, blockwise one fp32 per 128."""
+    recipe = k.profile.strategy.fp8
+    made = [k.make("input.fp8", k.dims_of(x), "fp8")]
+    if recipe != "tensorwise":
+        last = k.dims_of(x)[-1]
+        per, dtype = (32, "fp8") if recipe == "mxfp8" else (128, "fp32")
+        blocks = f"{last}/{per}"
+        k.dims[blocks] = Dim(k.dims[last].size / per, parts=(last,))
+        made.append(k.make("input.scale", (*k.dims_of(x)[:-1], blocks), dtype, "index"))
+    k.emit("quantise", [x], made, name="quantise")
+    return made
+
+
+def _ungroup_heads(k: Kernels, op: Op) -> None:
+    """The joint projection is laid out by group, (a/g queries, key, value) each, so bringing the queries of a rank's several
+    groups together copies them (Megatron-Core attention.py get_query_key_value_tensors). Those of one group lie together; where
+    nothing keeps them that is left out, for a copy that is read once, so that one formula serves tp below and at g."""
+    copies = []
+    for name in op.outputs:
+        if k.dims_of(name)[-2:] == ("a", "d"):
+            held = k.tensors[name]
+            apart = k.make(f"{name.split('.')[-2]}.by_group", held.dims, held.dtype, view_of=held.view_of)
+            split = k.ops[-1]
+            k.ops[-1] = replace(split, outputs=tuple(apart if o == name else o for o in split.outputs))
+            k.retype(name, view_of=None)
+            copies.append((apart, name))
+    for apart, name in copies:
+        k.emit("copy", [apart], [name], name="ungroup")
+
+
+def te_norm(k: Kernels, op: Op) -> None:
+    """Fused norm: keeps its input and fp32 statistics (1/sigma; LayerNorm also mu) per row (module/layernorm.py)."""
+    x = op.inputs[0]
+    rows = [d for d in k.dims_of(x) if d not in op.of(Norm).over]
+    statistics = [k.make("rsigma", rows, "fp32", "index")]
+    if op.of(Norm).norm == "LayerNorm":
+        statistics.append(k.make("mu", rows, "fp32", "index"))
+    k.emit("norm", op.inputs, [*op.outputs, *statistics], saves=[x, *statistics], attrs=op.attrs)
+
+
+def te_rope(k: Kernels, op: Op) -> None:
+    """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py); the fused kernel
+    (TransformerEngine attention/rope.py) only the angles, one table for all layers."""
+    head = op.of(Rope).head
+    if op.kind == "rope" and k.profile.assumptions["apply_rope_fusion"] == "true":
+        k.tensors.setdefault("rotary.angles", Tensor("rotary.angles", ("s", head), "fp32", "table", None, "attention"))
+        k.emit("rope", [*op.inputs, "rotary.angles"], op.outputs, saves=["rotary.angles"], attrs=op.attrs)
+        return
+    angles = k.make("angles", ["s", head], "fp32", "table") if op.kind == "rope" else None
+    tables = [k.make(n, ["s", head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    inputs = list(op.inputs)
+    if angles:
+        k.tensors["rotary.angles"] = replace(k.tensors.pop(angles), name="rotary.angles")
+        inputs.append("rotary.angles")
+    k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+
+
+def te_mla_rope(k: Kernels, op: Op) -> None:
+    """MLA makes its angles in every layer, before the up-projection region (multi_latent_attention.py)."""
+    angles = "rotary.layer_angles"
+    if angles not in k.tensors:
+        source = k.source
+        k.tensors[angles] = Tensor(angles, ("s", op.of(Rope).head), "fp32", "index", None, "attention")
+        assert source is not None
+        position = next(i for i, o in enumerate(k.ops) if "up_projection" in o.parts)
+        k.ops.insert(
+            position,
+            replace(
+                source,
+                kind="angles",
+                name="attention.rotary",
+                inputs=(),
+                outputs=(angles,),
+                saves=(),
+                regions=source.regions - {"mla_up_proj"},
+                attrs=Plain(),
+                idle=frozenset({"tp"}),
+            ),
+        )
+    tables = [k.make(n, ["s", op.of(Rope).head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    k.emit("rope", [*op.inputs, angles], [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+
+
+def te_pack(k: Kernels, op: Op) -> None:
+    k.emit("copy", op.inputs, op.outputs)
+
+
+def te_attention(k: Kernels, op: Op) -> None:
+    """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py)."""
+    q, key, value, *offsets = op.inputs
+    o = op.outputs[0]
+    if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
+        _written_out_attention(k, op)
+        return
+    packed = []
+    for name, tensor in (("q", q), ("k", key), ("v", value)):
+        if k.is_view(tensor):
+            copy = k.make(f"{name}.packed", k.dims_of(tensor), k.tensors[tensor].dtype)
+            k.emit("copy", [tensor], [copy], name=f"pack_{name}")
+            tensor = copy
+        packed.append(tensor)
+    lse = k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index")
+    forward, backward = attention_products(op, flash=True)
+    mask = _mask(k)
+    inputs = [*packed, *offsets, *mask]
+    k.emit(
+        "attention",
+        inputs,
+        [o, lse],
+        saves=[*packed, o, lse],
+        products=forward,
+        backward=backward,
+        attrs=replace(op.of(Attention), unread=tuple(mask)),
+    )
+
+
+def _written_out_attention(k: Kernels, op: Op) -> None:
+    """Two products with a softmax between them (transformer/dot_product_attention.py): keeps q, k, v, the probabilities, and
+    with dropout its byte mask and the probabilities that are left. Keys and values of fewer groups than heads are repeated."""
+    q, key, value, *offsets = op.inputs
+    at, model, tp = op.of(Attention), k.profile.model, k.profile.strategy.tp
+    if at.groups != at.heads and model.attention.num_attention_heads // tp > max(1, model.query_groups // tp):
+        repeated = []
+        for name, tensor in (("k", key), ("v", value)):
+            repeated.append(k.make(f"{name}.repeated", ("b", "s", at.heads, k.dims_of(tensor)[-1]), k.tensors[tensor].dtype))
+            k.emit("copy", [tensor], repeated[-1:], name=f"repeat_{name}")
+        key, value = repeated
+    scores = Scores(k, op, "z")
+    scores.softmax("probabilities", k.tensors[q].dtype)
+    if model.attention_dropout:
+        scores.dropout(k.tensors[q].dtype)
+    scores.emit([q, key, value, *offsets], op.outputs[0])
+
+
+def _mask(k: Kernels) -> list[str]:
+    """The causal mask, one for all layers; checkpointing core attention passes (so keeps) it and a one-element mask type
+    (Megatron-Core attention.py _checkpointed_attention_forward)."""
+    k.tensors.setdefault("attention_mask", Tensor("attention_mask", ("s", "z"), "bool", "table", None, "attention"))
+    strategy, source = k.profile.strategy, k.source
+    assert source is not None
+    if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules:
+        return ["attention_mask"]
+    kind = k.make("mask_type", ["one"], "int32", "index")
+    k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs=Plain()))
+    return ["attention_mask", kind]
+
+
+def te_activation(k: Kernels, op: Op) -> None:
+    """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
+    parts = list(op.inputs[:2] if op.of(Activation).gated else op.inputs[:1])
+    scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
+    extra: list[str] = []
+    saves = [*parts, *scales]
+    if k.profile.strategy.activation_func_fp8_input_store:
+        extra = [k.make(f"stored{i}", k.dims_of(p), "fp8", "index") for i, p in enumerate(parts)]
+        saves = [*extra, *scales]
+    k.emit("activation", [*parts, *scales], [*op.outputs, *extra], saves=saves, attrs=op.attrs)
+
+
+def _probabilities_at_combine(k: Kernels) -> bool:
+    strategy = k.profile.strategy
+    if k.profile.model.moe is not None and k.profile.model.moe.router_weight_before_experts:
+        return False
+    return k.profile.assumptions["moe_probabilities"] == "combine" and strategy.moe_token_dispatcher_type == "alltoall"
+
+
+def te_add(k: Kernels, op: Op) -> None:
+    """Fused bias-dropout-add: keeps a byte mask when dropout is on."""
+    extra = []
+    if k.profile.model.hidden_dropout:
+        extra = [k.make("mask", k.dims_of(op.outputs[0]), "bool", "index")]
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
+    k.emit("add", op.inputs, [*op.outputs, *extra], saves=extra)
+
+
+def te_sigmoid(k: Kernels, op: Op) -> None:
+    """Keeps its result."""
+    if op.module in SIGMOID_IN_FP32:
+        k.retype(op.outputs[0], dtype="fp32")
+    k.emit("sigmoid", op.inputs, op.outputs, saves=op.outputs)
+
+
+def te_embed(k: Kernels, op: Op) -> None:
+    """Vocabulary-parallel lookup: keeps the ids, and their mask where the table is split (tensor_parallel/layers.py)."""
+    ids, table = op.inputs
+    extra = []
+    if k.profile.splits("V", op):
+        extra = [k.make("ids_masked", k.dims_of(ids), "int64", "index"), k.make("mask", k.dims_of(ids), "bool", "index")]
+    if k.profile.strategy.fp32_residual_connection and k.profile.model.position_embedding != "learned":
+        k.retype(op.outputs[0], dtype="bf16")
+    k.emit("embed", op.inputs, [*op.outputs, *extra], saves=extra or [ids], attrs=op.attrs)
+
+
+def te_positions(k: Kernels, op: Op) -> None:
+    """Learned positions are added to the whole sequence, which is split only afterwards, and in the residual stream's type
+    (language_model_embedding.py)."""
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
+    ids = k.make("position_ids", ["b", "s"], "int64", "index")
+    k.emit("add", op.inputs, [*op.outputs, ids], saves=[ids], idle=frozenset({"tp"}))
+
+
+def te_dropout(k: Kernels, op: Op) -> None:
+    """Of what the stream begins with: a byte mask (language_model_embedding.py, after the split of the sequence)."""
+    if k.profile.strategy.fp32_residual_connection:
+        k.retype(op.outputs[0], dtype="fp32")
+    mask = k.make("mask", k.dims_of(op.outputs[0]), "bool", "index")
+    k.emit("dropout", op.inputs, [*op.outputs, mask], saves=[mask])
+
+
+def te_cross_entropy(k: Kernels, op: Op) -> None:
+    """Vocabulary-parallel cross entropy in three fusions: what each reduces over TP and keeps.
+
+    unfused: tensor_parallel/cross_entropy.py (max, predicted, sum of exponentials); native:
+    fusions/fused_cross_entropy.py (max, the two sums together); te: triton/cross_entropy.py (one gather of three rows).
+    """
+    logits, target = op.inputs
+    rows = tuple(d for d in k.dims_of(logits) if d != "V")
+    written = k.profile.strategy.cross_entropy_fusion
+    if k.profile.assumptions["loss_parallel"] == "false":
+        logits = gathered_logits(k, logits)
+    if written == "te":  # the gradient is written over the logits
+        extra = [k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)]
+    else:
+        extra = [k.make("softmax", k.dims_of(logits), "fp32", "index")]
+    if written != "te":
+        extra += [k.make("mask", rows, "bool", "index"), k.make("target", rows, "int64", "index")]
+    exchanges = {
+        "unfused": [("all_reduce", 1, "fp32", what) for what in ("maximum", "predicted logit", "sum of exponentials")],
+        "native": [("all_reduce", 1, "fp32", "maximum"), ("all_reduce", 2, "fp32", "predicted logit and sum of exponentials")],
+        "te": [("all_gather", 3, "fp32", "maximum, sum and predicted logit")],
+    }[written]
+    if "prediction_depth" in op.parts and k.profile.splits("V", op):  # multi_token_prediction.py gathers each rank's best token
+        exchanges += [("all_gather", 1, k.tensors[logits].dtype, "best logit"), ("all_gather", 1, "int64", "best token")]
+    exchanges = exchanges if "V" in k.dims_of(logits) else []
+    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=extra, attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows))
+
+
+def te_top_k(k: Kernels, op: Op) -> None:
+    """Unfused router (moe_utils.py topk_routing_with_score_function): keeps the chosen indices and the softmax of their
+    scores; or the scores of all experts where those come first, and with sigmoid what is divided and the sum it is divided by."""
+    (logits,), (probabilities, indices) = op.inputs, op.outputs
+    dims = k.dims_of(logits)
+    assert k.profile.model.moe is not None
+    several = k.profile.model.moe.moe_router_topk > 1
+    at = op.of(TopK)
+    first = at.pre_softmax or at.score == "sigmoid"
+    extra = [k.make("scores", dims, "fp32", "index")] if first else []
+    if at.score == "sigmoid" and several:
+        extra.append(k.make("sum", dims[:-1], "fp32", "index"))
+    chosen = [probabilities] if not first or (at.score == "sigmoid" and several) else []
+    balancing = k.profile.strategy.moe_router_load_balancing_type
+    k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, *chosen, *extra], attrs=replace(at, balancing=balancing))
+
+
+def te_dispatch(k: Kernels, op: Op) -> None:
+    """permute, then the exchange between ranks: token_dispatcher.py, moe_utils.py permute."""
+    x, probabilities, indices = op.inputs
+    rows, weights = op.outputs
+    at = op.of(Exchange)
+    strategy = k.profile.strategy
+    if strategy.moe_token_dispatcher_type == "allgather":
+        k.retype(weights, dtype=_weight_dtype(k))
+        kept = _gathered_map(k)
+        k.emit("exchange_gather", [x, probabilities, indices], [rows, weights, *kept], saves=kept, attrs=op.attrs, idle=frozenset({"etp"}))
+        return
+    padded = strategy.moe_pad_expert_input_to_capacity
+    sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
+    if padded:
+        kept = [
+            k.make("capacity_index", sent_dims, "int64", "index"),
+            k.make("kept_map", ["b", "s", "E_r"], "bool", "index"),
+            k.make("order", sent_dims, "int64", "index"),
+            k.make("index", sent_dims, "int64", "index"),
+        ]
+    elif k.profile.assumptions["moe_permute_fusion"] == "true":
+        k.dims["row_map"] = Dim(2 * k.dims["E_r"].size + 1)
+        kept = [k.make("row_id_map", ["b", "s", "row_map"], "int32", "index")]
+    else:
+        kept = [k.make("order", ["b", "s", "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
+    sent = k.make("sent", [*sent_dims, at.width], k.tensors[rows].dtype)
+    if _probabilities_at_combine(k):
+        k.emit("permute", [x, indices], [sent, *kept], saves=kept, name="permute", attrs=op.attrs)
+        k.emit("exchange", [sent], [rows], attrs=replace(at, sent=sent_dims))
+        return
+    sent_weights = k.make("sent_weights", sent_dims, _weight_dtype(k))
+    k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
+    k.retype(weights, dtype=_weight_dtype(k))
+    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs=replace(at, sent=sent_dims))
+
+
+def _gathered_map(k: Kernels) -> list[str]:
+    """What the allgather dispatcher keeps: the token of every row, and of all gathered tokens the map to the rank's experts
+    with its probabilities, from which those of the rows are selected (token_dispatcher.py dispatch_postprocess)."""
+    if k.profile.assumptions["moe_permute_fusion"] == "true":
+        return []
+    k.dims["gathered_map"] = Dim(k.dims["E_r"].size * (symbol("etp") if k.profile.strategy.expert_tp > 1 else 1))
+    local = ("b", "s", "gathered_map")
+    return [
+        k.make("index", ["R"], "int64", "index"),
+        k.make("local_probabilities", local, _weight_dtype(k), "index"),
+        k.make("local_map", local, "bool", "index"),
+    ]
+
+
+def _weight_dtype(k: Kernels) -> str:
+    return "fp32" if k.profile.strategy.moe_router_dtype == "fp32" else k.profile.strategy.precision
+
+
+def te_grouped(k: Kernels, op: Op) -> None:
+    """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
+    saves = quantise(k, op.inputs[0]) if multiplied_in(op, k.profile.strategy) == "fp8" else [op.inputs[0]]
+    attrs = replace(op.of(Projection), reduce_dtype=_weight_dtype(k))  # probabilities in fp32 promote what experts over etp sum
+    grouped(k, op, saves[0], saves, attrs)
+
+
+def te_combine(k: Kernels, op: Op) -> None:
+    """The exchange back, then unpermute: probabilities were applied inside the experts, so only the map is kept; where they
+    are applied here, the rows and the probabilities are (Megatron-Core 0.12 moe_utils.py unpermute)."""
+    y, weights, indices = op.inputs
+    strategy = k.profile.strategy
+    at = op.of(Exchange)
+    if strategy.moe_token_dispatcher_type == "allgather":
+        k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, dtype=_weight_dtype(k)), idle=frozenset({"etp"}))
+        return
+    sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
+    back = k.make("returned", [*sent_dims, at.width], k.tensors[y].dtype)
+    k.emit("exchange_back", [y], [back], name="exchange", attrs=replace(at, sent=sent_dims, dtype=_weight_dtype(k)))
+    if _probabilities_at_combine(k):
+        probabilities = next(o for o in k.ops if o.kind == "top_k").outputs[0]
+        k.emit("unpermute", [back, probabilities, indices], op.outputs, saves=[back, probabilities])
+        return
+    k.emit("unpermute", [back, indices], op.outputs)
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "linear": te_linear,
+    "norm": te_norm,
+    "rope": te_rope,
+    "rope_part": te_mla_rope,
+    "rope_concat": te_mla_rope,
+    "pack": te_pack,
+    "attention": te_attention,
+    "activation": te_activation,
+    "add": te_add,
+    "sigmoid": te_sigmoid,
+    "multiply": keep_inputs,
+    "clip": keep_inputs,
+    "embed": te_embed,
+    "add_positions": te_positions,
+    "dropout": te_dropout,
+    "cross_entropy": te_cross_entropy,
+    "top_k": te_top_k,
+    "dispatch": te_dispatch,
+    "grouped": te_grouped,
+    "combine": te_combine,
+    "convolution": convolution,
+    "delta_rule": delta_rule,
+}

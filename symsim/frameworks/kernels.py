@@ -1,0 +1,252 @@
+"""Kernels: what fusion profiles are written in, and the lowerings they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from symsim.algebra.expr import ZERO, ceil, expr, product
+from symsim.frameworks.framework import Framework
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Block, Dim, Op, Tensor
+from symsim.ir.einsum import Einsum
+from symsim.ir.operations import LINEAR, Attention, Attributes, Plain, Projection, View, exceptional
+from symsim.placement.names import Placement
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What decides which kernels run."""
+
+    model: Architecture
+    strategy: Strategy
+    assumptions: Mapping[str, str]
+    framework: Framework
+    placement: Placement
+
+    def splits(self, dim: str, op: Op) -> bool:
+        """Whether tensor ranks hold a share each of a dimension of the operation."""
+        return self.strategy.tp > 1 and "tp" in self.placement.of(dim, within=op.name).always
+
+
+def multiplied_in(op: Op, strategy: Strategy) -> str:
+    """The type of the operands that an operation multiplies, forward and backward: FP8 where a recipe is on and the operation
+    is a linear map, of one weight or of the experts', unless it is an exception (router, gates of shared experts, output layer:
+    `operations.EXCEPTIONS`); that of the computation for all other products."""
+    linear = op.kind in LINEAR and not exceptional("high_precision", op.attrs)
+    return "fp8" if strategy.fp8 != "none" and linear else strategy.precision
+
+
+class Kernels:
+    """Collects the kernels that replace one declared operation, and the tensors they make."""
+
+    def __init__(self, block: Block, profile: Profile):
+        self.block = block
+        self.profile = profile
+        self.tensors = dict(block.tensors)
+        self.dims = dict(block.dims)
+        self.ops: list[Op] = []
+        self.source: Op | None = None
+
+    def make(self, name: str, dims: Iterable[str], dtype: str, kind: str = "activation", view_of: str | None = None) -> str:
+        assert self.source is not None
+        name = f"{self.source.name}.{name}"
+        if name in self.tensors:
+            name = next(c for i in range(2, 10_000) if (c := f"{name}.{i}") not in self.tensors)
+        self.tensors[name] = Tensor(name, tuple(dims), dtype, kind, view_of, self.source.module)
+        return name
+
+    def retype(self, name: str, **changes: Any) -> None:
+        self.tensors[name] = replace(self.tensors[name], **changes)
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        *,
+        saves: Iterable[str] = (),
+        name: str = "",
+        products: Iterable[tuple[str, ...]] = (),
+        backward: Iterable[tuple[str, tuple[str, ...]]] = (),
+        attrs: Attributes | None = None,
+        einsums: tuple[Einsum, ...] = (),
+        idle: frozenset[str] | None = None,
+    ) -> None:
+        source = self.source
+        assert source is not None
+        self.ops.append(
+            replace(
+                source,
+                kind=kind,
+                name=f"{source.name}.{name}" if name else source.name,
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                saves=tuple(saves),
+                products=tuple(products),
+                backward_products=tuple(backward),
+                attrs=attrs or (View() if kind == "view" else Plain()),
+                einsums=einsums,
+                idle=source.idle if idle is None else idle,
+            )
+        )
+
+    def dims_of(self, tensor: str) -> tuple[str, ...]:
+        return self.tensors[tensor].dims
+
+    def is_view(self, tensor: str) -> bool:
+        return self.tensors[tensor].view_of is not None
+
+
+Lowering = Callable[[Kernels, Op], None]
+
+
+def keep(k: Kernels, op: Op) -> None:
+    """Views and operations that are one kernel as declared, keeping nothing."""
+    whole = isinstance(op.attrs, View) and op.attrs.whole
+    k.ops.append(replace(op, idle=frozenset({"tp"})) if whole else op)
+
+
+def keep_inputs(k: Kernels, op: Op) -> None:
+    activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
+    k.emit(op.kind, op.inputs, op.outputs, saves=activations, attrs=op.attrs)
+
+
+def einsum(
+    k: Kernels, x: str, parameters: list[str], y: str, says: Einsum, attrs: Projection, *, saves: Iterable[str] | None = None, name: str = ""
+) -> None:
+    """One GEMM: 2 FLOP a point of its einsum; keeps its input. Experts' weights, chosen by the row, make it a grouped one."""
+    kind = "grouped" if says.chosen else "einsum"
+    k.emit(kind, [x, *parameters], [y], saves=[x] if saves is None else saves, products=[says.product], einsums=(says,), name=name, attrs=attrs)
+
+
+def joined_linear(k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None, attrs: Projection | None = None) -> None:
+    """Several projections of one input as one GEMM whose output is split by views: `x, w_1 -> y_1` and `x, w_2 -> y_2` are
+    `x, w -> y` over a dimension that has the new ones of all side by side."""
+    at, says = attrs or op.of(Projection), op.einsums[0]
+    new = [[d for d in e.result if d not in e.operands[0]] for e in op.einsums]
+    width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
+    k.dims[width] = Dim(sum((product(k.dims[d].size for d in n) for n in new), ZERO), parts=tuple(dict.fromkeys(d for n in new for d in n)))
+    chosen = [d for d, _ in says.chosen]
+    batch = [d for d in says.result if d in says.operands[0]]
+    joint = Einsum((says.operands[0], (*chosen, width, *says.contracted)), (*batch, width), says.chosen)
+    parameters = [k.make("weight", joint.operands[1], k.tensors[op.inputs[1]].dtype, "parameter")]
+    if at.bias:
+        parameters.append(k.make("bias", [*chosen, width], k.tensors[op.inputs[1]].dtype, "parameter"))
+    y = k.make("out", joint.result, k.tensors[op.outputs[0]].dtype)
+    einsum(k, x, parameters, y, joint, at, saves=saves)
+    for output in op.outputs:
+        k.retype(output, view_of=y)
+    k.emit("view", [y], op.outputs, name="split")
+
+
+def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Projection) -> None:
+    """The experts' projections of one input as one grouped GEMM."""
+    if len(op.outputs) > 1:
+        joined_linear(k, op, x, saves, attrs)
+    else:
+        einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.einsums[0], attrs, saves=saves)
+
+
+def attention_products(op: Op, *, flash: bool) -> tuple[list[tuple[str, ...]], list[tuple[str, tuple[str, ...]]]]:
+    """Matrix products of softmax(q k^T) v, forward and backward; flash recomputes the scores (5 for 2)."""
+    forward, backward = op.of(Attention).products, op.of(Attention).transposed
+    return list(forward), ([("scores again", forward[0])] if flash else []) + list(backward)
+
+
+class Scores:
+    """The kernels of written-out attention between its two products: what each makes of the scores, and what its backward
+    needs. They are one operation with the products, so that context parallelism sees one attention."""
+
+    def __init__(self, k: Kernels, op: Op, keys: str):
+        self.k, self.op, self.keys = k, op, keys
+        self.made: list[str] = []
+        self.passes: list[tuple[str, str, str]] = []
+        """Result, byte mask and what backward reads again (or "") of every pass over the scores."""
+
+    def tensor(self, name: str, dtype: str, dims: Iterable[str] = ()) -> str:
+        """A tensor made on the way, by default of the size of the scores."""
+        self.made.append(self.k.make(name, tuple(dims) or ("b", self.op.of(Attention).heads, "s", self.keys), dtype, "index"))
+        return self.made[-1]
+
+    def softmax(self, name: str, dtype: str) -> None:
+        """A pass whose backward needs its result (a tanh is another)."""
+        result = self.tensor(name, dtype)
+        self.passes.append((result, "", result))
+
+    def cast(self, name: str, dtype: str) -> None:
+        """A pass whose backward needs nothing; its result is kept where the product reads it."""
+        self.passes.append((self.tensor(name, dtype), "", ""))
+
+    def dropout(self, dtype: str) -> None:
+        """A byte mask, and the probabilities that are left."""
+        mask = self.tensor("mask", "bool")
+        self.passes.append((self.tensor("dropped", dtype), mask, ""))
+
+    def emit(self, inputs: list[str], result: str) -> None:
+        """The attention over queries, keys, values (and offsets): keeps those, and of what was made of the scores what the
+        second product reads (the last) and what backward of a pass needs."""
+        forward, backward = attention_products(self.op, flash=False)
+        passing = {made for made, _, kept in self.passes[:-1] if not kept}
+        saves = [*inputs[:3], *(t for t in self.made if t not in passing)]
+        attrs = replace(self.op.of(Attention), passes=tuple(self.passes))
+        self.k.emit("attention", inputs, [result, *self.made], saves=saves, products=forward, backward=backward, attrs=attrs)
+
+
+def gathered_logits(k: Kernels, logits: str) -> str:
+    """Logits of the whole vocabulary on every tensor-parallel rank, for a loss that knows of no sharding."""
+    k.dims["V_all"] = Dim(k.dims["V"].size)
+    whole = k.make("logits.whole", [d if d != "V" else "V_all" for d in k.dims_of(logits)], k.tensors[logits].dtype, view_of=logits)
+    k.emit("view", [logits], [whole], name="gather", idle=frozenset({"tp"}))
+    return whole
+
+
+CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flash-linear-attention chunk_gated_delta_rule
+
+
+def convolution(k: Kernels, op: Op) -> None:
+    """Depthwise causal convolution over `W_c` positions: keeps its input."""
+    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], **convolution_products(k, op))
+
+
+def convolution_products(k: Kernels, op: Op) -> dict[str, Any]:
+    """Forward, and as much again for each gradient; F.conv1d pads both ends, and makes W_c - 1 positions that are cut off."""
+    tap = [*k.dims_of(op.outputs[0]), "W_c"]
+    if k.profile.assumptions["linear_attention_flops"] == "chunked":
+        k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims["W_c"].size - 1, parts=("s",)))
+        tap[tap.index("s")] = "s_padded"
+    return {"products": [tuple(tap)], "backward": [("dgrad", tuple(tap)), ("wgrad", tuple(tap))]}
+
+
+def delta_rule(k: Kernels, op: Op) -> None:
+    """Gated delta rule: keeps its inputs."""
+    activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
+    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, **delta_rule_products(k))
+
+
+def delta_rule_products(k: Kernels) -> dict[str, Any]:
+    """Matrix products of the gated delta rule, forward and backward (assumption linear_attention_flops).
+
+    recurrence: four `[D_k, D_v]` state products a head and token, as Megatron-LM's training.py counts them (with d_k d_v
+    where it has d_v squared). chunked: with C = 64 and the sequence padded to whole chunks, scores of k with k and of q
+    with k, `[C, C]` over D_k; the state read by k and by q and written by k, D_k D_v each; scores times values, C D_v.
+    Triangular solves are not counted forward (FlopCounterMode has no formula for them); their backward has one product
+    each. The first state needs no gradient and the last is not used, so one chunk less of each.
+    """
+    if k.profile.assumptions["linear_attention_flops"] == "recurrence":
+        once = ("b", "s", "H_v", "D_k", "D_v")
+        return {"products": [once] * 4, "backward": [("state", once)] * 8}
+    whole = CHUNK * ceil(k.dims["s"].size / CHUNK)
+    k.dims.setdefault("s_chunks", Dim(whole, parts=("s",)))
+    k.dims.setdefault("s_chunks_but_one", Dim(whole - CHUNK, parts=("s",)))
+    k.dims.setdefault("chunk", Dim(expr(CHUNK)))
+
+    def over(tokens: str, *dims: str) -> tuple[str, ...]:
+        return ("b", tokens, "H_v", *dims)
+
+    keys, values, state = over("s_chunks", "chunk", "D_k"), over("s_chunks", "chunk", "D_v"), over("s_chunks", "D_k", "D_v")
+    backward = [("scores", keys)] * 4 + [("values", values)] * 2 + [("state", state)] * 2 + [("solve", keys), ("solve", values)]
+    backward += [("state", over("s_chunks_but_one", "D_k", "D_v"))] * 4
+    return {"products": [keys, keys, state, state, state, values], "backward": backward}

@@ -1,1 +1,0 @@
-"""Sweeps: many strategies of one model on one system at once."""

@@ -1,0 +1,318 @@
+"""The architecture of a model: what is computed, with no word of how it is distributed.
+
+Field names are Megatron-Core's where it has one. A model file of `models/` is this schema written in YAML;
+`hf.py` fills it from a Hugging Face config.json.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Layers, Size
+
+
+class Part(BaseModel):
+    """A frozen part of the schema that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Attention(Part):
+    """Self-attention: MHA, GQA and MQA (`kind: gqa`), multi-head latent attention (`mla`)."""
+
+    kind: Literal["gqa", "mla"] = "gqa"
+    num_attention_heads: Size
+    num_query_groups: Size | None = Field(None, description="key/value heads; default: num_attention_heads")
+    kv_channels: Size | None = Field(None, description="head dimension; default: hidden_size / num_attention_heads")
+    qkv_bias: bool = Field(False, description="mla: on the two down-projections, and on no other")
+    out_bias: bool = False
+    fused_qkv: bool = Field(False, description="the modelling code runs one GEMM for q, k and v")
+    qk_norm: Literal["none", "head", "full", "per_head", "l2"] = Field(
+        "none",
+        description="head: one weight of size d (Qwen3); full: over all heads (OLMo-2); "
+        "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4)",
+    )
+    qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
+    qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
+    output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
+    sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
+    logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
+    clip_qkv: bool = Field(False, description="queries, keys and values clamped to a range (OLMo, DBRX)")
+    rotary_fraction: float = Field(1.0, ge=0, le=1, description="part of the head dimension that RoPE turns")
+    # multi-head latent attention
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size | None = None
+    qk_head_dim: Size | None = Field(None, description="head dimension without position (qk_nope_head_dim)")
+    qk_pos_emb_head_dim: Size | None = None
+    v_head_dim: Size | None = None
+    latent_norm: bool = Field(True, description="mla: a norm of each latent (Megatron-Core: qk_layernorm)")
+    q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Attention":
+        if self.kind == "mla":
+            missing = [n for n in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, n) is None]
+            if missing:
+                raise ValueError(f"kind: mla needs {', '.join(missing)}")
+        elif self.num_query_groups and self.num_attention_heads % self.num_query_groups:
+            raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}")
+        return self
+
+
+class LinearAttention(Part):
+    """Gated delta net (Qwen3-Next): a linear-attention mixer with a short convolution."""
+
+    linear_num_key_heads: Size
+    linear_num_value_heads: Size
+    linear_key_head_dim: Size
+    linear_value_head_dim: Size
+    linear_conv_kernel_dim: Size = 4
+
+
+class Mlp(Part):
+    """The dense feed-forward network."""
+
+    ffn_hidden_size: Size
+    gated: bool = True
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
+    bias: bool = False
+    fused_gate_up: bool = Field(False, description="the modelling code runs one GEMM for gate and up")
+
+
+class Moe(Part):
+    """A mixture of experts in place of the feed-forward network."""
+
+    num_moe_experts: Experts
+    moe_router_topk: Experts
+    moe_ffn_hidden_size: Size
+    gated: bool = True
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "swiglu_clamped"] = "silu"
+    expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
+    moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
+    moe_shared_expert_gate: bool = False
+    shared_expert_bias: bool = Field(False, description="biases in the shared experts' GEMMs (ERNIE 4.5, DeepSeek-V2)")
+    moe_router_score_function: Literal["softmax", "sigmoid"] = "softmax"
+    moe_router_pre_softmax: bool = Field(False, description="softmax over all experts before top-k")
+    norm_topk_prob: bool = True
+    moe_router_num_groups: Experts | None = None
+    moe_router_group_topk: Experts | None = None
+    router_bias: bool = False
+    moe_router_enable_expert_bias: Literal["none", "buffer", "parameter"] = Field(
+        "none", description="the aux-loss-free selection bias [E], and whether it counts as a parameter"
+    )
+    moe_latent_size: Size | None = None
+    latent_bias: bool = Field(False, description="biases in the latent projections")
+    router_weight_before_experts: bool = Field(
+        False, description="probabilities scale the experts' inputs (Llama 4; Megatron-Core moe_apply_probs_on_input)"
+    )
+
+    @model_validator(mode="after")
+    def _sane(self) -> "Moe":
+        if self.moe_router_topk > self.num_moe_experts:
+            raise ValueError(f"moe_router_topk {self.moe_router_topk} exceeds num_moe_experts {self.num_moe_experts}")
+        return self
+
+
+class LayerKind(Part):
+    """One kind of layer: which mixer and which feed-forward network."""
+
+    mixer: Literal["attention", "linear_attention"] = "attention"
+    ffn: Literal["mlp", "moe"] = "mlp"
+    window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
+    chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
+    rope: bool = True
+    ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
+
+    @property
+    def reach(self) -> Literal["all", "window", "chunk"]:
+        """What a query may attend to."""
+        return "all" if self.window is None else "chunk" if self.chunked else "window"
+
+
+class Segment(Part):
+    """`repeat` times the layers `kinds`, in order."""
+
+    repeat: Layers
+    kinds: tuple[str, ...]
+
+
+_TERM = re.compile(r"\s*(?:(\d+)\s*\*\s*)?(?:\(([^()]*)\)|([A-Za-z_]\w*))\s*")
+
+
+def parse_layers(text: str) -> tuple[Segment, ...]:
+    """Run-length layer pattern: `3 * dense + 58 * moe`, `24 * (dense + moe)`, `4 * (5 * local + full) + 2 * local`.
+
+    ValueError quotes the part that does not read.
+    """
+    segments: list[Segment] = []
+    position = 0
+    while True:
+        match = _TERM.match(text, position)
+        if not match:
+            raise ValueError(f"layer pattern does not read at '{text[position:] or text}'")
+        count = int(match[1]) if match[1] else 1
+        if match[2] is not None:
+            inside = parse_layers(match[2])
+            _refuse_deep(inside)
+            kinds = tuple(k for inner in inside for k in inner.kinds * inner.repeat)
+        else:
+            kinds = (match[3],)
+        if not 1 <= count <= MOST_LAYERS:
+            raise ValueError(f"layer pattern repeats '{match[0].strip()}' {count} times; from 1 to {MOST_LAYERS} layers are read")
+        segments.append(Segment(repeat=count, kinds=kinds))
+        position = match.end()
+        if position == len(text):
+            return tuple(segments)
+        if text[position] != "+":
+            raise ValueError(f"layer pattern does not read at '{text[position:]}'")
+        position += 1
+
+
+def _refuse_deep(segments: tuple[Segment, ...]) -> None:
+    layers = sum(s.repeat * len(s.kinds) for s in segments)
+    if layers > MOST_LAYERS:
+        raise ValueError(f"{layers} layers are too many: at most {MOST_LAYERS} are read")
+
+
+def format_layers(segments: tuple[Segment, ...]) -> str:
+    """The text that `parse_layers` reads back."""
+
+    def unit(kinds: tuple[str, ...]) -> str:
+        runs: list[list] = []
+        for kind in kinds:
+            if runs and runs[-1][0] == kind:
+                runs[-1][1] += 1
+            else:
+                runs.append([kind, 1])
+        text = " + ".join(k if n == 1 else f"{n} * {k}" for k, n in runs)
+        return text if len(runs) == 1 and runs[0][1] == 1 else f"({text})"
+
+    return " + ".join(unit(s.kinds) if s.repeat == 1 and len(s.kinds) == 1 else f"{s.repeat} * {unit(s.kinds)}" for s in segments)
+
+
+def compress(kinds: list[str]) -> tuple[Segment, ...]:
+    """Run-length segments of a list of layer kinds, with the shortest repeating unit found greedily."""
+    segments: list[Segment] = []
+    start = 0
+    while start < len(kinds):
+        best_period, best_repeat = 1, 1
+        for period in range(1, min(16, len(kinds) - start) + 1):
+            repeat = 1
+            while kinds[start + repeat * period : start + (repeat + 1) * period] == kinds[start : start + period]:
+                repeat += 1
+            covered, best = repeat * period, best_repeat * best_period
+            if (repeat > 1 or period == 1) and covered > best:
+                best_period, best_repeat = period, repeat
+        segments.append(Segment(repeat=best_repeat, kinds=tuple(kinds[start : start + best_period])))
+        start += best_repeat * best_period
+    return tuple(segments)
+
+
+class Architecture(Part):
+    """A decoder-only language model."""
+
+    name: str
+    source: str = Field("", description="where the numbers were published")
+    fact: str = Field("", description="what a reader should know about this file")
+    hidden_size: Size
+    vocab_size: Size
+    layers: tuple[Segment, ...] = Field(description="run-length pattern of layer kinds")
+    layer_kinds: dict[str, LayerKind] = Field(default_factory=lambda: {"dense": LayerKind()})
+    attention: Attention
+    linear_attention: LinearAttention | None = None
+    mlp: Mlp | None = None
+    moe: Moe | None = None
+    normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
+    norm_bias: bool = Field(False, description="LayerNorm with a bias")
+    norm_weight: bool = Field(True, description="false: norms without parameters (OLMo-1)")
+    norm_unit_offset: bool = Field(False, description="weight stored as an offset from one, kept in fp32 (Gemma)")
+    norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] = ("pre_attention", "pre_mlp")
+    parallel_block: bool = Field(False, description="attention and feed-forward read the same stream (GPT-NeoX, Falcon)")
+    final_norm: bool = True
+    embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
+    tie_word_embeddings: bool = False
+    lm_head_bias: bool = False
+    logit_softcap: bool = Field(False, description="tanh cap on the output logits (Gemma 2)")
+    position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
+    position_embedding_rows: Size | None = None
+    embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
+    mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
+    mtp_use_repeated_layer: bool = False
+    hidden_dropout: float = Field(0.0, ge=0, lt=1)
+    embedding_dropout: float | None = Field(None, ge=0, lt=1, description="default: hidden_dropout")
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    modelling: str = Field("", description="Hugging Face model_type whose module code the eager profile follows")
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _read_layers(cls, value: object) -> object:
+        if isinstance(value, str):
+            return parse_layers(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if not 1 <= value <= MOST_LAYERS:
+                raise ValueError(f"{value} is no number of layers: from 1 to {MOST_LAYERS} are read")
+            return (Segment(repeat=value, kinds=("dense",)),)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Architecture":
+        _refuse_deep(self.layers)
+        used = {k for s in self.layers for k in s.kinds}
+        if len(used) > MOST_LAYER_KINDS:
+            raise ValueError(f"layers uses {len(used)} layer kinds, and at most {MOST_LAYER_KINDS} are derived")
+        unknown = sorted(used - self.layer_kinds.keys())
+        if unknown:
+            raise ValueError(f"layers uses '{unknown[0]}', which layer_kinds does not define (it defines {', '.join(sorted(self.layer_kinds))})")
+        for kind in used:
+            if self.layer_kinds[kind].ffn == "moe" and self.moe is None:
+                raise ValueError(f"layer kind '{kind}' has ffn: moe, but there is no moe section")
+            if self.layer_kinds[kind].ffn == "mlp" and self.mlp is None:
+                raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
+            if self.layer_kinds[kind].mixer == "linear_attention" and self.linear_attention is None:
+                raise ValueError(f"layer kind '{kind}' has mixer: linear_attention, but there is no linear_attention section")
+        mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
+        if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
+            count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"
+            raise ValueError(f"{count}, which are too many: at most {MOST_EXPERTS} are counted")
+        if self.attention.kv_channels is None and self.attention.kind == "gqa" and self.hidden_size % self.attention.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.attention.num_attention_heads}, and attention.kv_channels is not given"
+            )
+        if self.position_embedding == "learned" and self.position_embedding_rows is None:
+            raise ValueError("position_embedding: learned needs position_embedding_rows")
+        return self
+
+    @property
+    def num_layers(self) -> int:
+        return sum(s.repeat * len(s.kinds) for s in self.layers)
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.kv_channels or self.hidden_size // self.attention.num_attention_heads
+
+    @property
+    def query_groups(self) -> int:
+        return self.attention.num_query_groups or self.attention.num_attention_heads
+
+    @property
+    def keeps_projected_queries(self) -> bool:
+        """Whether something keeps queries as they were projected: a norm, or attention where nothing turns them."""
+        rotary = self.position_embedding == "rope" and all(k.rope for k in self.layer_kinds.values())
+        return self.attention.qk_norm != "none" or not rotary
+
+    @property
+    def qk_norm_bias(self) -> bool:
+        return self.norm_bias if self.attention.qk_norm_bias is None else self.attention.qk_norm_bias
+
+    @property
+    def dropped_embedding(self) -> bool:
+        """Whether dropout is applied to what the stream begins with."""
+        return bool(self.hidden_dropout if self.embedding_dropout is None else self.embedding_dropout)
+
+    def kind_names(self) -> list[str]:
+        """Layer kinds in order of first use."""
+        return list(dict.fromkeys(k for s in self.layers for k in s.kinds))

@@ -1,0 +1,194 @@
+"""Seconds of a kernel in closed form, from the dimensions of its own operation.
+
+A matrix product (groups of m x k by k x n) is cut into tiles of 128 x 128, as many at a time as there are
+multiprocessors; its operands cross HBM meanwhile, and a share phi of the shorter of the two is not hidden:
+
+    compute = 2 T^2 k max(groups ceil(m/T) ceil(n/T), n_sm) / (Phi eta)            T = 128
+    memory  = groups (w_in (m k + k n) + w_out m n) / (B_hbm eta_mem)              wgrad: 2 w_out, read and written
+    seconds = max(compute, memory) + phi min(compute, memory) + t_start
+
+Flash attention works through all pairs of query and key at the multiplier's rate; one multiprocessor walks along its
+rows, one key after another forward and one query after another backward, and the last walk is half exposed on average:
+
+    work    = b heads s_q n_keys c (1 + zeta (d_max/d_min - 1)) / (Phi eta)        c = 2 d_qk + 2 d_v, or 6 d_qk + 4 d_v
+    seconds = max(tau length, work + tau length / 2)                               halve work where the mask is causal
+
+A kernel bound by HBM takes bytes / (B_hbm eta) + t_start.
+
+t_start is what a kernel costs on the device when the next is already queued: start, tail, drain. What the host takes
+to launch a kernel is hidden behind the kernels before it and is not counted here.
+
+Sources: roofline: Williams, Waterman and Patterson, CACM 52(4), 2009; tiles and waves: NVIDIA, Matrix Multiplication
+Background, sec. 3-4; loop order and products of flash attention: Dao, FlashAttention-2, arXiv 2307.08691, alg. 1 and 2.
+The shares phi and zeta and the half walk are fitted forms of this project (`symsim calibrate` gives the coefficients
+and the errors that remain).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from symsim.algebra.expr import Expr, Number, ceil, expr, maximum, minimum, symbol
+from symsim.inputs.known import Known, Latency, Plain, Positive
+
+TILE = 128
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    @field_validator("exposed", "efficiency", "forward", "backward", "elementwise", "permute", "cross_entropy", check_fields=False)
+    @classmethod
+    def _share(cls, known: Known) -> Known:
+        if known.value > 1:
+            raise ValueError(f"'{known.text}' is more than the whole; a share between 0 and 1 is needed")
+        return known
+
+
+class Gemm(_Part):
+    """One matrix product."""
+
+    efficiency: Positive = Field(description="share of the peak rate that the multipliers reach on whole tiles")
+    exposed: Plain = Field(description="share of the shorter of compute and HBM time that is not hidden by the longer")
+    start: Latency = Field(description="start and tail of a kernel on the device")
+
+
+class GroupedGemm(_Part):
+    """Equal products of several groups in one kernel, or in a few kernels side by side."""
+
+    efficiency: Positive = Field(description="share of the peak rate that the multipliers reach on whole tiles")
+    exposed: Plain = Field(description="share of the shorter of compute and HBM time that is not hidden by the longer")
+
+
+class Attention(_Part):
+    """Flash attention."""
+
+    forward: Positive = Field(description="share of the peak rate that the forward kernel reaches on long rows")
+    backward: Positive = Field(description="share of the peak rate that the backward kernel reaches on long rows")
+    uneven: Plain = Field(description="further work where the head sizes of keys and values differ, over (larger / smaller - 1)")
+    key: Latency = Field(description="one key further along a row of the forward kernel")
+    query: Latency = Field(description="one query further along a column of the backward kernel")
+
+
+class Memory(_Part):
+    """Kernels bound by HBM."""
+
+    elementwise: Positive = Field(description="share of the HBM bandwidth that elementwise kernels and GEMM operands reach")
+    permute: Positive = Field(description="share of the HBM bandwidth that scattered rows reach")
+    cross_entropy: Positive = Field(description="share of the HBM bandwidth that the loss reaches")
+    start: Latency = Field(description="start and tail of a kernel on the device")
+
+
+class Kernels(_Part):
+    """Coefficients of the closed forms: the `kernels:` section of a system file."""
+
+    gemm: Gemm
+    grouped_gemm: GroupedGemm
+    attention: Attention
+    memory: Memory
+
+
+# symbol -> where its coefficient stands in the `kernels:` section
+SYMBOLS: dict[str, tuple[str, str]] = {
+    "eta_gemm": ("gemm", "efficiency"),
+    "phi_gemm": ("gemm", "exposed"),
+    "t_gemm": ("gemm", "start"),
+    "eta_group": ("grouped_gemm", "efficiency"),
+    "phi_group": ("grouped_gemm", "exposed"),
+    "eta_fa": ("attention", "forward"),
+    "eta_fab": ("attention", "backward"),
+    "zeta_fa": ("attention", "uneven"),
+    "tau_fa": ("attention", "key"),
+    "tau_fab": ("attention", "query"),
+    "eta_mem": ("memory", "elementwise"),
+    "eta_permute": ("memory", "permute"),
+    "eta_ce": ("memory", "cross_entropy"),
+    "t_mem": ("memory", "start"),
+}
+
+# kind of a kernel bound by HBM -> the share that it reaches
+MOVING = {"elementwise": "eta_mem", "permute": "eta_permute", "cross_entropy": "eta_ce"}
+
+
+def values(kernels: Kernels) -> dict[str, Fraction]:
+    """Numbers of the coefficients: plain shares, and seconds."""
+    return {name: getattr(getattr(kernels, part), key).value for name, (part, key) in SYMBOLS.items()}
+
+
+def gemm(
+    m: Expr | Number,
+    n: Expr | Number,
+    k: Expr | Number,
+    *,
+    groups: Expr | Number = 1,
+    kind: str,
+    width_in: Expr | Number,
+    width_out: Expr | Number,
+    peak: Expr,
+    grouped: bool | None = None,
+    beside: Expr | Number = 0,
+) -> Expr:
+    """Seconds of `groups` products of m x k by k x n (rows, columns and depth of this product: of dgrad and wgrad too).
+
+    Widths are bytes an element; `peak` is the multiplier's rate in FLOP/s; `kind` is forward, dgrad or wgrad. `grouped` says
+    which coefficients apply; left out, those of a grouped GEMM do unless `groups` is 1. `beside` are bytes that the kernel
+    moves besides operands and result (a bias).
+    """
+    m, n, k, groups = expr(m), expr(n), expr(k), expr(groups)
+    several = groups != 1 if grouped is None else grouped
+    eta, exposed = (symbol("eta_group"), symbol("phi_group")) if several else (symbol("eta_gemm"), symbol("phi_gemm"))
+    tiles = groups * ceil(m / TILE) * ceil(n / TILE)
+    compute = 2 * TILE**2 * k * maximum(tiles, symbol("n_sm")) / (peak * eta)
+    moved = gemm_bytes(m, n, k, groups=groups, kind=kind, width_in=width_in, width_out=width_out) + beside
+    memory = moved / (symbol("B_hbm") * symbol("eta_mem"))
+    return maximum(compute, memory) + exposed * minimum(compute, memory) + symbol("t_gemm")
+
+
+def gemm_bytes(
+    m: Expr | Number,
+    n: Expr | Number,
+    k: Expr | Number,
+    *,
+    groups: Expr | Number = 1,
+    kind: str,
+    width_in: Expr | Number,
+    width_out: Expr | Number,
+) -> Expr:
+    """Bytes that `groups` products read and write in HBM. A wgrad is added to its main gradient, which is read and written."""
+    m, n, k = expr(m), expr(n), expr(k)
+    written = expr(width_out) * (2 if kind == "wgrad" else 1)
+    return groups * (width_in * (m * k + k * n) + written * m * n)
+
+
+def attention(
+    b: Expr | Number,
+    heads: Expr | Number,
+    s_q: Expr | Number,
+    n_keys: Expr | Number,
+    d_qk: Expr | Number,
+    d_v: Expr | Number,
+    *,
+    causal: bool,
+    backward: bool,
+    peak: Expr,
+) -> Expr:
+    """Seconds of flash attention over b x heads x s_q queries and n_keys keys of sizes d_qk, values of d_v.
+
+    `n_keys` are all keys that the queries could see if there were no mask; under a causal one half of the pairs are worked
+    through. `peak` is in FLOP/s. Keys and values shared by several heads cost no less time.
+    """
+    b, heads, s_q, n_keys, d_qk, d_v = (expr(x) for x in (b, heads, s_q, n_keys, d_qk, d_v))
+    products = 6 * d_qk + 4 * d_v if backward else 2 * d_qk + 2 * d_v
+    walk = symbol("tau_fab") * s_q if backward else symbol("tau_fa") * n_keys
+    rate = peak * symbol("eta_fab" if backward else "eta_fa")
+    work = b * heads * s_q * n_keys * products / (rate * (2 if causal else 1))
+    if d_qk != d_v:
+        work = work + work * symbol("zeta_fa") * (maximum(d_qk, d_v) / minimum(d_qk, d_v) - 1)
+    return maximum(walk, work + walk / 2)
+
+
+def memory_bound(bytes: Expr | Number, *, kind: str) -> Expr:
+    """Seconds of a kernel that reads and writes so many bytes of HBM, of a kind in MOVING."""
+    return expr(bytes) / (symbol("B_hbm") * symbol(MOVING[kind])) + symbol("t_mem")

@@ -1,0 +1,222 @@
+"""Hugging Face config.json -> Architecture, as transformers 5.23 builds AutoModelForCausalLM from it.
+
+A family says in tables what its module code fixes, what it reads from the config and transformers' own default of each
+key (src/transformers/models/<type>/configuration_<type>.py and modeling_<type>.py). The values of the tables are
+constants, or functions of the config being read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from symsim.errors import InputError, nearest
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, compress
+from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
+from symsim.inputs.hf.families import FAMILIES, SUPPORTED, Family
+from symsim.inputs.hf.fields import BASE, HEADS
+from symsim.inputs.hf.wrappers import WRAPPERS, tied, tower_defaults
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of attn_config and ffn_config (DBRX, MPT) with dotted names, other dictionaries as they are."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in ("attn_config", "ffn_config", "ffn_config.ffn_act_fn") and isinstance(value, Mapping):
+            flat |= _flat({f"{key}.{inner}": v for inner, v in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _tag(kind: LayerKind) -> str:
+    if kind.mixer == "linear_attention":
+        return "linear"
+    if kind.window:
+        return "chunked" if kind.chunked else "local"
+    return "full" if kind.rope else "nope"
+
+
+def _layers(c: Config, family: Family) -> dict[str, Any]:
+    """Layer kinds named by what tells them apart, and their run-length pattern."""
+    c.target = "layers"
+    c.integer("hidden_size")
+    pairs = list(zip(family.mixers(c), family.ffns(c), strict=True))
+    c.target = ""
+    tags = {_tag(mixer) for mixer, _ in pairs}
+    ffns = {ffn for _, ffn in pairs}
+    kinds: dict[str, LayerKind] = {}
+    names = []
+    for mixer, ffn in pairs:
+        short = "moe" if ffn == "moe" else "dense"
+        parts = ([_tag(mixer)] if len(tags) > 1 else []) + ([short] if len(ffns) > 1 or len(tags) == 1 else [])
+        names.append("_".join(parts))
+        kinds[names[-1]] = mixer.model_copy(update={"ffn": ffn})
+    return {"layers": compress(names), "layer_kinds": kinds}
+
+
+def _build(c: Config, family: Family, name: str, model_type: str) -> Architecture:
+    for key, reason in FORBIDDEN.items():
+        if c.has(key) and c.flag(key):
+            raise InputError(f"{c.where}: key '{key}' is true, but {reason}.")
+    for key, (value, reason) in family.require.items():
+        spelled, actual = c.look(key)
+        if actual is not None and actual != value:
+            raise InputError(f"{c.where}: key '{spelled}' is {actual!r:.40}, but {reason}.")
+    model = c.resolve("", BASE | family.model)
+    if model.get("embedding_dropout") == model.get("hidden_dropout"):
+        model.pop("embedding_dropout", None)
+    layers = _layers(c, family)
+    used = {kind.ffn for kind in layers["layer_kinds"].values()}
+    parts: dict[str, Any] = {"attention": Attention(**c.resolve("attention", HEADS | family.attention))}
+    if "mlp" in used:
+        parts["mlp"] = Mlp(**c.resolve("mlp", family.mlp))
+    if "moe" in used and family.moe:
+        parts["moe"] = Moe(**c.resolve("moe", family.moe))
+    if family.linear:
+        linear = LinearAttention(**c.resolve("linear_attention", family.linear))
+        if linear.linear_num_value_heads % linear.linear_num_key_heads:
+            raise InputError(
+                f"{c.where}: key 'linear_num_key_heads' is {linear.linear_num_key_heads}, which does not divide the "
+                f"{linear.linear_num_value_heads} value heads."
+            )
+        if any(kind.mixer == "linear_attention" for kind in layers["layer_kinds"].values()):
+            parts["linear_attention"] = linear
+    attention = parts["attention"]
+    needs_dim = attention.kv_channels is None and attention.kind == "gqa"
+    if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:
+        spelled, _ = c.look("num_attention_heads")
+        raise InputError(f"{c.where}: key '{spelled}' is {attention.num_attention_heads}, which does not divide hidden_size {model['hidden_size']}.")
+    return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
+
+
+def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> list[Row]:
+    """What became of every key of the config, then the defaults taken for keys it omits."""
+    rows: list[Row] = []
+    for key, value in keys.items():
+        if key in c.used:
+            row = ("mapped", ", ".join(c.used[key]) or "checked")
+        elif key in c.notes:
+            row = ("mapped", c.notes[key])
+        elif key.rpartition(".")[2] == "model_type":
+            row = ("mapped", "modelling")
+        elif key in ("is_encoder_decoder", *FORBIDDEN) or key.endswith(".is_encoder_decoder"):
+            row = ("mapped", "checked")
+        elif key in MTP_COUNTS:
+            row = ("refused", f"not built by transformers; train with mtp_num_layers={value}") if value else ("no cost effect", "none")
+        elif key in MTP_DETAILS:
+            row = ("no cost effect", "transformers builds no multi-token prediction")
+        elif key == "quantization_config":
+            row = ("refused", "the weights are taken as trained; a strategy sets their precision")
+        elif key in family.unread:
+            row = ("no cost effect", family.unread[key])
+        elif key == "intermediate_size":
+            row = ("no cost effect", "no layer is dense")
+        elif key in NO_EFFECT or key.rpartition(".")[2] in NO_EFFECT:
+            row = ("no cost effect", NO_EFFECT.get(key) or NO_EFFECT[key.rpartition(".")[2]])
+        elif key.endswith(("dropout", "pdrop")) and not value:
+            row = ("no cost effect", "zero")
+        elif key in family.defaults or any(key in names for names in family.names.values()):
+            row = ("no cost effect", "no layer uses it")
+        else:
+            row = ("unknown", "not a key that this model_type is known to read")
+        rows.append((prefix + key, *row))
+    rows += [(prefix + key, "default", f"omitted; transformers takes {value}") for key, value in c.defaulted.items() if key not in keys]
+    return rows
+
+
+_DECIDES = {
+    "wrapper": "tie_word_embeddings; text_config's is not read",
+    "text": "not read by transformers: text_config's decides",
+    "either": "tie_word_embeddings, with text_config's: tied where one is true",
+    "never": "not read by transformers: the head is never tied",
+}
+
+
+def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Row]] | None:
+    """The text tower of a multimodal config with its rows, or None when the config is a text model."""
+    wrapper = config.get("model_type")
+    text = config.get("text_config")
+    if not isinstance(wrapper, str | None):
+        return None
+    if wrapper in FAMILIES or (wrapper not in WRAPPERS and not isinstance(text, Mapping)):
+        return None
+    known = WRAPPERS.get(str(wrapper))
+    if not isinstance(text, Mapping):
+        raise InputError(f"{where}: key 'text_config' of the multimodal model_type '{wrapper}' is missing or not an object.")
+    inner = dict(text)
+    if known:
+        inner["model_type"] = known.tower if known.fixed else text.get("model_type", known.tower)
+    decided = tied(wrapper, config, text)
+    if decided is not None:
+        inner["tie_word_embeddings"] = decided
+    rows: list[Row] = []
+    for key in config:
+        if key == "text_config":
+            rows.append((key, "mapped", f"only the text tower ({inner.get('model_type')}) of {wrapper} is imported"))
+        elif key == "model_type":
+            rows.append((key, "mapped", "says what the text tower is"))
+        elif key == "tie_word_embeddings":
+            rows.append((key, "mapped", _DECIDES[known.tied if known else "wrapper"]))
+        elif key.startswith(("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial")) and key not in NO_EFFECT:
+            rows.append((key, "refused", "not imported: only the text tower is"))
+        elif key in NO_EFFECT:
+            rows.append((key, "no cost effect", NO_EFFECT[key]))
+        else:
+            rows.append((key, "unknown", "not a key of a text tower"))
+    if known and known.tied == "wrapper" and "tie_word_embeddings" not in config:
+        note = " (a checkpoint with a head of its own stays untied: then write it)" if known.default else ""
+        rows.append(("tie_word_embeddings", "default", f"omitted; transformers takes {known.default}{note}"))
+    return inner, rows
+
+
+def supported() -> list[str]:
+    """Every model_type that is read."""
+    return sorted({*SUPPORTED, *WRAPPERS})
+
+
+def _others(model_type: str) -> str:
+    """The model_type that is meant; else the families of text models, since a sentence does not hold all one by one."""
+    families = dict.fromkeys(re.sub(r"(?<=[a-z])_?v?[0-9]*(_.*)?$", "", name) or name for name in sorted(SUPPORTED))
+    return nearest(model_type, supported(), f"supported: {', '.join(families)}; 'symsim list model_types'")
+
+
+def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Architecture, list[Row]]:
+    """The architecture of a parsed config.json, and (key, fate, note) of every key in it.
+
+    Fates: mapped, no cost effect, refused, unknown; default, for keys that the config omits. InputError names the file
+    `where` and the key that cannot be read.
+    """
+    if not isinstance(config, Mapping):
+        raise InputError(f"{where}: a Hugging Face config is a JSON object, not a {type(config).__name__}.")
+    rows: list[Row] = []
+    prefix = ""
+    tower = _tower(config, where)
+    keys, whole = config, config
+    if tower:
+        config, rows = tower
+        keys, prefix = keys["text_config"], "text_config."
+    model_type = config.get("model_type")
+    if model_type is None:
+        raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {_others(str(model_type))}")
+    family = FAMILIES[model_type]
+    if tower:
+        family = replace(family, defaults=family.defaults | tower_defaults(whole.get("model_type"), model_type))
+    c = Config(_flat(config), family, where)
+    try:
+        architecture = _build(c, family, name, model_type)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(p) for p in first["loc"])
+        raise InputError(f"{where}: {place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}.") from None
+    told = _rows(c, family, _flat(keys), prefix)
+    if tower and keys.get("tie_word_embeddings") != config.get("tie_word_embeddings"):
+        overruled = f"{prefix}tie_word_embeddings"
+        told = [(overruled, "no cost effect", "overruled by the wrapper's") if row[0] == overruled else row for row in told]
+    return architecture, rows + told

@@ -1,0 +1,190 @@
+"""The strategy: how a model is placed on a mesh of ranks, and the choices that go with it.
+
+Names are Megatron-Core's short forms (see docs/strategy.md for aliases). Degrees and sizes are numbers;
+categorical choices select a variant of the derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, Degree, Layers, Size, Stages
+
+RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
+
+
+class Strategy(BaseModel):
+    """A parallel strategy. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # the mesh
+    tp: Degree = Field(1, description="tensor-parallel degree")
+    sp: bool = Field(False, description="sequence parallelism in the TP group")
+    cp: Degree = Field(1, description="context-parallel degree")
+    cp_comm_type: Literal["p2p", "all_gather", "a2a", "a2a+p2p"] = Field("p2p", description="how context parallelism moves keys and values")
+    hierarchical_context_parallel_sizes: tuple[Degree, ...] | None = Field(None, description="(a2a, p2p) degrees for a2a+p2p")
+    pp: Stages = Field(1, description="pipeline stages")
+    vpp: Stages = Field(1, description="virtual stages (model chunks) a rank")
+    ep: Degree = Field(1, description="expert-parallel degree")
+    etp: Degree | None = Field(None, description="tensor-parallel degree inside an expert; default: tp, as Megatron-Core")
+    dp: Degree = Field(1, description="data-parallel degree; default: the smallest that gives the experts their ranks")
+    placement: tuple[str, ...] | None = Field(
+        None, max_length=64, description="dimensions of named operations that lie elsewhere, NAME.DIMENSION=AXES: lm_head.V=none+lm_head.s=cp*tp"
+    )
+    rank_order: str = Field("tp-cp-ep-dp-pp", description="axes along which ranks are numbered, innermost first (order)")
+    # overlap
+    tp_comm_overlap: bool = Field(False, description="tensor-parallel gathers and scatters in pieces beside their products (userbuffers); needs sp")
+    overlap_grad_reduce: bool = Field(False, description="gradient buckets reduced beside the last backward")
+    overlap_param_gather: bool = Field(False, description="parameter buckets gathered beside the first forward")
+    overlap_p2p_comm: bool = Field(False, description="boundary tensors sent beside computation")
+    moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
+    overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
+    delay_wgrad_compute: bool = Field(False, description="weight gradients run beside the exchange of tokens too")
+    # the batch
+    micro_batch_size: Size = Field(1, description="sequences a micro-batch, per data-parallel rank")
+    num_microbatches: Size | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
+    global_batch_size: Size | None = Field(None, description="sequences a step, all data-parallel ranks together")
+    seq_length: Size = Field(4096, description="tokens a sequence")
+    packed_document_length: Size | None = Field(
+        None, description="mean length of the documents packed into a sequence; attention stays inside a document"
+    )
+    # data parallelism
+    zero: Literal[0, 1, 2, 3] = Field(
+        1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)"
+    )
+    num_distributed_optimizer_instances: Degree = Field(1, description="replicas of the sharding group (HSDP)")
+    reshard_after_forward: bool | Degree = Field(
+        True,
+        description="FSDP: free gathered parameters after forward and gather them again in backward; "
+        "a number: keep them sharded over so many ranks instead",
+    )
+    reshard_after_backward: bool = Field(True, description="FSDP: free gathered parameters after backward; false keeps them until the step")
+    gradient_sync: Literal["every_microbatch", "last_microbatch"] = Field(
+        "every_microbatch", description="FSDP: when gradients are reduced (no_sync)"
+    )
+    grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
+    pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
+    clip_grad: float = Field(1.0, ge=0, le=LARGEST_SIZE, description="gradient norm to clip to; 0: no clipping")
+    # the optimizer
+    optimizer: Literal["adam", "sgd", "sgd_momentum"] = Field("adam", description="adam: two moments; sgd: none; sgd_momentum: one")
+    use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")
+    store_param_remainders: bool = Field(True, description="precision-aware: of fp32 main parameters, the 16 bits that bf16 lacks")
+    main_params_dtype: Literal["fp32", "fp16", "bf16"] | None = Field(
+        None, description="type of the parameters that the optimizer updates (fp32); that of precision: no copy is kept"
+    )
+    main_grads_dtype: Literal["fp32", "bf16"] = Field("fp32", description="type of the gradients that the optimizer reads")
+    exp_avg_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the first moment; default: main_params_dtype")
+    exp_avg_sq_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the second moment; default: main_params_dtype")
+    optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
+    optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
+    cpu_offloading_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="leading layers whose saved activations wait on the host")
+    deallocate_pipeline_outputs: bool = Field(True, description="a stage's output is freed once it is sent")
+    # the pipeline
+    schedule: Literal[
+        "gpipe",
+        "1f1b",
+        "interleaved",
+        "looped_bfs",
+        "zb_h1",
+        "zb_h2",
+        "interleaved_zb",
+        "zbv",
+        "dualpipe",
+        "dualpipev",
+        "ds_default",
+        "merak_1f1b",
+        "pre_recompute_1f1b",
+        "last_no_recompute_1f1b",
+        "shifted_critical_path",
+    ] = Field("1f1b", description="order of forwards and backwards in the pipeline; 1f1b with vpp above 1 is interleaved")
+    microbatch_group_size_per_vp_stage: Size | None = Field(
+        None, description="interleaved: micro-batches that run through one chunk in a row; default: pp"
+    )
+    num_layers_in_first_pipeline_stage: Layers | None = Field(None, description="layers of the first stage; the rest are split evenly")
+    num_layers_in_last_pipeline_stage: Layers | None = Field(None, description="layers of the last stage; the rest are split evenly")
+    account_for_embedding_in_pipeline_split: bool = Field(False, description="the embedding counts as a layer of the first stage")
+    account_for_loss_in_pipeline_split: bool = Field(False, description="the head counts as a layer of the last stage")
+    pipeline_model_parallel_layout: str | None = Field(
+        None, description="explicit layout: E embedding, t layer, m MTP, L loss; stages separated by |, e.g. Et*3|(tt|)*29,m|L"
+    )
+    # recompute
+    recompute: Literal["none", "full", "selective", "sac_mm", "sac_attn", "sac_mm_attn"] = Field(
+        "none", description="recompute_granularity; sac_*: PyTorch selective checkpointing that saves these operations' outputs"
+    )
+    recompute_method: Literal["uniform", "block"] = Field("uniform", description="full: groups of layers, or the first layers of each chunk")
+    recompute_num_layers: Layers = Field(1, description="full: layers a group (uniform), or layers recomputed (block)")
+    recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
+        ("core_attn",), description="selective: modules that run again in backward"
+    )
+    distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
+    # precision
+    precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")
+    fp8: Literal["none", "tensorwise", "blockwise", "mxfp8"] = Field("none", description="FP8 recipe of the linear layers")
+    fp32_residual_connection: bool = Field(False, description="the residual stream in fp32")
+    activation_func_fp8_input_store: bool = Field(False, description="activation inputs kept in FP8")
+    # kernels
+    fusion: Literal["te", "eager"] = Field(
+        "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op"
+    )
+    cross_entropy_fusion: Literal["unfused", "native", "te"] = Field(
+        "unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)"
+    )
+    # mixture of experts
+    moe_token_dispatcher_type: Literal["alltoall", "allgather"] = Field("alltoall", description="how tokens reach their experts")
+    moe_expert_capacity_factor: float | None = Field(
+        None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; dropless without it"
+    )
+    moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
+    moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
+    moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(
+        "none", description="auxiliary loss, whose token counts are summed over ranks"
+    )
+    mtp_num_layers: int | None = Field(None, ge=0, le=MOST_LAYERS, description="multi-token prediction depths to train; default: the model's")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _default_dp(cls, data: Any, handler: ModelWrapValidatorHandler["Strategy"]) -> "Strategy":
+        """Without dp: the fewest replicas over which etp * ep expert ranks fit (1 for a dense model). It does not count as given."""
+        if not isinstance(data, dict) or data.get("dp") is not None:
+            return handler(data)
+        degree = {k: data.get(k) or 1 for k in ("tp", "cp", "ep")}
+        degree["etp"] = data.get("etp") or degree["tp"]
+        if not all(isinstance(v, int) and v > 0 for v in degree.values()):
+            return handler(data)
+        made = handler({**data, "dp": default_dp(**degree)})
+        made.model_fields_set.discard("dp")
+        return made
+
+    @property
+    def expert_tp(self) -> int:
+        """ETP with Megatron-Core's default (tp)."""
+        return self.etp if self.etp is not None else self.tp
+
+    @property
+    def microbatches(self) -> int:
+        """Micro-batches a step."""
+        if self.num_microbatches is not None:
+            return self.num_microbatches
+        if self.global_batch_size is not None:
+            return self.global_batch_size // (self.micro_batch_size * self.dp)
+        return self.pp if self.vpp > 1 else 1
+
+    @property
+    def world_size(self) -> int:
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_dp(self) -> int:
+        """Expert data-parallel degree: the ranks of a stage that hold the same experts."""
+        return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)
+
+
+def default_dp(tp: int, cp: int, ep: int, etp: int) -> int:
+    """The fewest replicas over which etp * ep expert ranks fit."""
+    expert, dense = etp * ep, tp * cp
+    return expert // math.gcd(expert, dense)

@@ -1,0 +1,25 @@
+"""The architecture that a strategy trains: the model's, with what options of the strategy change of it, and its kinds as names spell them."""
+
+from __future__ import annotations
+
+from symsim.algebra.kinds import spelt
+from symsim.inputs.architecture import Architecture
+
+
+def depths(model: Architecture, mtp_num_layers: int | None) -> int:
+    """Multi-token prediction depths that are trained: the option's number, the model's own where it is not given."""
+    return model.mtp_num_layers if mtp_num_layers is None else mtp_num_layers
+
+
+def trained(model: Architecture, mtp_num_layers: int | None) -> Architecture:
+    """The model with the depths that are trained."""
+    made = depths(model, mtp_num_layers)
+    return model if made == model.mtp_num_layers else model.model_copy(update={"mtp_num_layers": made})
+
+
+def respelt(model: Architecture) -> Architecture:
+    """The architecture with its layer kinds as they are spelt in names."""
+    if all(spelt(k) == k for k in model.layer_kinds):
+        return model
+    layers = tuple(s.model_copy(update={"kinds": tuple(map(spelt, s.kinds))}) for s in model.layers)
+    return model.model_copy(update={"layers": layers, "layer_kinds": {spelt(k): v for k, v in model.layer_kinds.items()}})

@@ -1,0 +1,1 @@
+"""Blocks of operations over named dimensions: the notation, and the table of operations."""

@@ -1,0 +1,61 @@
+"""Messages: what one rank hands in and gets back in one collective call.
+
+These are local buffers, not wire bytes; which algorithm carries them is a matter of time, not of count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, Expr
+from symsim.ir.block import WIDTHS
+
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
+
+
+@dataclass(frozen=True)
+class Message:
+    """`count` calls of `op` over `axis` (a mesh axis or several joined by '_'), each with these local buffers."""
+
+    phase: str
+    op: str
+    axis: str
+    group: Expr
+    send_elements: Expr
+    receive_elements: Expr
+    dtype: str
+    what: str
+    count: Expr = ONE
+    per: str = "microbatch"
+
+    @property
+    def send_bytes(self) -> Expr:
+        return self.send_elements * WIDTHS[self.dtype]
+
+    @property
+    def receive_bytes(self) -> Expr:
+        return self.receive_elements * WIDTHS[self.dtype]
+
+
+def between_ranks(messages: Iterable[tuple[int, Message]]) -> list[tuple[int, Message]]:
+    """Messages of a block (with the index of their operation) that leave the rank: frameworks issue collectives in a group of
+    one, too, which send nothing."""
+    return [(i, m) for i, m in messages if m.group != ONE]
+
+
+def merge(messages: Iterable[Message]) -> list[Message]:
+    """Equal calls counted together, in order of first appearance; `what` lists where they come from."""
+    merged: dict[tuple, tuple[Message, Expr, dict[str, None]]] = {}
+    for message in messages:
+        key = (message.phase, message.op, message.axis, message.send_elements, message.receive_elements, message.dtype, message.per)
+        if key in merged:
+            first, count, what = merged[key]
+            what[message.what] = None
+            merged[key] = (first, count + message.count, what)
+        else:
+            merged[key] = (message, message.count, {message.what: None})
+    return [
+        Message(m.phase, m.op, m.axis, m.group, m.send_elements, m.receive_elements, m.dtype, "; ".join(what), count, m.per)
+        for m, count, what in merged.values()
+    ]

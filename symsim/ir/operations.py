@@ -1,0 +1,293 @@
+"""Every kind of operation, one row each: what it says about itself, and what the passes do with it.
+
+This is the grammar of the IR. A pass looks a kind up here (`OPERATIONS[op.kind]`) and knows no kind by name; an operation's
+attributes are those of its row (`op.of(Norm).over`). What follows from no row is in `EXCEPTIONS`, with its reason and source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from symsim.ir.einsum import Einsum
+
+
+@dataclass(frozen=True)
+class Plain:
+    """No attributes."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all;
+    borrowed: weights of another block. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the
+    input's gradient, go between ranks, where they are not those of the tensors."""
+
+    labels: tuple[str, ...] = ()
+    bias: bool = False
+    fused: bool = False
+    borrowed: tuple[str, ...] = ()
+    reduce_dtype: str | None = None
+    gradient_dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The two products over queries `s` and keys `z`. keys: the mean number of keys that a query is charged for; unread:
+    inputs that the kernel keeps and does not read. passes: where it is written out, the kernels between its products: result,
+    byte mask and what backward reads again (or "") of each."""
+
+    scores: Einsum
+    values: Einsum
+    keys: str
+    unread: tuple[str, ...] = ()
+    passes: tuple[tuple[str, str, str], ...] = ()
+
+    @cached_property
+    def key_dim(self) -> str:
+        return self.scores.contracted[0]
+
+    @cached_property
+    def value_dim(self) -> str:
+        return next(d for d in self.values.result if d not in self.scores.result)
+
+    @cached_property
+    def heads(self) -> str:
+        return next(d for d in self.scores.result if d not in ("b", "s", "z"))
+
+    @cached_property
+    def groups(self) -> str:
+        return next((group for group, by in self.scores.chosen if by == self.heads), self.heads)
+
+    @cached_property
+    def products(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(e.rename({"z": self.keys}).product for e in (self.scores, self.values))
+
+    @cached_property
+    def transposed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Gradients of values, probabilities, queries and keys."""
+        scores, values = (e.rename({"z": self.keys}) for e in (self.scores, self.values))
+        gradients = (("dV", values.transpose(1)), ("dP", values.transpose(0)), ("dQ", scores.transpose(0)), ("dK", scores.transpose(1)))
+        return tuple((label, e.product) for label, e in gradients)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Dimensions it is taken over, its kind as model files name it, and whether its weight is an offset from one."""
+
+    over: tuple[str, ...]
+    norm: str = "RMSNorm"
+    unit_offset: bool = False
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The head dimension that is turned, and the share of it."""
+
+    head: str
+    fraction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The function; of a gate beside another tensor, and with rows scaled, where so; in_fp32: the modelling code casts first."""
+
+    function: str
+    gated: bool = False
+    scaled: bool = False
+    in_fp32: bool = False
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """upcast: logits are cast to fp32; exchanges: what is reduced over a split vocabulary (collective, elements a row, type, what);
+    rows: the dimensions of a row."""
+
+    upcast: bool = True
+    exchanges: tuple[tuple[str, int, str, str], ...] = ()
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The score function, groups of experts, whether it comes before the choice, whether weights are divided by their sum, and
+    how loads are balanced."""
+
+    score: str = "softmax"
+    groups: int = 1
+    pre_softmax: bool = False
+    normalise: bool = False
+    balancing: str = "none"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Tokens on their way to experts and back. width: the dimension of a row; sent: those of what is sent; dtype: of what is
+    reduced."""
+
+    width: str
+    sent: tuple[str, ...] = ()
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """whole: on every rank that splits heads and widths, all of it: a redistribution that a layer asks for."""
+
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Redistribution:
+    """The axis it goes over, what is sent (and as what in backward), and the dimension that axis shards before and after."""
+
+    axis: str
+    what: str = ""
+    dtype: str = ""
+    gradient_dtype: str | None = None
+    source: str | None = None
+    target: str | None = None
+
+
+Attributes = Plain | Projection | Attention | Norm | Rope | Activation | CrossEntropy | TopK | Exchange | View | Redistribution
+
+Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A kind of operation.
+
+    role: declared ones are lowered by every profile; products are einsums; kernels, the loss (where backward begins), lookups
+    (rows of a table), kernels that move rows, exchanges of tokens with experts and PyTorch's primitives run; views share memory;
+    what stands aside has neither FLOPs nor bytes worth counting; redistributions are inserted where placements ask for them.
+    partial: dimensions over which its result is a partial sum on a rank, where they are sharded: those contracted, or one named.
+    transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
+    gradient passes as it comes, and a collective has the collective of the gradient, or none.
+    inner: messages inside it. bound: the closed form of its seconds. keeps: what PyTorch's autograd keeps of a primitive.
+    assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
+    gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
+    that backward needs only where the gradient arrives as a partial sum. completes: it takes a partial sum and completes it.
+    """
+
+    role: Role
+    attributes: type[Attributes] = Plain
+    partial: Literal["", "contracted", "V"] = ""
+    transpose: Literal["einsum", "kernel", "passes", "whole", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
+    inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring"] = ""
+    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy"] = "elementwise"
+    keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
+    assumed: tuple[str, ...] = ()
+    counted_by: tuple[str, ...] = ()
+    gradients_by: tuple[str, ...] = ()
+    stored_by: tuple[str, ...] = ()
+    where_partial: bool = False
+    completes: bool = False
+
+
+# Checkpointing that keeps results: torch.utils.checkpoint create_selective_checkpoint_contexts.
+# What primitives keep: pytorch 2.13 tools/autograd/derivatives.yaml. partners: each operand whose partner needs a gradient;
+# integers: indices, offsets and masks.
+OPERATIONS: dict[str, Operation] = {
+    "linear": Operation("declared", Projection),
+    "rope_part": Operation("declared", Rope),
+    "rope_concat": Operation("declared", Rope),
+    "pack": Operation("declared"),
+    "clip": Operation("declared"),
+    "add_positions": Operation("declared"),
+    "dispatch": Operation("declared", Exchange),
+    "combine": Operation("declared", Exchange),
+    "einsum": Operation("product", Projection, "contracted", "einsum", bound="gemm", stored_by=("sac_mm", "sac_mm_attn")),
+    "grouped": Operation("product", Projection, "contracted", "einsum", bound="gemm", stored_by=("sac_mm_attn",)),
+    "attention": Operation(
+        "attention",
+        Attention,
+        inner="ring",
+        bound="attention",
+        assumed=("attention_kernel",),
+        gradients_by=("attention_kernel",),
+        stored_by=("sac_attn", "sac_mm_attn"),
+    ),
+    "cross_entropy": Operation("loss", CrossEntropy, inner="softmax", bound="cross_entropy", assumed=("loss_parallel",)),
+    "permute": Operation("moves", Exchange, bound="permute", assumed=("moe_permute_fusion",)),
+    "unpermute": Operation("moves", bound="permute"),
+    "exchange": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", assumed=("expert_load", "dispatcher_metadata")),
+    "exchange_back": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
+    "exchange_gather": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
+    "exchange_scatter": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", completes=True),
+    "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),
+    "rope": Operation("kernel", Rope),
+    "activation": Operation("kernel", Activation),
+    "multiply": Operation("kernel"),
+    "add": Operation("kernel"),
+    "quantise": Operation("kernel"),
+    "convolution": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
+    "embed": Operation("lookup", partial="V"),
+    "view": Operation("view", View, transpose="passes"),
+    "constant": Operation("aside"),
+    "angles": Operation("aside"),
+    "all_reduce": Operation("redistribution", Redistribution, transpose="none", completes=True),
+    "reduce_scatter": Operation("redistribution", Redistribution, transpose="all_gather", completes=True),
+    "all_gather": Operation(
+        "redistribution", Redistribution, transpose="reduce_scatter", where_partial=True, assumed=("save_gathered", "shared_redistribution")
+    ),
+    "all_to_all": Operation("redistribution", Redistribution, transpose="all_to_all"),
+    "slice": Operation("redistribution", Redistribution, transpose="all_gather"),
+    "regroup": Operation("redistribution", Redistribution, transpose="reduce_scatter"),
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "clamp", "gather", "softplus")},
+    **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
+    **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
+    **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
+    **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
+    "mul": Operation("primitive", keeps="partners"),
+    "index": Operation("primitive", bound="permute", keeps="integers"),
+    "sort": Operation("primitive", bound="permute"),
+}
+
+KINDS = frozenset(OPERATIONS)
+
+
+def of_role(*roles: Role) -> frozenset[str]:
+    """The kinds of some roles."""
+    return frozenset(kind for kind, row in OPERATIONS.items() if row.role in roles)
+
+
+PRODUCTS = of_role("product")
+LINEAR = PRODUCTS | {"linear"}
+REDISTRIBUTIONS = of_role("redistribution")
+UNCOUNTED = of_role("view", "aside", "redistribution")
+"""Kinds without FLOPs or HBM bytes of their own."""
+
+
+@dataclass(frozen=True)
+class Exceptional:
+    """What holds for some operations (by the labels of their weights) and follows from no row."""
+
+    what: str
+    labels: frozenset[str]
+    reason: str
+    source: str
+
+
+EXCEPTIONS = {
+    "high_precision": Exceptional(
+        "an FP8 recipe leaves the product in the type of the computation",
+        frozenset({"router", "shared_expert_gate", "lm_head"}),
+        "routing and logits lose too much",
+        "no TransformerEngine module: megatron.core transformer/moe/moe_utils.py, shared_experts.py, tensor_parallel/layers.py",
+    ),
+    "keeps_original": Exceptional(
+        "in FP8 the input is kept as it is, and no quantised copy",
+        frozenset({"o_proj"}),
+        "attention keeps its result anyway",
+        "TransformerEngine pytorch/module/linear.py save_original_input, set by megatron.core for linear_proj",
+    ),
+}
+
+
+def exceptional(which: str, attributes: Attributes) -> bool:
+    """Whether an exception holds for an operation."""
+    return isinstance(attributes, Projection) and not EXCEPTIONS[which].labels.isdisjoint(attributes.labels)

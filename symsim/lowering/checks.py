@@ -1,0 +1,435 @@
+"""Combinations of an architecture and a strategy that no system would run, refused with the reason.
+
+The rules are Megatron-Core 0.20's (and TransformerEngine's for attention under context parallelism); the numbers in
+parentheses are lines of the file named beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from symsim.errors import InputError
+from symsim.frameworks.choices import FRAMEWORKS
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.limits import MOST_STAGES
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import depths
+from symsim.pipeline.layout import pipeline_layout
+from symsim.pipeline.schedules import check_schedule, schedule_of
+from symsim.placement.given import named_placement
+
+
+def check(architecture: Architecture, strategy: Strategy) -> None:
+    """InputError with the reason when `architecture` cannot be trained under `strategy`."""
+    for rule in RULES:
+        rule(architecture, strategy)
+
+
+def _has_moe(architecture: Architecture) -> bool:
+    return any(architecture.layer_kinds[kind].ffn == "moe" for kind in architecture.kind_names())
+
+
+def _divisors(value: int, fits: Callable[[int], bool] = lambda n: True) -> str:
+    # trial division only as far as anyone would set a degree
+    found = [n for n in range(1, min(value, 4096) + 1) if value % n == 0 and fits(n)]
+    return ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
+
+
+def _divides(degree_name: str, degree: int, size_name: str, size: int) -> None:
+    if size % degree:
+        raise InputError(f"{degree_name}={degree} does not divide {size_name}={size}; valid: {_divisors(size)}")
+
+
+def _depths(architecture: Architecture, strategy: Strategy) -> None:
+    if architecture.mtp_num_layers > architecture.num_layers:
+        raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
+
+
+# A vocabulary that no rank has a part of
+WHOLE_VOCABULARY = frozenset({"embedding.V=none", "lm_head.V=none", "loss.V=none"})
+
+
+def _named_placement(architecture: Architecture, strategy: Strategy) -> None:
+    if strategy.placement is None:
+        return
+    from symsim.lowering.lower import declared_alone
+
+    named_placement(architecture, strategy, declared_alone(architecture))
+
+
+def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
+    tp, attention = strategy.tp, architecture.attention
+    if strategy.sp and tp == 1:
+        raise InputError("sp=true needs tp above 1: sequence parallelism splits the sequence over the tensor-parallel ranks")
+    if strategy.distribute_saved_activations and tp == 1:
+        raise InputError("distribute_saved_activations=true needs tp above 1: it splits saved activations over the tensor-parallel ranks")
+    mixers = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
+    if "attention" in mixers or architecture.mtp_num_layers or strategy.mtp_num_layers:
+        _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
+        groups = architecture.query_groups
+        if attention.kind == "gqa" and groups % tp and tp % groups:
+            valid = _divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
+            raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {valid}")
+    if "linear_attention" in mixers and architecture.linear_attention is not None:
+        _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
+        _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
+    if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
+        # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
+        step = 128 * tp
+        padded = -(-architecture.vocab_size // step) * step
+        raise InputError(
+            f"tp={tp} does not divide vocab_size={architecture.vocab_size}, and symsim does not pad the vocabulary; "
+            f"give the padded size, for example --set vocab_size={padded}"
+        )
+    for kind_name in architecture.kind_names():
+        kind = architecture.layer_kinds[kind_name]
+        if kind.ffn == "mlp" and architecture.mlp is not None:
+            _divides("tp", tp, "ffn_hidden_size", kind.ffn_hidden_size or architecture.mlp.ffn_hidden_size)
+    if _has_moe(architecture) and architecture.moe is not None:
+        if architecture.moe.moe_shared_expert_intermediate_size is not None:
+            _divides("tp", tp, "moe_shared_expert_intermediate_size", architecture.moe.moe_shared_expert_intermediate_size)
+        if tp > 1 and not strategy.sp:
+            raise InputError(f"a mixture of experts with tp={tp} needs sp=true: Megatron-Core refuses to train it without sequence parallelism")
+
+
+def _experts(architecture: Architecture, strategy: Strategy) -> None:
+    ep, etp, moe = strategy.ep, strategy.expert_tp, architecture.moe
+    if not _has_moe(architecture) or moe is None:
+        if ep > 1:
+            raise InputError(f"ep={ep} needs a mixture of experts, and {architecture.name} has none")
+        if strategy.etp not in (None, 1, strategy.tp):
+            raise InputError(f"etp={strategy.etp} needs a mixture of experts, and {architecture.name} has none")
+        if strategy.moe_expert_capacity_factor is not None or strategy.moe_pad_expert_input_to_capacity:
+            name = "moe_expert_capacity_factor" if strategy.moe_expert_capacity_factor is not None else "moe_pad_expert_input_to_capacity"
+            raise InputError(f"{name} needs a mixture of experts, and {architecture.name} has none")
+        return
+    _divides("ep", ep, "num_moe_experts", moe.num_moe_experts)
+    _divides("etp", etp, "moe_ffn_hidden_size", moe.moe_ffn_hidden_size)
+    ranks = strategy.tp * strategy.cp * strategy.dp
+    if ranks % (etp * ep):
+        default = "" if strategy.etp is not None else " (etp is tp unless given)"
+        raise InputError(
+            f"etp*ep={etp}*{ep} does not divide the {ranks} ranks of a pipeline stage (tp*cp*dp={strategy.tp}*{strategy.cp}*"
+            f"{strategy.dp}){default}; the product must be one of: {_divisors(ranks)}"
+        )
+    if strategy.moe_pad_expert_input_to_capacity and strategy.moe_expert_capacity_factor is None:
+        raise InputError("moe_pad_expert_input_to_capacity=true needs moe_expert_capacity_factor, the capacity to pad to")
+    if strategy.moe_expert_capacity_factor is not None and strategy.moe_token_dispatcher_type == "allgather":
+        raise InputError("moe_expert_capacity_factor needs moe_token_dispatcher_type=alltoall: the allgather dispatcher drops no tokens")
+
+
+def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
+    cp, kind, sizes = strategy.cp, strategy.cp_comm_type, strategy.hierarchical_context_parallel_sizes
+    if sizes is not None and kind != "a2a+p2p":
+        raise InputError(f"hierarchical_context_parallel_sizes belongs to cp_comm_type=a2a+p2p, and cp_comm_type is {kind}")
+    if kind == "a2a+p2p":
+        if sizes is None:
+            raise InputError(
+                f"cp_comm_type=a2a+p2p needs hierarchical_context_parallel_sizes, the a2a and p2p degrees, for example 2+{max(cp // 2, 1)}"
+            )
+        if len(sizes) != 2 or math.prod(sizes) != cp:
+            raise InputError(
+                f"hierarchical_context_parallel_sizes={'+'.join(map(str, sizes))} must be two degrees (a2a, p2p) whose product is cp={cp}"
+            )
+    if cp == 1:
+        return
+    seq, attention = strategy.seq_length, architecture.attention
+    # the causal load balance gives every rank one early and one late chunk (TE context_parallel.py)
+    chunks = cp if kind == "a2a" else 2 * cp
+    if seq % chunks:
+        raise InputError(
+            f"seq_length={seq} is not a multiple of {'cp' if kind == 'a2a' else '2*cp'}={chunks}, the chunks that "
+            f"cp={cp} with cp_comm_type={kind} cuts a sequence into"
+        )
+    exchanged = cp if kind == "a2a" else sizes[0] if sizes is not None else 1
+    if exchanged > 1:
+        # each rank trades its slice of the sequence for a share of the heads it holds after tp (TE context_parallel.py:4246)
+        heads = attention.num_attention_heads // strategy.tp
+        groups = heads if attention.kind == "mla" else max(architecture.query_groups // strategy.tp, 1)
+        for name, count in (("num_attention_heads", heads), ("num_query_groups", groups)):
+            if count % exchanged:
+                raise InputError(
+                    f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
+                    f"valid: {_divisors(count)}, or cp_comm_type=p2p or all_gather"
+                )
+    windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]
+    if windowed and kind in ("p2p", "a2a+p2p"):
+        raise InputError(
+            f"cp={cp} with cp_comm_type={kind} does not support sliding-window attention (layers '{windowed[0]}'); use cp_comm_type=a2a or all_gather"
+        )
+    if attention.sinks and kind != "a2a":
+        raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
+
+
+def _sequence(_: Architecture, strategy: Strategy) -> None:
+    if strategy.sp and strategy.seq_length % (strategy.tp * strategy.cp):
+        product = strategy.tp * strategy.cp
+        nearest_length = -(-strategy.seq_length // product) * product
+        raise InputError(
+            f"sp=true splits seq_length={strategy.seq_length} over tp*cp={product} ranks, which does not divide it; "
+            f"the next length that fits is {nearest_length}"
+        )
+    if strategy.packed_document_length is not None and strategy.packed_document_length > strategy.seq_length:
+        length = strategy.packed_document_length
+        raise InputError(f"packed_document_length={length} is longer than the sequence of {strategy.seq_length} tokens it is packed into")
+
+
+def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
+    pp, vpp, layers = strategy.pp, strategy.vpp, architecture.num_layers
+    chunks = pp * vpp
+    first, last = strategy.num_layers_in_first_pipeline_stage, strategy.num_layers_in_last_pipeline_stage
+    extra = strategy.account_for_embedding_in_pipeline_split + strategy.account_for_loss_in_pipeline_split
+    layout = strategy.pipeline_model_parallel_layout
+    if chunks > MOST_STAGES:
+        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} stages are too many: at most {MOST_STAGES} are evaluated")
+    if vpp > 1 and pp == 1:
+        raise InputError(f"vpp={vpp} needs pp above 1: virtual stages interleave the pipeline's stages")
+    ends = [
+        (name, count)
+        for name, count in (("num_layers_in_first_pipeline_stage", first), ("num_layers_in_last_pipeline_stage", last))
+        if count is not None
+    ]
+    ends_count = sum(count for _, count in ends)
+    if ends and extra:
+        raise InputError(f"{ends[0][0]} cannot be given together with account_for_embedding_in_pipeline_split or account_for_loss_in_pipeline_split")
+    if ends and pp == 1:
+        raise InputError(f"{ends[0][0]} needs pp above 1")
+    if layout is not None:
+        if ends or extra:
+            name = ends[0][0] if ends else "account_for_embedding_in_pipeline_split or account_for_loss_in_pipeline_split"
+            raise InputError(f"pipeline_model_parallel_layout already places every layer; it cannot be given together with {name}")
+        _layout(architecture, strategy, layout)
+    elif ends:
+        for name, count in ends:
+            if count % vpp:
+                raise InputError(f"vpp={vpp} does not divide {name}={count}; valid: {_divisors(count)}")
+        middle = pp - len(ends)
+        rest = layers - ends_count
+        if rest < 0 or (middle == 0 and rest):
+            raise InputError(
+                f"{' and '.join(n for n, _ in ends)} hold {ends_count} layers of {layers}, and pp={pp} leaves {middle} stages for the rest"
+            )
+        if middle and (rest == 0 or rest % (middle * vpp)):
+            raise InputError(
+                f"the {rest} layers left after {' and '.join(n for n, _ in ends)} do not divide into {middle} stages"
+                f"{f' of vpp={vpp} chunks' if vpp > 1 else ''}"
+            )
+    elif pp > layers:
+        raise InputError(f"pp={pp} is more than the {layers} layers of {architecture.name}")
+    elif pp * vpp > layers + extra:
+        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} is more than the {layers} layers of {architecture.name}")
+
+
+def _layout(architecture: Architecture, strategy: Strategy, text: str) -> None:
+    stages = pipeline_layout(text)
+    where = "pipeline_model_parallel_layout"
+    if len(stages) != strategy.pp * strategy.vpp:
+        raise InputError(f"{where} has {len(stages)} stages, and pp*vpp={strategy.pp}*{strategy.vpp} needs {strategy.pp * strategy.vpp}")
+    joined = "".join(stages)
+    if joined.count("E") != 1 or not stages[0].startswith("E"):
+        raise InputError(f"{where} must begin with its only E, the embedding")
+    if joined.count("L") != 1 or not stages[-1].endswith("L"):
+        raise InputError(f"{where} must end with its only L, the loss")
+    if joined.count("t") != architecture.num_layers:
+        raise InputError(f"{where} places {joined.count('t')} layers, and {architecture.name} has {architecture.num_layers}")
+    after = depths(architecture, strategy.mtp_num_layers)
+    if joined.count("m") != after:
+        raise InputError(f"{where} places {joined.count('m')} multi-token prediction depths, and {after} are trained")
+    if "m" in joined and joined.index("m") < joined.rindex("t"):
+        raise InputError(f"{where} places a multi-token prediction depth (m) before the last layer (t)")
+
+
+def whole_batches(_: Architecture, strategy: Strategy) -> None:
+    given = strategy.global_batch_size
+    if given is not None:
+        per_round = strategy.micro_batch_size * strategy.dp
+        if given % per_round:
+            raise InputError(
+                f"global_batch_size={given} is not a multiple of micro_batch_size*dp={strategy.micro_batch_size}*{strategy.dp}={per_round}"
+            )
+        if strategy.num_microbatches is not None and strategy.num_microbatches * per_round != given:
+            raise InputError(
+                f"num_microbatches={strategy.num_microbatches} and global_batch_size={given} disagree: micro_batch_size*dp={per_round} "
+                f"makes {given // per_round} micro-batches; give one of the two"
+            )
+
+
+def _rounds(_: Architecture, strategy: Strategy) -> None:
+    # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
+    own_group = strategy.microbatch_group_size_per_vp_stage is not None
+    if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and strategy.microbatches % strategy.pp:
+        raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a step ({strategy.microbatches}) to be a multiple of pp={strategy.pp}")
+
+
+def _schedule(_: Architecture, strategy: Strategy) -> None:
+    group = strategy.microbatch_group_size_per_vp_stage
+    if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
+        raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
+    # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving
+    if group is not None and not strategy.pp <= group <= strategy.microbatches:
+        raise InputError(
+            f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and num_microbatches={strategy.microbatches}"
+        )
+    if strategy.schedule == "interleaved" and strategy.vpp == 1:
+        raise InputError("schedule=interleaved needs vpp above 1")
+    check_schedule(strategy)
+
+
+def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
+    instances, ranks = strategy.num_distributed_optimizer_instances, strategy.dp * strategy.cp
+    if instances > 1 and strategy.zero == 0:
+        raise InputError(f"num_distributed_optimizer_instances={instances} needs zero=1 or above: there is no sharded optimizer to replicate")
+    if ranks % instances:
+        raise InputError(f"num_distributed_optimizer_instances={instances} does not divide dp*cp={ranks}; valid: {_divisors(ranks)}")
+    if _has_moe(architecture) and strategy.expert_dp % instances:
+        raise InputError(
+            f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
+            f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {_divisors(strategy.expert_dp)}"
+        )
+    kept = strategy.reshard_after_forward
+    if not isinstance(kept, bool) and (ranks // instances) % kept:
+        raise InputError(
+            f"reshard_after_forward={kept} does not divide the {ranks // instances} ranks that share a parameter; "
+            f"valid: {_divisors(ranks // instances)}"
+        )
+    if strategy.zero >= 2 and strategy.pp > 1:
+        raise InputError(
+            f"zero={strategy.zero} with pp={strategy.pp} is refused: every micro-batch of a pipeline would reduce "
+            "(and at zero=3 gather) its stage again, and Megatron-Core's torch FSDP2 refuses pipelines; use zero=1, or pp=1"
+        )
+
+
+def _overlap(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer_config.py and megatron/training/arguments.py."""
+    if sorted(strategy.rank_order.split("-")) != ["cp", "dp", "ep", "pp", "tp"]:
+        raise InputError(f"rank_order={strategy.rank_order} should name each of tp, cp, ep, dp and pp once, such as tp-cp-ep-dp-pp")
+    if strategy.tp_comm_overlap and not strategy.sp:
+        raise InputError("tp_comm_overlap cuts the gathers and scatters of sequence parallelism; give sp=true")
+    if strategy.overlap_param_gather and not (strategy.overlap_grad_reduce and strategy.zero):
+        raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
+    if strategy.overlap_p2p_comm and strategy.vpp == 1:
+        raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
+    exchanged = strategy.moe_token_dispatcher_type == "alltoall"
+    if strategy.moe_shared_expert_overlap:
+        if architecture.moe is None or not architecture.moe.moe_shared_expert_intermediate_size:
+            raise InputError(f"moe_shared_expert_overlap: {architecture.name} has no shared experts")
+        if not exchanged:
+            raise InputError("moe_shared_expert_overlap needs moe_token_dispatcher_type=alltoall")
+    if strategy.overlap_moe_expert_parallel_comm:
+        if strategy.ep == 1 or not exchanged:
+            needed = "ep=2 or more and moe_token_dispatcher_type=alltoall"
+            raise InputError(f"overlap_moe_expert_parallel_comm hides an all-to-all over experts; give {needed}")
+        if strategy.moe_shared_expert_overlap:
+            raise InputError("overlap_moe_expert_parallel_comm and moe_shared_expert_overlap hide the same messages; give one of them")
+        if strategy.recompute == "full":
+            raise InputError("overlap_moe_expert_parallel_comm does not run with recompute=full")
+    if strategy.delay_wgrad_compute and not strategy.overlap_moe_expert_parallel_comm:
+        raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
+
+
+def _optimizer(_: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core optimizer/optimizer_config.py."""
+    aware = strategy.use_precision_aware_optimizer
+    if aware and strategy.zero == 0:
+        raise InputError("use_precision_aware_optimizer needs a distributed optimizer (zero=1 or more)")
+    if not FRAMEWORKS[strategy.fusion].state_types and not aware:
+        for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
+            if getattr(strategy, name) not in (None, "fp32"):
+                raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
+    if strategy.optimizer_cpu_offload and not aware:
+        raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
+
+
+def _offload(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer_config.py."""
+    count = strategy.cpu_offloading_num_layers
+    if not count:
+        return
+    if count >= architecture.num_layers:
+        raise InputError(f"cpu_offloading_num_layers={count} should be below the {architecture.num_layers} layers of {architecture.name}")
+    if strategy.pp > 1:
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with pp={strategy.pp}; give pp=1")
+    if strategy.recompute != "none":
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
+
+
+def _recompute(architecture: Architecture, strategy: Strategy) -> None:
+    if strategy.distribute_saved_activations:
+        if strategy.sp:
+            raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
+        if strategy.recompute != "full":
+            raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
+    after = depths(architecture, strategy.mtp_num_layers)
+    if strategy.recompute == "full" and strategy.recompute_method == "uniform" and after and strategy.recompute_num_layers > 1:
+        raise InputError(
+            f"recompute_num_layers={strategy.recompute_num_layers} with recompute_method=uniform does not work with multi-token "
+            "prediction: Megatron-Core recomputes a depth by itself; give recompute_num_layers=1"
+        )
+    if strategy.recompute == "full" and strategy.recompute_num_layers > architecture.num_layers:
+        raise InputError(
+            f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
+        )
+    if strategy.recompute != "selective":
+        if strategy.recompute_modules != ("core_attn",):
+            raise InputError(
+                f"recompute_modules={'+'.join(strategy.recompute_modules)} needs recompute=selective, and recompute is {strategy.recompute}"
+            )
+        return
+    if not strategy.recompute_modules:
+        raise InputError("recompute=selective needs at least one module in recompute_modules")
+    kinds = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
+    shared = architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size is not None
+    moe = _has_moe(architecture)
+    applies = {
+        "core_attn": (any(k.mixer == "attention" for k in kinds), "softmax attention"),
+        "mlp": (any(k.ffn == "mlp" for k in kinds), "a dense feed-forward layer"),
+        "moe": (moe, "a mixture of experts"),
+        "moe_act": (moe, "a mixture of experts"),
+        "shared_experts": (moe and shared, "shared experts"),
+        "mla_up_proj": (architecture.attention.kind == "mla", "multi-head latent attention"),
+        "layernorm": (True, ""),
+    }
+    if {"moe", "shared_experts"} <= set(strategy.recompute_modules):
+        raise InputError("recompute_modules=moe+shared_experts would run the shared experts twice again: moe has them in it; drop shared_experts")
+    seen: set[str] = set()
+    for module in strategy.recompute_modules:
+        if module in seen:
+            raise InputError(f"recompute_modules names {module} twice")
+        seen.add(module)
+        if not applies[module][0]:
+            raise InputError(
+                f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
+                f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
+            )
+
+
+def _precision(_: Architecture, strategy: Strategy) -> None:
+    if strategy.fp8 == "none":
+        return
+    if strategy.precision == "fp32":
+        raise InputError(f"fp8={strategy.fp8} needs precision=bf16 or fp16: fp8 GEMMs are not mixed with fp32 weights")
+    if not FRAMEWORKS[strategy.fusion].fp8:
+        able = " or ".join(name for name, framework in FRAMEWORKS.items() if framework.fp8)
+        raise InputError(f"fp8={strategy.fp8} needs fusion={able}: the {strategy.fusion} modules have no fp8 GEMMs")
+
+
+# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/sweep/tabulate.py)
+RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
+    _depths,
+    _named_placement,
+    _tensor_parallel,
+    _experts,
+    _context_parallel,
+    _sequence,
+    _pipeline,
+    whole_batches,
+    _rounds,
+    _schedule,
+    _data_parallel,
+    _overlap,
+    _optimizer,
+    _offload,
+    _recompute,
+    _precision,
+)

@@ -1,0 +1,120 @@
+"""The whole lowering, top to bottom.
+
+Architecture -> declare -> Block            operations over named dimensions
+             -> fuse    -> Block            the kernels that run, what each keeps
+             -> communicate -> Placed       layouts, and the redistributions they require
+             -> differentiate -> Differentiated   backward kernels, messages of both directions
+             -> remember -> Remembered      what is kept, what is computed again
+             -> count -> Derivation         named definitions, exact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from symsim.frameworks.choices import framework_of
+from symsim.frameworks.fuse import fuse
+from symsim.frameworks.kernels import Profile
+from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import respelt
+from symsim.ir.block import Block, Net
+from symsim.layers.decoder import decoder_layer
+from symsim.layers.embedding import embedding
+from symsim.layers.head import head
+from symsim.layers.mtp import mtp_depth
+from symsim.lowering.communicate import communicate
+from symsim.lowering.differentiate import differentiate
+from symsim.lowering.lowered import Lowered
+from symsim.lowering.remember import Remembered, remember
+from symsim.lowering.verify import passed
+from symsim.placement.given import named_placement
+from symsim.placement.mesh import Mesh, mesh_of
+from symsim.placement.names import placement_of
+from symsim.placement.sizes import dimensions
+
+
+def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
+    """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
+    given = resolve(assumptions)
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
+    model, mesh = profile.model, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
+    declared = declare(profile, mesh)
+    if strategy.placement is not None:
+        placement = named_placement(model, strategy, declared)
+        profile, mesh = replace(profile, placement=placement), replace(mesh, placement=placement)
+    blocks = {name: lower_block(block, profile, mesh) for name, block in declared.items()}
+    checkpointed = {}
+    if strategy.recompute not in ("none", "selective"):
+        checkpointed = {
+            name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True) for name in model.kind_names()
+        }
+    return Lowered(profile, mesh, blocks, checkpointed)
+
+
+def declared_alone(model: Architecture) -> dict[str, Block]:
+    """The blocks of a model under no strategy: names of its operations and their dimensions."""
+    strategy, given = Strategy(), resolve({})
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
+    return declare(profile, mesh_of(strategy))
+
+
+def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
+    """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
+    model = profile.model
+    net = _net(profile, mesh, "embedding")
+    blocks = {"embedding": net.block([embedding(net, model)])}
+    for name in model.kind_names():
+        blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
+    net = _net(profile, mesh, "head")
+    blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
+    if model.mtp_num_layers:
+        net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
+        blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model)])
+    return blocks
+
+
+def declare_layer(profile: Profile, mesh: Mesh, name: str, kind: LayerKind) -> Block:
+    net = _net(profile, mesh, name, kind)
+    return net.block([decoder_layer(net, _stream(net, profile), profile.model, kind)])
+
+
+def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None) -> Net:
+    width = f"f_{name}" if kind is not None and kind.ffn_hidden_size else "f"
+    causal = profile.assumptions["causal"]
+    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, causal, kind.window if kind else None, width))
+
+
+def _stream(net: Net, profile: Profile) -> str:
+    return net.input("x", "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
+
+
+def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
+    """[declared Block] -> fused Block -> Placed -> Differentiated -> Remembered."""
+    model, strategy, framework = profile.model, profile.strategy, profile.framework
+    few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
+
+    declared = passed("declare", block)
+    fused = passed("fuse", fuse(declared, profile))
+    placed = passed("communicate", communicate(fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
+    differentiated = passed("differentiate", differentiate(placed, framework))
+    remembered = remember(
+        differentiated,
+        regions=_regions(strategy),
+        full=whole and strategy.recompute == "full",
+        distribute=strategy.distribute_saved_activations,
+        stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
+        keep_gathered=framework.keeps_gathered,
+        early_stop=framework.stops_early,
+    )
+    return passed("remember", remembered)
+
+
+def _regions(strategy: Strategy) -> frozenset[str]:
+    """The recompute modules in force. Full recomputation by layers (uniform) takes the depths of multi-token prediction too,
+    by blocks it skips them (Megatron-Core multi_token_prediction.py)."""
+    if strategy.recompute == "selective":
+        return frozenset(strategy.recompute_modules)
+    return frozenset({"mtp"}) if strategy.recompute == "full" and strategy.recompute_method == "uniform" else frozenset()

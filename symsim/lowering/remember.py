@@ -1,0 +1,186 @@
+"""remember: what stays in memory between forward and backward, and what is computed again.
+
+A saved tensor counts by its storage: views keep the whole of what they look into, and two operations that keep one
+storage keep it once. A gathered input is kept as its shard and gathered again for the weight gradient, unless the
+profile keeps it gathered. A recompute region drops what its operations keep, keeps its inputs instead, and runs
+forward again in backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from symsim.algebra.expr import Expr
+from symsim.frameworks.recompute import DISCARD
+from symsim.ir.block import WIDTHS, Op, Tensor
+from symsim.ir.messages import Message
+from symsim.ir.operations import OPERATIONS, Redistribution
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import Differentiated, elements
+
+# why a message of forward is sent once more in backward
+RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
+RECOMPUTE_OF = "recompute of "
+GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One storage kept for backward: its local elements and type, and the operations that asked for it."""
+
+    tensor: Tensor
+    elements: Expr
+    by: tuple[str, ...]
+
+    @property
+    def bytes(self) -> Expr:
+        return self.elements * WIDTHS[self.tensor.dtype]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A differentiated block with what it keeps, what is shared by all layers, and what runs again in backward."""
+
+    differentiated: Differentiated
+    saved: tuple[Saved, ...]
+    shared: tuple[Saved, ...]
+    recomputed: frozenset[int]
+    backward_messages: tuple[tuple[int, Message], ...]
+
+    @property
+    def placed(self) -> Placed:
+        return self.differentiated.placed
+
+
+@dataclass
+class _Kept:
+    by: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def add(self, name: str, op: str) -> None:
+        self.by.setdefault(name, {})[op] = None
+
+
+def remember(
+    differentiated: Differentiated,
+    *,
+    regions: frozenset[str] = frozenset(),
+    full: bool = False,
+    stored: str = "",
+    keep_gathered: bool = False,
+    early_stop: bool = False,
+    distribute: bool = False,
+) -> Remembered:
+    """What a block keeps. regions: recompute modules; full: the whole block is one region; stored: PyTorch selective
+    checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the block's input, where
+    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations).
+    """
+    placed = differentiated.placed
+    block = placed.block
+    whole = full or bool(stored)
+    inside = {i for i, op in enumerate(block.ops) if whole or op.regions & regions}
+    discarding = {i for i, op in enumerate(block.ops) if not whole and op.regions & regions & DISCARD}
+    kept = _Kept()
+    makers = {t: i for i, op in enumerate(block.ops) for t in op.outputs}
+
+    for index, op in enumerate(block.ops):
+        for name in op.saves if index not in inside else ():
+            kept.add(name, op.name)
+    for index in sorted(inside):
+        op = block.ops[index]
+        for name in op.inputs:
+            tensor = block.tensors[name]
+            if tensor.kind != "parameter" and (
+                name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
+            ):
+                kept.add(name, f"{RECOMPUTE_OF}{op.name}")
+        if stored in OPERATIONS[op.kind].stored_by:
+            for name in op.outputs:
+                kept.add(name, op.name)
+    if discarding:
+        roots = {block.storage(t).name for i in discarding for t in block.ops[i].outputs}
+        outside = {n: by for n, by in kept.by.items() if block.storage(_shard(placed, n, keep_gathered)).name not in roots}
+        kept = _Kept(outside)
+
+    again = _recomputed(placed, inside, stored, early_stop)
+    messages = list(differentiated.backward_messages)
+    messages += [(i, _in_backward(m, RECOMPUTED)) for i, m in differentiated.forward_messages if i in again]
+    messages += _gathered_again(differentiated, keep_gathered)
+    saved, shared = _by_storage(placed, kept.by, keep_gathered)
+    if distribute and placed.mesh.active("tp"):
+        degree = placed.mesh.degree("tp")
+        split = [s for s in saved if s.tensor.name in block.inputs and all(by.startswith(RECOMPUTE_OF) for by in s.by)]
+        messages += [
+            (0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint")) for s in split
+        ]
+        saved = tuple(replace(s, elements=s.elements / degree) if s in split else s for s in saved)
+    # an auxiliary loss is taken only where gradients are recorded (router.py): not in the first pass of what runs again
+    first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or OPERATIONS[block.ops[i].kind].inner != "balance")
+    return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
+
+
+def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: bool) -> frozenset[str]:
+    return frozenset({"all"}) if whole else ops[index].regions & regions
+
+
+def _shard(placed: Placed, name: str, keep_gathered: bool) -> str:
+    """The version of a tensor that is kept: before a gather that runs again in backward."""
+    op = placed.block.producer(name)
+    while not keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
+        name = op.inputs[0]
+        op = placed.block.producer(name)
+    return name
+
+
+def _by_storage(placed: Placed, names: Mapping[str, Iterable[str]], keep_gathered: bool) -> tuple[tuple[Saved, ...], tuple[Saved, ...]]:
+    block = placed.block
+    roots: dict[str, dict[str, None]] = {}
+    for name, by in names.items():
+        root = block.storage(_shard(placed, name, keep_gathered))
+        if root.kind != "parameter":
+            roots.setdefault(root.name, {}).update(dict.fromkeys(by))
+    made = [Saved(block.tensors[n], elements(placed, n), tuple(by)) for n, by in roots.items()]
+    return tuple(s for s in made if s.tensor.kind != "table"), tuple(s for s in made if s.tensor.kind == "table")
+
+
+def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list[tuple[int, Message]]:
+    if keep_gathered:
+        return []
+    placed = differentiated.placed
+    block = placed.block
+    needed = {name for op in block.ops for name in op.saves}
+    made = []
+    for index, message in differentiated.forward_messages:
+        op = block.ops[index]
+        if op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES and op.outputs[0] in needed:
+            made.append((index, _in_backward(message, GATHERED_AGAIN)))
+    return made
+
+
+def _in_backward(message: Message, why: str) -> Message:
+    return Message(
+        "backward",
+        message.op,
+        message.axis,
+        message.group,
+        message.send_elements,
+        message.receive_elements,
+        message.dtype,
+        f"{message.what}, {why}",
+        message.count,
+        message.per,
+    )
+
+
+def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool) -> set[int]:
+    """Operations of the regions that run again: all of them, or (early stop) those up to the last one that keeps a
+    tensor; that one runs only when what it keeps is its own output.
+    """
+    ops = placed.block.ops
+    again = {i for i in inside if stored not in OPERATIONS[ops[i].kind].stored_by}
+    keeping = [i for i in inside if any(placed.block.tensors[t].kind != "parameter" for t in ops[i].saves)]
+    if not early_stop or not keeping:
+        return again
+    last = max(keeping)
+    runs_last = bool(set(ops[last].saves) & set(ops[last].outputs))
+    return {i for i in again if i < last or (i == last and runs_last)}

@@ -1,1 +1,0 @@
-"""Passes over blocks, in the order `lower.py` runs them."""

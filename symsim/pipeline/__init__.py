@@ -1,0 +1,1 @@
+"""Schedules as closed forms, the stages they cut, and the orders they stand for."""

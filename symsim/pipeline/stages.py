@@ -1,0 +1,189 @@
+"""Which layers each pipeline stage holds.
+
+A model is a few runs of layers; a stage is contiguous chunks of them. Nothing here loops over layers: counts come
+from how many layers of a kind lie before a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from symsim.algebra.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.layout import pipeline_layout
+
+_RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
+_HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
+
+
+def runs(block: str) -> str:
+    """The symbol of how often a stage runs a block for one micro-batch."""
+    return _RUNS.get(block, f"L_{block}_i")
+
+
+def holds(block: str) -> str:
+    """The symbol of how many copies of a block's parameters a stage holds (a tied table, or a repeated depth, differs from its runs)."""
+    return _HOLDS.get(block, f"L_{block}_i")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Layers [first, last) of the decoder, and what else the chunk holds."""
+
+    first: int
+    last: int
+    embedding: bool = False
+    loss: bool = False
+    mtp: int = 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The chunks of one pipeline rank (one, or `vpp` of them)."""
+
+    index: int
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def embedding(self) -> bool:
+        return any(c.embedding for c in self.chunks)
+
+    @property
+    def loss(self) -> bool:
+        return any(c.loss for c in self.chunks)
+
+    @property
+    def mtp(self) -> int:
+        return sum(c.mtp for c in self.chunks)
+
+    @property
+    def apart(self) -> int:
+        """Chunks, but two in a row as one: at the turn of a V nothing is sent between them."""
+        return len(self.chunks) - sum(a.last == b.first for a, b in pairwise(self.chunks))
+
+    @property
+    def received(self) -> int:
+        """Boundary tensors that come from other stages in the forward of a micro-batch."""
+        return self.apart - self.embedding
+
+    @property
+    def sent(self) -> int:
+        """Boundary tensors that go to other stages in forward, whose gradients return."""
+        return self.apart - self.loss
+
+
+def table_copies(model: Architecture, strategy: Strategy) -> int:
+    """Stages that hold a copy of the embedding table: where tokens are looked up, where depths of MTP do it again, and where a
+    tied head multiplies with it."""
+    made = stages(model, strategy, model.mtp_num_layers)
+    return sum(s.embedding or bool(s.mtp) or (s.loss and model.tie_word_embeddings) for s in made)
+
+
+def gathers_on_arrival(strategy: Strategy, assumptions: Mapping[str, str]) -> bool:
+    """Whether tensor ranks, each with the whole stream, send a share of a boundary tensor each and gather what comes."""
+    apart = strategy.tp > 1 and strategy.pp > 1 and not strategy.sp
+    return apart and assumptions["pipeline_scatter_gather"] == "true"
+
+
+def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr]:
+    """Layers of each kind among the first `position`, as a closed form (an integer when position is one)."""
+    counts: dict[str, Expr] = {name: ZERO for name in model.kind_names()}
+    start = 0
+    for segment in model.layers:
+        period = len(segment.kinds)
+        length = segment.repeat * period
+        past = maximum(expr(position) - start, 0) if start else expr(position)
+        inside = minimum(past, length)
+        for offset, kind in enumerate(segment.kinds):
+            counts[kind] = counts[kind] + (inside if period == 1 else floor((inside + (period - 1 - offset)) / period))
+        start += length
+    return counts
+
+
+def kinds_between(model: Architecture, first: int, last: int) -> dict[str, int]:
+    """Layers of each kind in [first, last): layers_before in integers, as it is asked for every chunk of every stage."""
+    counts = dict.fromkeys(model.kind_names(), 0)
+    start = 0
+    for segment in model.layers:
+        period = len(segment.kinds)
+        length = segment.repeat * period
+        low, high = (min(max(position - start, 0), length) for position in (first, last))
+        for offset, kind in enumerate(segment.kinds):
+            counts[kind] += (high + period - 1 - offset) // period - (low + period - 1 - offset) // period
+        start += length
+    return counts
+
+
+def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
+    """Every pipeline stage of a checked strategy. Uneven defaults: chunk j of n ends at floor((j+1) L / n)."""
+    if strategy.pipeline_model_parallel_layout:
+        return _from_layout(strategy)
+    chunks = _split(model, strategy)
+    n = strategy.pp * strategy.vpp
+    made: list[Stage] = []
+    for rank in range(strategy.pp):
+        own = []
+        for j in _chunks_of(rank, strategy):
+            last = j == n - 1
+            own.append(Chunk(*chunks[j], embedding=j == 0, loss=last, mtp=mtp if last else 0))
+        made.append(Stage(rank, tuple(own)))
+    return made
+
+
+def _chunks_of(rank: int, strategy: Strategy) -> list[int]:
+    """Which chunks of the model a rank holds: every pp-th, or the two of a V (zbv: arXiv:2405.15362, dualpipev)."""
+    n = strategy.pp * strategy.vpp
+    return [rank, n - 1 - rank] if strategy.schedule in ("zbv", "dualpipev") else list(range(rank, n, strategy.pp))
+
+
+def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
+    layers, p, v = model.num_layers, strategy.pp, strategy.vpp
+    first, last = strategy.num_layers_in_first_pipeline_stage, strategy.num_layers_in_last_pipeline_stage
+    if first or last:
+        middle = p - (first is not None) - (last is not None)
+        rest = layers - (first or 0) - (last or 0)
+        each = rest // middle if middle else 0
+        sizes = [first or each] + [each] * (p - 2) + [last or each]
+        per_chunk = [size // v for size in sizes] * v
+    else:
+        extra = strategy.account_for_embedding_in_pipeline_split + strategy.account_for_loss_in_pipeline_split
+        n = p * v
+        ends = [(j + 1) * (layers + extra) // n for j in range(n)]
+        per_chunk = [end - start for start, end in zip([0, *ends], ends)]
+        if strategy.account_for_embedding_in_pipeline_split:
+            per_chunk[0] -= 1
+        if strategy.account_for_loss_in_pipeline_split:
+            per_chunk[-1] -= 1
+    position, made = 0, []
+    for size in per_chunk:
+        made.append((position, position + size))
+        position += size
+    return made
+
+
+def _from_layout(strategy: Strategy) -> list[Stage]:
+    position, chunks = 0, []
+    for part in pipeline_layout(strategy.pipeline_model_parallel_layout or ""):
+        chunks.append(Chunk(position, position + part.count("t"), "E" in part, "L" in part, part.count("m")))
+        position += part.count("t")
+    return [Stage(r, tuple(chunks[j] for j in _chunks_of(r, strategy))) for r in range(strategy.pp)]
+
+
+def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Expr] | None:
+    """Layers of each kind on stage `i`, in closed form, for the even split without chunks; None for explicit layouts."""
+    explicit = (
+        strategy.pipeline_model_parallel_layout,
+        strategy.num_layers_in_first_pipeline_stage,
+        strategy.num_layers_in_last_pipeline_stage,
+        strategy.account_for_embedding_in_pipeline_split,
+        strategy.account_for_loss_in_pipeline_split,
+    )
+    if strategy.vpp > 1 or any(explicit):
+        return None
+    length = symbol("L")
+    start, end = floor(symbol("i") * length / symbol("pp")), floor((symbol("i") + 1) * length / symbol("pp"))
+    low, high = layers_before(model, start), layers_before(model, end)
+    return {kind: high[kind] - low[kind] for kind in low}

@@ -1,0 +1,99 @@
+"""The mesh of ranks, and where an operation's dimensions lie on it.
+
+Dense tensors live on (tp, cp, dp), experts on (etp, ep, edp) over the same ranks. Which dimension lies on which axis is the
+strategy's table (`placement.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, Expr, product, symbol
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Block, Op, Tensor
+from symsim.placement.names import OF_TOKENS, Axes, Placement, placement_of
+
+Layout = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Axis degrees (numbers: which axes exist) and their symbols, and the type gradients are computed in."""
+
+    degrees: Mapping[str, int]
+    sequence_parallel: bool
+    context_axes: tuple[str, ...]
+    ring_axes: tuple[str, ...]
+    placement: Placement
+    precision: str = "bf16"
+
+    def active(self, axis: str) -> bool:
+        return self.degrees.get(axis, 1) > 1
+
+    def degree(self, axis: str) -> Expr:
+        return symbol(axis) if self.active(axis) else ONE
+
+    def group(self, axes: Iterable[str]) -> Expr:
+        return product(self.degree(a) for a in axes)
+
+
+def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
+    """The mesh a strategy spans. Context parallelism by `a2a` moves from tokens to heads inside attention; `p2p` passes
+    keys and values around a ring; `a2a+p2p` is both, on two axes. gathers_in_ring: `all_gather` belongs to the ring.
+    """
+    degrees = {
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "dp": strategy.dp,
+        "ep": strategy.ep,
+        "etp": strategy.expert_tp,
+        "edp": strategy.expert_dp,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "inst": strategy.num_distributed_optimizer_instances,
+    }
+    context: tuple[str, ...] = ("cp",)
+    if strategy.cp_comm_type == "a2a+p2p" and strategy.hierarchical_context_parallel_sizes:
+        inner, outer = strategy.hierarchical_context_parallel_sizes
+        degrees |= {"cp_a2a": inner, "cp_p2p": outer}
+        context = ("cp_a2a", "cp_p2p")
+    ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(strategy.cp_comm_type, ())
+    if gathers_in_ring:
+        ring = ("cp",)
+
+    def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(a for a in axes if degrees.get(a, 1) > 1)
+
+    return Mesh(degrees, strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision)
+
+
+def place(mesh: Mesh, block: Block, op: Op) -> Layout:
+    """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
+    operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
+    """
+    wanted = {d: _axes(mesh, block, d, op.name, attention=op.kind == "attention") for d in block.iteration(op)}
+    usable = {a for a in mesh.degrees if mesh.active(a) and a not in op.idle}
+    taken = {a for axes in wanted.values() for a in axes.always}
+    return {d: tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if a in usable) for d, axes in wanted.items()}
+
+
+def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = False) -> Axes:
+    """Where a dimension lies; one of several parts lies where the first of them that the table has does."""
+    part = next((p for p in (dim, *block.dims[dim].parts) if p in mesh.placement.dims), dim)
+    return mesh.placement.of(part, within=within, attention=attention)
+
+
+def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
+    """Elements of a dimension one rank holds. `b` is the micro-batch of one rank already, so dp does not divide it."""
+    return block.dims[dim].size / mesh.group(a for a in axes if a != "dp")
+
+
+def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> Expr:
+    return product(local_size(mesh, block, d, layout.get(d, ())) for d in tensor.dims)
+
+
+def parameter_layout(mesh: Mesh, block: Block, tensor: Tensor, reader: str) -> Layout:
+    """Where a weight lives: its own dimensions' axes, in the operation that reads it."""
+    found = {d: _axes(mesh, block, d, reader).always if d not in OF_TOKENS else () for d in tensor.dims}
+    return {d: tuple(a for a in axes if mesh.active(a)) for d, axes in found.items()}

@@ -1,0 +1,128 @@
+"""The numbers behind the symbols: sizes of a model, degrees of a strategy, and the dimensions of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from symsim.algebra.expr import Expr, Number, ceil, expr, floor, minimum, symbol
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Dim
+from symsim.pipeline.schedules import schedule_sizes
+from symsim.placement.mesh import Mesh
+
+
+def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
+    """Every symbol of vocabulary.py that the model and the strategy determine."""
+    at = model.attention
+    found: dict[str, Number | None] = {
+        "b": strategy.micro_batch_size,
+        "s": strategy.seq_length,
+        "u": strategy.packed_document_length,
+        "m": strategy.microbatches,
+        "lam": 1,
+        "h": model.hidden_size,
+        "V": model.vocab_size,
+        "L": model.num_layers,
+        "P": model.position_embedding_rows,
+        "a": at.num_attention_heads,
+        "g": model.query_groups if at.kind == "gqa" else None,
+        "d": model.head_dim if at.kind == "gqa" else None,
+        "r_q": at.q_lora_rank,
+        "r_k": at.kv_lora_rank,
+        "d_k": at.qk_head_dim,
+        "d_r": at.qk_pos_emb_head_dim,
+        "d_v": at.v_head_dim,
+        "D": model.mtp_num_layers,
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "ep": strategy.ep,
+        "etp": strategy.expert_tp,
+        "dp": strategy.dp,
+        "edp": strategy.expert_dp,
+        "inst": strategy.num_distributed_optimizer_instances,
+        "group": schedule_sizes(strategy)["group"],
+    }
+    if model.mlp:
+        found["f"] = model.mlp.ffn_hidden_size
+    if model.moe:
+        moe = model.moe
+        found |= {
+            "E": moe.num_moe_experts,
+            "K": moe.moe_router_topk,
+            "f_e": moe.moe_ffn_hidden_size,
+            "f_s": moe.moe_shared_expert_intermediate_size,
+            "ell": moe.moe_latent_size,
+        }
+    if model.linear_attention:
+        la = model.linear_attention
+        found |= {
+            "H_k": la.linear_num_key_heads,
+            "H_v": la.linear_num_value_heads,
+            "D_k": la.linear_key_head_dim,
+            "D_v": la.linear_value_head_dim,
+            "W_c": la.linear_conv_kernel_dim,
+        }
+    if strategy.hierarchical_context_parallel_sizes:
+        found |= dict(zip(("cp_a2a", "cp_p2p"), strategy.hierarchical_context_parallel_sizes))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def keys_per_query(causal: str, reach: str, packed: bool = False) -> Expr:
+    """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
+
+    reach: all; window: query i sees min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
+    sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
+    """
+    s = symbol("u") if packed else symbol("s")
+    if causal == "full":
+        return s
+    if causal == "half":
+        return s / 2
+    if reach == "chunk":
+        w, chunks = symbol("w"), floor(s / symbol("w"))
+        rest = s - chunks * w
+        return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
+    most = minimum(symbol("w"), s) if reach == "window" else s
+    return most - most * (most - 1) / (2 * s)
+
+
+def tokens_per_rank(mesh: Mesh) -> Expr:
+    """Tokens of a micro-batch that one rank routes: b s / c, and / t with sequence parallelism."""
+    shards = mesh.group(mesh.context_axes) * (mesh.degree("tp") if mesh.sequence_parallel else 1)
+    return symbol("b") * symbol("s") / shards
+
+
+def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
+    """Rows an expert takes from one rank: ceil(factor * tokens * K / E) (Megatron-Core moe_utils.get_capacity)."""
+    factor = Fraction(str(strategy.moe_expert_capacity_factor or 1))
+    return ceil(tokens_per_rank(mesh) * symbol("K") * expr(factor) / symbol("E"))
+
+
+def dimensions(
+    model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f"
+) -> Mapping[str, Dim]:
+    """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
+    routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance.
+    """
+    sized = {name: Dim(symbol(name)) for name in values(model, strategy) if name not in ("lam",)}
+    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * symbol("lam")
+    logical = symbol("b") * symbol("s") * symbol("K")
+    if strategy.moe_pad_expert_input_to_capacity and model.moe:
+        rows = symbol("E") * symbol("C") * mesh.degree("etp")
+        logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
+    return {
+        **sized,
+        "f": Dim(symbol(ffn_width)),
+        "C": Dim(symbol("C")),
+        "R": Dim(rows, logical),
+        "E_r": Dim(symbol("E")),
+        "n_z": Dim(symbol("n_z")),
+        "n_w": Dim(symbol("n_w")),
+        "n_c": Dim(symbol("n_c")),
+        "one": Dim(expr(1)),
+        "z": Dim(symbol("s")),
+    }

@@ -1,0 +1,65 @@
+"""Which of the stages that hold the same can hold the most in flight, at any number of micro-batches that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from symsim.algebra.expr import Expr, Number
+from symsim.algebra.reductions import Holdings, Line, stage_runs
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.schedules import Schedule, schedule_of
+from symsim.program.program import Program
+from symsim.program.scope import Scope
+
+
+def line_of(strategy: Strategy, stages: Iterable[Mapping[str, Number]], microbatches: np.ndarray, groups: np.ndarray) -> Line:
+    """The stages of a strategy, given the symbols of each, of which in-flight counts are compared at each of these
+    (micro-batches, group size)."""
+    given = list(stages)
+    runs, schedule = stage_runs(given), schedule_of(strategy)
+    members: dict[Holdings, list[int]] = {}
+    for run in runs:
+        members.setdefault(run.holdings, []).extend(range(run.first, run.last + 1))
+    sizes = {"pp": strategy.pp, "vpp": strategy.vpp}
+    fullest = {h: _fullest(schedule, own, sizes, microbatches, groups) for h, own in members.items()}
+    return Line(tuple(n for n in given[0] if n != "i"), runs, fullest, schedule.placement == "mirrored")
+
+
+def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
+    """The stages of a strategy at whatever number of micro-batches: what is in flight bends where it passes a group, a round or twice
+    the depth, and nowhere beyond."""
+    several = [*range(1, 4 * strategy.pp + 2 * group), 1 << 20]
+    return line_of(strategy, stages, np.array(several), np.array([_group_of(strategy, n, group) for n in several]))
+
+
+def _group_of(strategy: Strategy, m: int, otherwise: int) -> int:
+    if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
+        return m // max(1, m // strategy.pp)
+    return otherwise
+
+
+def _fullest(schedule: Schedule, members: list[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> tuple[int, ...]:
+    """Of stages that hold the same, those that no other matches in what is in flight at every number of micro-batches."""
+    if len(members) == 1:
+        return tuple(members)
+    counts = [_over_stages(e, members, sizes, microbatches, groups) for e in (schedule.in_flight, schedule.whole)]
+    left: list[int] = []
+    for k in sorted(range(len(members)), key=lambda k: -float(counts[0][k].sum())):
+        if not any(all((c[other] >= c[k]).all() for c in counts) for other in left):
+            left.append(k)
+    return tuple(members[k] for k in left)
+
+
+def _over_stages(expression: Expr, members: list[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """An expression over stages (rows) and (micro-batches, group) pairs (columns)."""
+    program = Program((len(members), len(microbatches)), small=1 << 62)
+    values = {
+        "i": program.array(np.array(members, dtype=float).reshape(-1, 1)),
+        "m": program.array(microbatches.astype(float).reshape(1, -1)),
+        "group": program.array(groups.astype(float).reshape(1, -1)),
+        **{name: program.number(n) for name, n in sizes.items()},
+    }
+    found = Scope(program, values, {}).lower(expression, exact=True).data
+    return np.broadcast_to(np.asarray(found, dtype=float), (len(members), len(microbatches)))

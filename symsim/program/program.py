@@ -1,0 +1,516 @@
+"""A program: definitions lowered to binary operations over the axes of a grid, each done once over its own axes.
+
+Every value knows the axes that it depends on. What depends on none is a number (exact while it can be); what depends on few
+points is computed at once, as an array over its own axes; what is left is a graph of operations for a kernel
+(`plan`, `numpy_kernel`, `c_kernel`). While it is built a sum or product is grouped so that operands over few points
+meet first, a factor that several terms share is taken out of them, and an addend that several arguments of a maximum
+share is taken out of it: after that few operations depend on all axes.
+
+ceil and floor keep a true division below them, and are guarded: the argument of a ceil is lowered by 2^-49 of its size.
+Where the exact argument is a fraction p/q with p below 2^49, and rounding moved it by less than that, the result is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from symsim.algebra.expr import Expr, extreme
+from symsim.algebra.expr import tree_depth as tree_depth_of
+
+GUARD = 2.0**-49
+# values over this many points or fewer are computed while the program is built
+SMALL = 1 << 15
+# larger arrays are not searched for axes along which nothing changes
+_WORTH_REDUCING = 1 << 12
+
+Number = int | Fraction | float
+
+
+@dataclass(eq=False)
+class Value:
+    """A number (`data` a Python number), an array over its own axes (length 1 along others), or an operation on others.
+
+    terms: of a sum, its addends and their coefficients. factors: of a product, (factor, 1 or -1).
+    """
+
+    id: int
+    op: str
+    args: tuple["Value", ...]
+    mask: int
+    data: Any = None
+    terms: tuple[tuple["Value", Number], ...] | None = None
+    factors: tuple[tuple["Value", int], ...] | None = None
+    name: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.data is not None
+
+    def __repr__(self) -> str:
+        return f"{self.op}#{self.id}" if self.data is None else f"{self.op}#{self.id}={self.data}"
+
+
+def guarded_ceil(x: Any) -> Any:
+    return np.ceil(x * (1 - np.copysign(GUARD, x)))
+
+
+def guarded_floor(x: Any) -> Any:
+    return np.floor(x * (1 + np.copysign(GUARD, x)))
+
+
+def tree_depth(x: Any) -> Any:
+    """log2 rounded up, of what is rounded up itself (symsim.algebra.expr.tree_depth)."""
+    n = guarded_ceil(x) - 1
+    depth = np.where(n > 0, np.where(n < np.inf, np.frexp(n)[1], n), 0.0)
+    return np.where(np.greater(x, 0), depth, np.nan)
+
+
+_NUMPY: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mod": np.mod,
+    "ceil": guarded_ceil,
+    "floor": guarded_floor,
+    "log2": tree_depth,
+    "abs": np.abs,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "where": np.where,
+}
+
+
+def _by_zero(x: Any) -> float:
+    return math.nan if not x or x != x else math.copysign(math.inf, x)
+
+
+_EXACT: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: _by_zero(a) if not b else a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
+    "max": extreme(max),
+    "min": extreme(min),
+    "mod": lambda a, b: a % b if b else math.nan,
+    "ceil": lambda x: math.ceil(x) if math.isfinite(x) else x,
+    "floor": lambda x: math.floor(x) if math.isfinite(x) else x,
+    "log2": tree_depth_of,
+    "abs": abs,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "not": lambda a: not a,
+    "where": lambda c, a, b: a if c else b,
+}
+_COMMUTES = frozenset({"add", "mul", "max", "min", "and", "or", "eq", "ne"})
+
+
+def numpy_operation(op: str, *args: Any) -> Any:
+    """One operation on numbers and arrays, in floating point."""
+    return _NUMPY[op](*(_as_array(a) for a in args))
+
+
+def _plain(x: Number) -> Number:
+    """A whole number as an integer; what no float can hold as infinity, which it is to every array."""
+    if isinstance(x, float):
+        return x
+    if x.numerator.bit_length() > 1000 and x.numerator.bit_length() - x.denominator.bit_length() > 1000:
+        return math.copysign(math.inf, x.numerator >> x.numerator.bit_length() - 2)
+    return x.numerator if type(x) is Fraction and x.denominator == 1 else x
+
+
+@dataclass
+class Program:
+    """Builds values over axes of the given sizes.
+
+    sizes: points along each axis; an axis is a bit of every mask. small: values over so many points or fewer are
+    computed at once (0: only numbers are).
+    """
+
+    sizes: Sequence[int]
+    small: int = SMALL
+    values: list[Value] = field(default_factory=list)
+    _interned: dict[Any, Value] = field(default_factory=dict)
+    _points: dict[int, int] = field(default_factory=dict)
+    # what an expression came to, by the values of its symbols: derivations of one model share most of theirs
+    lowered: dict[Any, Value] = field(default_factory=dict)
+    symbols_of: dict[Expr, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+
+    # leaves ------------------------------------------------------------------------------------------------------------
+
+    def number(self, x: Number | bool) -> Value:
+        x = x if isinstance(x, bool) else _plain(x)
+        return self._once(("number", type(x) is float, type(x) is bool, x), "number", (), 0, x)
+
+    def array(self, data: np.ndarray) -> Value:
+        """An array with one dimension an axis; dimensions of length 1 are not depended on. Axes along which nothing changes are dropped."""
+        found = self._reduced(data if data.dtype == bool else data.astype(np.float64))
+        if isinstance(found, Value):
+            return found
+        mask, data = found
+        return self._once(("array", mask, data.dtype.kind, data.tobytes()), "array", (), mask, data)
+
+    def _reduced(self, data: np.ndarray) -> "Value | tuple[int, np.ndarray]":
+        """An array without the axes along which nothing changes, and its mask; the number it is when nothing changes at all."""
+        mask = 0
+        for axis, length in enumerate(data.shape):
+            if length > 1:
+                first = data[(slice(None),) * axis + (slice(0, 1),)]
+                if data.size <= _WORTH_REDUCING and (data == first).all():
+                    data = first
+                else:
+                    mask |= 1 << axis
+        if mask:
+            return mask, data
+        x = data.reshape(-1)[0].item()
+        return self.number(int(x) if isinstance(x, float) and x.is_integer() and abs(x) < 2**53 else x)
+
+    def input(self, name: str, axis: int) -> Value:
+        """A number that is not known until the program runs, which stands for an axis of its own."""
+        return self._once(("input", name), "input", (), 1 << axis, None, name)
+
+    def points(self, mask: int) -> int:
+        found = self._points.get(mask)
+        if found is None:
+            found = 1
+            for axis, size in enumerate(self.sizes):
+                if mask >> axis & 1:
+                    found *= size
+            self._points[mask] = found
+        return found
+
+    def _once(self, key: Any, op: str, args: tuple[Value, ...], mask: int, data: Any = None, name: str = "") -> Value:
+        found = self._interned.get(key)
+        if found is None:
+            found = Value(len(self.values), op, args, mask, data, name=name)
+            self.values.append(found)
+            self._interned[key] = found
+        return found
+
+    # operations --------------------------------------------------------------------------------------------------------
+
+    def apply(self, op: str, *args: Value) -> Value:
+        """One operation on values; done at once where its result is small."""
+        if op in _COMMUTES and args[0].id > args[1].id:
+            args = (args[1], args[0])
+        key = (op, *(a.id for a in args))
+        found = self._interned.get(key)
+        if found is not None:
+            return found
+        mask = 0
+        for a in args:
+            mask |= a.mask
+        if not mask:
+            if all(a.known for a in args):
+                found = self.number(_EXACT[op](*(a.data for a in args)))
+        elif self.points(mask) <= self.small and all(a.known for a in args):
+            with np.errstate(all="ignore"):
+                data = numpy_operation(op, *(a.data for a in args))
+            reduced = self._reduced(data)
+            if isinstance(reduced, Value):
+                found = reduced
+            else:
+                return self._once(key, "array", (), *reduced)
+        if found is None:
+            return self._once(key, op, args, mask)
+        self._interned[key] = found
+        return found
+
+    def scaled(self, value: Value, by: Number) -> Value:
+        return value if by == 1 else self.apply("mul", self.number(by), value) if value.known else self.product(by, [(value, 1)])
+
+    def total(self, terms: Iterable[tuple[Value, Number]]) -> Value:
+        """The sum of values times coefficients: those over few points first, shared factors taken out."""
+        constant: Number = 0
+        weights: dict[int, list[Any]] = {}
+        stack = list(terms)[::-1]
+        while stack:
+            value, by = stack.pop()
+            if not value.mask and value.known:
+                constant = _plain(constant + value.data * by)
+            elif value.terms is not None and not value.known:
+                stack.extend((v, c * by) for v, c in reversed(value.terms))
+            elif value.id in weights:
+                weights[value.id][1] += by
+            else:
+                weights[value.id] = [value, by]
+        found = [(v, _plain(c)) for v, c in weights.values() if c]
+        small = [(v, c) for v, c in found if v.known]
+        large = [(v, c) for v, c in found if not v.known]
+        parts = self._by_mask(small)
+        if constant:
+            if parts:
+                at = min(range(len(parts)), key=lambda k: self.points(parts[k][0].mask))
+                parts[at] = (self.apply("add", self.scaled(*parts[at]), self.number(constant)), 1)
+            else:
+                parts.append((self.number(constant), 1))
+        flat = (*parts, *large)
+        result = self._merged(self._factored(list(flat)))
+        if not result.known and len(flat) > 1:
+            result.terms = result.terms or flat
+        return result
+
+    def _by_mask(self, terms: list[tuple[Value, Number]]) -> list[tuple[Value, Number]]:
+        """Arrays over the same axes added up."""
+        groups: dict[int, list[tuple[Value, Number]]] = {}
+        for value, by in terms:
+            groups.setdefault(value.mask, []).append((value, by))
+        made = []
+        for group in groups.values():
+            if len(group) == 1:
+                made.append(group[0])
+                continue
+            first = self.scaled(*group[0])
+            for value, by in group[1:]:
+                first = self.apply("sub", first, self.scaled(value, -by)) if by < 0 else self.apply("add", first, self.scaled(value, by))
+            made.append((first, 1))
+        return made
+
+    def _factored(self, terms: list[tuple[Value, Number]]) -> list[tuple[Value, Number]]:
+        """Terms in which a factor over many points that several products share stands once, times the sum of the rest."""
+        while True:
+            seen: dict[int, list[int]] = {}
+            by_id: dict[int, Value] = {}
+            for k, (value, _) in enumerate(terms):
+                for factor, power in value.factors or ((value, 1),) if not value.known else ((value, 1),):
+                    if power == 1 and factor.mask:
+                        if k not in seen.setdefault(factor.id, []):
+                            seen[factor.id].append(k)
+                        by_id[factor.id] = factor
+            shared = [(len(at), self.points(by_id[f].mask), f) for f, at in seen.items() if len(at) > 1 and any(not terms[k][0].known for k in at)]
+            if not shared:
+                return terms
+            _, _, best = max(shared)
+            factor, at = by_id[best], seen[best]
+            rest = []
+            for k in at:
+                value, by = terms[k]
+                left = list(value.factors or ((value, 1),))
+                left.remove((factor, 1))
+                rest.append((self.product(by, left), 1))
+            # the terms that are left are sums of fewer factors, so this ends
+            product = self.product(1, [(factor, 1), (self.total(rest), 1)])
+            terms = [t for k, t in enumerate(terms) if k not in at] + [(product, 1)]
+
+    def _merged(self, terms: list[tuple[Value, Number]]) -> Value:
+        """Binary additions, the pair over the fewest points first."""
+        if not terms:
+            return self.number(0)
+        while len(terms) > 1:
+            i, j = self._closest([v for v, _ in terms])
+            (a, x), (b, y) = terms[i], terms[j]
+            terms = [t for k, t in enumerate(terms) if k not in (i, j)]
+            if x < 0 < y:
+                (a, x), (b, y) = (b, y), (a, x)
+            if x < 0 and y < 0:
+                terms.append((self.apply("add", self.scaled(a, -x), self.scaled(b, -y)), -1))
+            elif y < 0:
+                terms.append((self.apply("sub", self.scaled(a, x), self.scaled(b, -y)), 1))
+            else:
+                terms.append((self.apply("add", self.scaled(a, x), self.scaled(b, y)), 1))
+        return self.scaled(*terms[0])
+
+    def _closest(self, values: Sequence[Value]) -> tuple[int, int]:
+        best = None
+        for i in range(len(values)):
+            for j in range(i + 1, len(values)):
+                union = values[i].mask | values[j].mask
+                rank = (self.points(union), -min(self.points(values[i].mask), self.points(values[j].mask)))
+                if best is None or rank < best[0]:
+                    best = (rank, i, j)
+        assert best is not None
+        return best[1], best[2]
+
+    def product(self, by: Number, factors: Iterable[tuple[Value, int]], *, exact: bool = False) -> Value:
+        """A number times values to powers 1 or -1 (repeat a factor for more): those over few points first.
+
+        exact: all divisors are multiplied up and divide once, so that a whole number that is a quotient comes out whole.
+        """
+        top: list[Value] = []
+        bottom: list[Value] = []
+        for value, power in factors:
+            if not value.mask and value.known:
+                by = _plain(by * value.data if power > 0 else _EXACT["div"](by, value.data))
+            elif value.factors is not None and not value.known:
+                for inner, own in value.factors:
+                    (top if own * power > 0 else bottom).append(inner)
+            else:
+                (top if power > 0 else bottom).append(value)
+        for value in [b for b in bottom if b in top]:
+            top.remove(value)
+            bottom.remove(value)
+        by = _plain(by)
+        if not by:
+            return self.number(0)
+        if not top and not bottom:
+            return self.number(by)
+        if by != 1 and not exact:
+            by = self._absorbed(by, top, bottom)
+        whole = exact and (bool(bottom) or type(by) is Fraction)
+        if by != 1 and not whole and any(not v.known for v in (*top, *bottom)):
+            # kept apart, so that sums and products still see what it multiplies
+            inner = self.product(1, [*((v, 1) for v in top), *((v, -1) for v in bottom)])
+            result = self.apply("mul", self.number(by), inner)
+            result.terms = ((inner, by),)
+            return result
+        numerator, denominator = (by.numerator, by.denominator) if type(by) is Fraction else (by, 1)
+        if exact or not bottom:
+            below = self._multiplied(bottom, denominator)
+            above = self._multiplied(top, numerator)
+            result = above if not below.mask and below.data == 1 else self.apply("div", above, below)
+        else:
+            result = self._divided(top, bottom, by)
+        if by == 1 and not result.known and len(top) + len(bottom) > 1:
+            result.factors = result.factors or (*((v, 1) for v in top), *((v, -1) for v in bottom))
+        return result
+
+    def _absorbed(self, by: Number, top: list[Value], bottom: list[Value]) -> Number:
+        """Multiply a coefficient into an array where there is one; what is left of it."""
+        known = [k for k, v in enumerate(top) if v.known]
+        if known:
+            k = min(known, key=lambda k: self.points(top[k].mask))
+            top[k] = self.apply("mul", self.number(by), top[k])
+            return 1
+        known = [k for k, v in enumerate(bottom) if v.known]
+        if known:
+            k = min(known, key=lambda k: self.points(bottom[k].mask))
+            top.append(self.apply("div", self.number(by), bottom.pop(k)))
+            return 1
+        return by
+
+    def _multiplied(self, values: list[Value], by: Number) -> Value:
+        values = sorted(values, key=lambda v: self.points(v.mask))
+        if not values:
+            return self.number(by)
+        if by != 1:
+            values[0] = self.apply("mul", self.number(by), values[0])
+        while len(values) > 1:
+            i, j = self._closest(values)
+            made = self.apply("mul", values[i], values[j])
+            values = [v for k, v in enumerate(values) if k not in (i, j)] + [made]
+        return values[0]
+
+    def _divided(self, top: list[Value], bottom: list[Value], by: Number) -> Value:
+        """Quotients of values over few points are taken first."""
+        parts = [(v, 1) for v in top] + [(v, -1) for v in bottom]
+        parts.sort(key=lambda part: self.points(part[0].mask))
+        first, power = parts[0]
+        parts[0] = (self.apply("mul", self.number(by), first) if power > 0 else self.apply("div", self.number(by), first), 1)
+        while len(parts) > 1:
+            i, j = self._closest([v for v, _ in parts])
+            (a, x), (b, y) = parts[i], parts[j]
+            if x < 0 < y:
+                (a, x), (b, y) = (b, y), (a, x)
+            made = (self.apply("mul", a, b), x) if x == y else (self.apply("div", a, b), 1)
+            parts = [p for k, p in enumerate(parts) if k not in (i, j)] + [made]
+        value, power = parts[0]
+        return value if power > 0 else self.apply("div", self.number(1), value)
+
+    def extreme(self, op: str, values: Iterable[Value]) -> Value:
+        """max or min: an addend that several arguments share is added once, to the extreme of what is left of them."""
+        args = list(dict.fromkeys(values))
+        known = [v for v in args if v.known]
+        rest = [v for v in args if not v.known]
+        known = self._extremes_by_mask(op, known)
+        if len(rest) > 1:
+            return self._shared_addends(op, known, rest)
+        return self._extreme_merged(op, [*known, *rest])
+
+    def _extremes_by_mask(self, op: str, values: list[Value]) -> list[Value]:
+        groups: dict[int, Value] = {}
+        for value in values:
+            groups[value.mask] = value if value.mask not in groups else self.apply(op, groups[value.mask], value)
+        return list(groups.values())
+
+    def _shared_addends(self, op: str, known: list[Value], rest: list[Value]) -> Value:
+        sums = {v.id: dict((t.id, (t, c)) for t, c in (v.terms or ((v, 1),))) for v in rest}
+        seen: dict[tuple[int, Number], list[Value]] = {}
+        for value in rest:
+            for term, by in sums[value.id].values():
+                if not term.known:
+                    seen.setdefault((term.id, by), []).append(value)
+        shared = [(len(at), self.points(sums[at[0].id][key[0]][0].mask), key) for key, at in seen.items() if len(at) > 1]
+        if not shared:
+            return self._extreme_merged(op, [*known, *rest])
+        # the most shared, then the one over the most points; ties go to the first made
+        _, _, (term_id, by) = max(shared, key=lambda s: (s[0], s[1], -s[2][0]))
+        members = seen[term_id, by]
+        term = sums[members[0].id][term_id][0]
+        left = [self.total([t for t in sums[v.id].values() if t[0].id != term_id]) for v in members]
+        common = self.total([(term, by), (self.extreme(op, left), 1)])
+        return self.extreme(op, [*known, *(v for v in rest if v not in members), common])
+
+    def _extreme_merged(self, op: str, values: list[Value]) -> Value:
+        values = self._extremes_by_mask(op, [v for v in values if v.known]) + [v for v in values if not v.known]
+        while len(values) > 1:
+            i, j = self._closest(values)
+            made = self.apply(op, values[i], values[j])
+            values = [v for k, v in enumerate(values) if k not in (i, j)] + [made]
+        return values[0]
+
+    def of_largest(self, pairs: Sequence[tuple[Value, Value]]) -> Value:
+        """Of (value, key) pairs the value of the largest key, the first of equal ones."""
+        found, most = pairs[0]
+        for value, key in pairs[1:]:
+            found = self.where(self.apply("lt", most, key), value, found)
+            most = self.apply("max", most, key)
+        return found
+
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        if not condition.mask and condition.known:
+            return yes if condition.data else no
+        return yes if yes is no else self.apply("where", condition, yes, no)
+
+
+def _as_array(x: Any) -> Any:
+    return float(x) if isinstance(x, (int, Fraction)) and not isinstance(x, bool) else x
+
+
+def restricted(values: Sequence[Value], chosen: Sequence[np.ndarray], small: int = SMALL) -> tuple["Program", list[Value]]:
+    """Values over a part of a program's points, in a program of their own: `chosen` positions along every axis."""
+    program = Program([len(c) for c in chosen], small)
+    made: dict[int, Value] = {}
+
+    def remade(value: Value) -> Value:
+        found = made.get(value.id)
+        if found is None:
+            if isinstance(value.data, np.ndarray):
+                data = value.data
+                for axis, positions in enumerate(chosen):
+                    if data.shape[axis] > 1 and len(positions) < data.shape[axis]:
+                        data = np.take(data, positions, axis=axis)
+                found = program.array(data)
+            elif value.known:
+                found = program.number(value.data)
+            else:
+                found = program.apply(value.op, *(made[a.id] for a in value.args))
+            made[value.id] = found
+        return found
+
+    stack, seen, order = list(values), set(), []
+    while stack:
+        value = stack.pop()
+        if value.id not in seen:
+            seen.add(value.id)
+            order.append(value)
+            stack.extend(value.args)
+    for value in sorted(order, key=lambda v: v.id):
+        remade(value)
+    return program, [made[v.id] for v in values]

@@ -1,0 +1,80 @@
+"""Names in a program: symbols with their values, and definitions, each lowered once when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from symsim.algebra.expr import Call, Expr, Symbol
+from symsim.program.program import Program, Value
+
+
+class Scope:
+    """Names and what they stand for: symbols with their values, and definitions, lowered when they are asked for."""
+
+    def __init__(
+        self,
+        program: Program,
+        symbols: Mapping[str, Value],
+        definitions: Mapping[str, tuple[Expr, bool]],
+        outer: "Scope | None" = None,
+        label: str = "",
+    ):
+        """definitions: by name, the expression and whether it counts something, so that quotients must come out whole."""
+        self.program, self.symbols, self.definitions, self.outer, self.label = program, symbols, definitions, outer, label
+        self._made: dict[str, Value] = {}
+
+    def value(self, name: str) -> Value:
+        """KeyError for a name that is neither a symbol nor defined."""
+        if name in self._made:
+            return self._made[name]
+        if name in self.symbols:
+            found = self.symbols[name]
+        elif name in self.definitions:
+            expression, exact = self.definitions[name]
+            found = self.lower(expression, exact)
+            if not found.known and not found.name:
+                found.name = f"{name}{self.label}"
+        elif self.outer is not None:
+            found = self.outer.value(name)
+        else:
+            raise KeyError(name)
+        self._made[name] = found
+        return found
+
+    def lower(self, expression: Expr, exact: bool = False) -> Value:
+        program = self.program
+        known = program.symbols_of.get(expression)
+        if known is None:
+            known = program.symbols_of[expression] = (len(program.symbols_of), tuple(sorted(expression.symbols())))
+        number, used = known
+        key = (number, exact, *[self.value(name).id for name in used])
+        found = program.lowered.get(key)
+        if found is None:
+            found = program.lowered[key] = self._lower(expression, exact)
+        return found
+
+    def _lower(self, expression: Expr, exact: bool) -> Value:
+        program = self.program
+        terms = []
+        for monomial, coefficient in expression.terms.items():
+            factors = []
+            for atom, power in monomial:
+                value = self.value(atom.name) if isinstance(atom, Symbol) else self._call(atom, exact)
+                factors += [(value, 1 if power > 0 else -1)] * abs(power)
+            if len(factors) == 1 and factors[0][1] == 1:
+                terms.append((factors[0][0], coefficient))
+            else:
+                terms.append((program.product(coefficient, factors, exact=exact), 1))
+        if len(terms) == 1 and terms[0][1] == 1:
+            return terms[0][0]
+        return program.total(terms)
+
+    def _call(self, call: Call, exact: bool) -> Value:
+        if call.function in ("ceil", "floor", "log2"):
+            return self.program.apply(call.function, self.lower(call.arguments[0], True))
+        arguments = [self.lower(a, exact) for a in call.arguments]
+        if call.function == "sum":
+            return arguments[0]
+        if call.function == "at":
+            return self.program.of_largest(list(zip(arguments[::2], arguments[1::2])))
+        return self.program.extreme(call.function, arguments)

@@ -1,0 +1,129 @@
+"""`symsim.sweep` in Python: the rows of a sweep as NumPy columns, or as an xarray dataset over its axes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symsim.api.python import model_of, path_of, strategy_of
+from symsim.errors import InputError
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.program.base import read_base
+from symsim.sweep.answer import Engine, answer
+from symsim.sweep.command import Options, make_sweep, sweep_options
+from symsim.sweep.store import Column
+
+_SHOWN, _SCREEN = 20, 80  # rows and characters of a line
+
+
+@dataclass(frozen=True, repr=False)
+class SweepRows:
+    """rows: one array a column, by name. columns: unit and meaning of each. axes: the values along every axis, by the names that vary.
+    refused: how many configurations each rule stops, the first that each breaks."""
+
+    columns: tuple[Column, ...]
+    rows: Mapping[str, np.ndarray]
+    axes: Mapping[tuple[str, ...], Sequence[Any]]
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.rows.values()))) if self.rows else 0
+
+    def __repr__(self) -> str:
+        """The first rows as a table, and how many there are."""
+        from symsim.sweep.shown import sweep_table
+
+        first = {name: values[:_SHOWN] for name, values in self.rows.items()}
+        table = sweep_table(self.columns, first, _SCREEN, "rows") if len(self) else ""
+        return f"{table}{len(self):,} row{'s' if len(self) != 1 else ''}; to_pandas() and to_xarray() have them all"
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a column for each of `columns`, whose units are in its attrs. InputError without pandas."""
+        from symsim.api.frames import sweep_frame
+
+        return sweep_frame(self.columns, self.rows)
+
+    def to_xarray(self) -> Any:
+        """A Dataset with one dimension an axis; NaN (and false, and '') where a configuration cannot run or was not asked for.
+
+        An axis of several names is a dimension named by them, joined by '+', along which each is a coordinate. InputError without xarray.
+        """
+        try:
+            import xarray
+        except ImportError:
+            raise InputError("to_xarray needs the package xarray; pip install 'symsim[xarray]'") from None
+        dims = ["+".join(names) for names in self.axes]
+        shape = [len(values) for values in self.axes.values()]
+        positions = []
+        for names, values in self.axes.items():
+            place = {value: k for k, value in enumerate(values)}
+            own = [self.rows[n].tolist() for n in names]
+            positions.append(np.array([place[row] for row in zip(*own)], dtype=np.int64))
+        found = {}
+        named = {n for names in self.axes for n in names}
+        for column in self.columns:
+            if column.name in named:
+                continue
+            kind = np.float64 if column.kind in ("integer", "number") else object
+            data = np.full(shape, np.nan if kind is np.float64 else None, dtype=kind)
+            data[tuple(positions)] = self.rows[column.name]
+            found[column.name] = (dims, data, {"units": column.unit, "long_name": column.meaning})
+        coordinates = {n: (dim, [row[k] for row in values]) for dim, (names, values) in zip(dims, self.axes.items()) for k, n in enumerate(names)}
+        return xarray.Dataset(found, coordinates)
+
+
+def sweep(
+    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    axes: Mapping[str, Any] | Iterable[str],
+    strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    system: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    where: Sequence[str] | str = (),
+    fits: bool = False,
+    top: int | None = None,
+    by: str | None = None,
+    pareto: str | None = None,
+    columns: Sequence[str] | str | None = None,
+    workers: int = 1,
+) -> SweepRows:
+    """Evaluate a model over a grid, as `symsim sweep` does: all points that can run, or the best of them.
+
+    model, strategy, system, overrides: as of `derive`. axes: texts as of --axis, or a mapping of names to values. columns: names, or text
+    as of --columns. where, fits, top, by, pareto: as on the command line. InputError for what `symsim sweep` refuses.
+
+    >>> found = sweep("llama3-8b", {"tp": [1, 2, 4], "sp": "tp>1", "dp": "8/tp"}, columns=["params.per_rank"])
+    >>> {name: values.tolist() for name, values in found.rows.items()}
+    {'tp': [1, 2, 4], 'sp': [False, True, True], 'dp': [8, 4, 2], 'params.per_rank': [8030261248, 4015263744, 2007764992]}
+    """
+    texts = list(axes) if not isinstance(axes, Mapping) else [f"{name}={_text(values)}" for name, values in axes.items()]
+    asked = [where] if isinstance(where, str) else list(where)
+    shown = columns if isinstance(columns, str) or columns is None else ",".join(columns)
+    made: Options = sweep_options(asked, fits, top, by, pareto, shown, None, False, "auto", "auto", "local", None, workers)
+    machine = path_of(system, "the system") if system is not None else None
+    base = read_base(model_of(model), strategy_of(strategy), machine, overrides or {})
+    ready = make_sweep(base, texts, made, everything=top is None and by is None and pareto is None)
+    ready.prepare(workers=workers)
+    if ready.question.objectives:
+        found = answer(ready, Engine(workers=workers))
+        assert found.rows is not None
+        rows = found.rows
+    else:
+        parts = [ready.run_part(k) for k in range(len(ready.parts))]
+        rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    along = {a.names: list(zip(*(ready.space.columns_of(k)))) for k, a in enumerate(ready.space.axes)}
+    return SweepRows(tuple(ready.columns()), rows, along, {r.rule: r.points for r in ready.refused()})
+
+
+def _text(values: Any) -> str:
+    if isinstance(values, str):
+        return values
+    if isinstance(values, Path):
+        return f"@{values}"
+    return ",".join(str(v).lower() if isinstance(v, (bool, np.bool_)) else str(v) for v in values)

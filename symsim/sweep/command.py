@@ -1,0 +1,265 @@
+"""`symsim sweep`: from the texts of the command line to what it prints."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symsim.errors import InputError, nearest, sentence
+from symsim.program.base import Base, read_base
+from symsim.sweep.answer import Answer, Engine, Progress, answer
+from symsim.sweep.axes import Axis, DerivedAxis, parse_axes
+from symsim.sweep.names import RANKS, field_of, text_of
+from symsim.sweep.processes import cores
+from symsim.sweep.question import ask
+from symsim.sweep.shown import sweep_json, sweep_table
+from symsim.sweep.space import Space
+from symsim.sweep.store import check_output
+from symsim.sweep.sweep import Sweep
+from symsim.version import __version__
+
+# more rows than this are no file that anybody reads
+_MOST_ROWS = 2_000_000_000
+_MOST_POINTS = 2**62
+# a table on a terminal has an end
+_MOST_PRINTED = 1000
+_NARROWEST = 40
+# say who does what only where there is something to wait for
+_WORTH_WATCHING_S = 0.5
+
+
+@dataclass(frozen=True)
+class Options:
+    where: tuple[str, ...]
+    fits: bool
+    top: int | None
+    by: str | None
+    pareto: str | None
+    columns: str | None
+    output: Path | None
+    resume: bool
+    search: str
+    backend: str
+    engine: Engine
+
+
+def sweep_options(
+    where: Sequence[str] | None,
+    fits: bool,
+    top: int | None,
+    by: str | None,
+    pareto: str | None,
+    columns: str | None,
+    output: Path | None,
+    resume: bool,
+    search: str,
+    backend: str,
+    engine: str,
+    scheduler: str | None,
+    workers: int | None,
+    *,
+    as_json: bool = False,
+) -> Options:
+    """The options, checked against each other before anything is read."""
+    for name, given, valid in (
+        ("--search", search, ("auto", "scan", "bounds")),
+        ("--backend", backend, ("auto", "numpy", "c")),
+        ("--engine", engine, ("local", "dask")),
+    ):
+        if given not in valid:
+            raise InputError(f"{name} {given}: {nearest(given, valid)}")
+    if scheduler is not None and engine != "dask":
+        raise InputError(f"--scheduler {scheduler} belongs to --engine dask")
+    if workers is not None and not 1 <= workers <= 4096:
+        raise InputError(f"--workers {workers}: a number of processes from 1 up is needed")
+    if resume and output is None:
+        raise InputError("--resume goes on with a sweep to a file; name it with -o")
+    if output is not None:
+        if as_json:
+            raise InputError("--json prints the points, and -o writes them to a file; give one of the two")
+        check_output(output)
+    if search == "bounds" and top is None and by is None and (output is not None or pareto is not None):
+        raise InputError("--search bounds finds the best points; give --top and --by")
+    made = Engine(engine, scheduler, workers if workers is not None else cores())
+    return Options(tuple(where or ()), fits, top, by, pareto, columns, output, resume, search, backend, made)
+
+
+def sweep(
+    model: str, strategy: str | None, system: str | None, settings: Sequence[str], axes: Sequence[str], options: Options, *, as_json: bool = False
+) -> str:
+    """Run a sweep; what is printed on standard output."""
+    began = time.perf_counter()
+    base = read_base(model, strategy, system, settings)
+    made = make_sweep(base, axes, options)
+    with _watched() as progress:
+        made.prepare(progress, options.engine.workers)
+        try:
+            found = answer(
+                made,
+                options.engine,
+                output=options.output,
+                resume=options.resume,
+                metadata=_metadata(model, base, axes, options),
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            if options.output is not None:
+                _say(f"stopped; the blocks that are finished are kept in {options.output}.parts, and --resume goes on from them")
+            raise
+    _summary(made, found, options, time.perf_counter() - began, as_json=as_json)
+    if options.output is not None:
+        return ""
+    assert found.rows is not None
+    if as_json:
+        return json.dumps(sweep_json(found.columns, found.rows), indent=1, allow_nan=False) + "\n"
+    if not found.count:
+        return ""
+    rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
+    # as wide as the terminal, or COLUMNS; 80 where neither is known
+    table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST))
+    return table + (f"first: {again(made.space, rows, 0)}\n" if made.question.objectives else "")
+
+
+def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything: bool = False) -> Sweep:
+    """A sweep of these axes, not yet prepared; InputError for what cannot be asked."""
+    free, derived = parse_axes(axes)
+    if not free:
+        raise InputError("a sweep needs an axis: give --axis, such as --axis tp=1,2,4,8")
+    space = Space(base, _with_ranks(base, free, derived), derived)
+    timed = base.system is not None or any(c.place.part == "machine" for c in space.columns.values())
+    question = ask(
+        where=options.where,
+        top=options.top,
+        by=options.by,
+        pareto=options.pareto,
+        columns=options.columns,
+        fits=options.fits,
+        timed=timed,
+        everything=everything or options.output is not None,
+    )
+    if space.points > _MOST_POINTS:
+        raise InputError(f"the axes make {space.points:.2e} points; at most {_MOST_POINTS:.0e} are numbered")
+    if not question.objectives and space.points > _MOST_ROWS:
+        raise InputError(
+            f"the axes make {space.points:,} points, too many rows for a file (at most {_MOST_ROWS:,}): give --top or --pareto, or fewer values"
+        )
+    return Sweep(space, question, options.search, options.backend)
+
+
+def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]) -> tuple[Axis, ...]:
+    """The axes, and the ranks of the strategy as one more: dp follows from them at every point."""
+    if base.ranks is None:
+        return tuple(free)
+    for name in [*(n for axis in free for n in axis.names), *(one.name for one in derived)]:
+        if field_of(name) in (*RANKS, "dp"):
+            raise InputError(f"{base.ranks.where} gives world={base.ranks.world}, from which dp follows; leave it or the axis {name} out")
+    return (*free, Axis((RANKS[0],), ((base.ranks.world,),)))
+
+
+def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
+    """What `symsim eval MODEL` takes for a row: -s, --set and -y."""
+    base = space.base
+    options = base.strategy.model_dump(mode="json", exclude_unset=True)
+    settings: dict[str, str] = {}
+    system = base.system
+    for name, values in rows.items():
+        value = text_of(values[row].item() if hasattr(values[row], "item") else values[row])
+        column = next((c for c in space.columns.values() if c.name == name), None)
+        if name in space.derived or (column is not None and column.place.part == "strategy"):
+            options[field_of(name)] = value
+        elif column is not None and column.place.part == "machine":
+            system = value
+        elif column is not None and column.place.part != "ranks":
+            settings[name] = value
+    text = ",".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else text_of(v)}" for n, v in options.items() if v is not None)
+    words = [*(["-s", text] if text else []), *(w for n, v in settings.items() for w in ("--set", f"{n}={v}")), *(["-y", system] if system else [])]
+    return shlex.join(words)
+
+
+def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
+    """What a Parquet file says of how it came to be."""
+    return {
+        "version": __version__,
+        "model": base.architecture.name,
+        "strategy": json.dumps(base.strategy.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
+        "system": base.system or "",
+        "assumptions": json.dumps(dict(base.assumptions), sort_keys=True),
+        "axes": json.dumps(list(axes)),
+        "where": json.dumps(list(options.where) + (["memory.peak <= memory.capacity"] if options.fits else [])),
+        "best": options.by or options.pareto or "",
+    }
+
+
+def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as_json: bool = False) -> None:
+    points, running = made.space.points, made.running
+    derivations = len(made.variants)
+    _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
+    refused = made.refused()
+    if as_json and refused:
+        _say(f"refused {json.dumps({r.rule: r.points for r in refused})}")
+    for reason in refused if not as_json else ():
+        _say(f"{reason.points:,} refused by {reason.rule}, one of them: {reason.why}")
+    best = " and ".join(f"{'largest' if more else 'least'} {text}" for text, more in zip(made.question.by, made.question.largest))
+    if found.count > 0 and best:
+        _say(f"best: {best}" + (" first" if made.question.top is not None else ""))
+    if found.count == 0:
+        conditions = " and ".join([*options.where, *(["memory.peak <= memory.capacity"] if options.fits else [])])
+        _say(f"no configuration that can run meets {conditions or 'the question'}")
+    elif options.output is None and found.count > _MOST_PRINTED:
+        _say(f"the first {_MOST_PRINTED} of {found.count} points are shown; -o FILE.csv has all")
+    if options.output is not None:
+        _say(f"wrote {options.output}")
+
+
+def _say(note: str) -> None:
+    """A note on standard error; the answer does not depend on whether anybody can read it."""
+    with suppress(OSError, ValueError):
+        print(f"symsim: {sentence(note)}", file=sys.stderr)
+
+
+@contextmanager
+def _watched() -> Iterator[Progress]:
+    """Progress with rate and time left on standard error, where that is a terminal and there is something to wait for."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            if speed is None:
+                return Text("")
+            return Text(f"{speed / 1e6:.0f} M/s" if speed >= 1e6 else f"{speed:.0f}/s")
+
+    began = time.perf_counter()
+    with Bars(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f} %"),
+        Rate(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bars:
+        tasks: dict[str, object] = {}
+
+        def progress(what: str, done: float, total: float) -> None:
+            if time.perf_counter() - began < _WORTH_WATCHING_S:
+                return
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield progress

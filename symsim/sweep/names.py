@@ -1,0 +1,79 @@
+"""Names that vary in a sweep: which are sizes and degrees, and where each belongs in the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+from annotated_types import Le
+
+from symsim.inputs.loading import STRATEGY_SYMBOLS
+from symsim.inputs.spellings import ALIASES
+from symsim.inputs.strategy import Strategy
+
+# Fields that a derivation knows by their symbols alone
+SIZES = ("micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "packed_document_length", "microbatch_group_size_per_vp_stage")
+# Fields whose symbol appears once they are above 1
+DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
+# Names of an axis that are no setting of their own
+RANKS = ("world", "world_size")
+MACHINE = "system"
+
+# integers of arrays have 64 bits, and sizes are multiplied
+_LARGEST = 2**40
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a name of an axis belongs: a part of the input, and the key there."""
+
+    part: str
+    key: Any
+
+
+@dataclass(frozen=True)
+class Column:
+    """The values of one name along its axis, as the derivation takes them, and as the user wrote them."""
+
+    name: str
+    axis: int
+    place: Place
+    values: tuple[Any, ...]
+    shown: tuple[Any, ...]
+
+
+def field_of(name: str) -> str:
+    """The field of the strategy that a symbol or another system's name stands for; else the name itself."""
+    return STRATEGY_SYMBOLS.get(name) or ALIASES.get(name) or name
+
+
+@cache
+def largest(field: str) -> int:
+    """The most that a size or degree of a strategy, or a number of ranks, may be in a grid."""
+    return _LARGEST if field in RANKS else min([_LARGEST, *_bounds(Strategy.model_fields[field].annotation), *_bounds(Strategy.model_fields[field])])
+
+
+def _bounds(annotation: Any) -> list[int]:
+    """The upper bounds that a field's annotation carries."""
+    own = [bound.le for bound in getattr(annotation, "metadata", ()) if isinstance(bound, Le) and isinstance(bound.le, int)]
+    return own + [bound for part in get_args(annotation) for bound in _bounds(part)]
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def text_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def canonical(name: str, place: Place) -> str:
+    return place.key if isinstance(place.key, str) else ".".join(place.key)
+
+
+def is_number(column: Column) -> bool:
+    """Whether a name varies as a symbol of one derivation; degrees do above 1."""
+    part, key = column.place.part, column.place.key
+    # how many ranks a tier joins decides what can run, and so do its neighbours'
+    return part in ("ranks", "symbol") or (part == "system" and key[-1] != "ranks") or (part == "strategy" and key in (*SIZES, *DEGREES))

@@ -1,0 +1,252 @@
+"""What is asked of a sweep: which points are wanted, which are best, and what is reported of them; lowered to values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from symsim.errors import InputError, nearest, printable
+from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.strategy import Strategy
+from symsim.program.program import Value
+from symsim.sweep.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
+from symsim.sweep.names import DEGREES, MACHINE, SIZES, field_of
+from symsim.sweep.reported import Reported
+
+
+@dataclass(frozen=True)
+class Question:
+    """where: conditions of every point. top: how many of the best `by` a quantity; or pareto: the points that no other beats in all
+    of these; with neither, all points. columns: reported quantities."""
+
+    where: tuple[Node, ...] = ()
+    where_text: tuple[str, ...] = ()
+    top: int | None = None
+    by: tuple[str, ...] = ()
+    objectives: tuple[Node, ...] = ()
+    largest: tuple[bool, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def pareto(self) -> bool:
+        return self.top is None and len(self.objectives) > 1
+
+
+def ask(
+    *,
+    where: Iterable[str] = (),
+    top: int | None = None,
+    by: str | None = None,
+    pareto: str | None = None,
+    columns: str | None = None,
+    fits: bool = False,
+    timed: bool,
+    everything: bool = False,
+) -> Question:
+    """A question from the texts of the command line; InputError for what does not read or does not go together."""
+    conditions = [*where, *(["memory.peak <= memory.capacity"] if fits else [])]
+    if fits and not timed:
+        raise InputError("--fits compares with the memory of an accelerator; name its system with -y")
+    if pareto is not None and (top is not None or by is not None):
+        raise InputError("--pareto lists every point that no other beats; it does not go together with --top or --by")
+    if top is not None and not 1 <= top <= 10_000_000:
+        raise InputError(f"--top {top}: a number of points from 1 to 10,000,000 is needed")
+    wanted: list[str] = []
+    if pareto is not None:
+        wanted = _split(pareto)
+        if len(wanted) != 2:
+            raise InputError(f"--pareto {pareto}: two quantities separated by a comma are needed, such as time.step,memory.peak")
+    elif top is not None or by is not None or not everything:
+        wanted = [by if by is not None else "tokens_per_second" if timed else "memory.peak"]
+        top = 10 if top is None else top
+    objectives, largest = [], []
+    for text in wanted:
+        option = "--pareto" if pareto is not None else "--by"
+        node = parse_quantity(text, option)
+        objectives.append(node)
+        largest.append(_largest_first(node))
+    shown = tuple(_split(columns)) if columns is not None else default_columns(timed)
+    shown = tuple(dict.fromkeys([*shown, *(str(n.value) for n in objectives if n.kind == "name")]))
+    if "" in shown:
+        raise InputError(f"--columns {columns}: a name is missing between commas")
+    return Question(
+        tuple(parse_condition(text, "--where") for text in conditions),
+        tuple(conditions),
+        None if pareto is not None else top,
+        tuple(wanted),
+        tuple(objectives),
+        tuple(largest),
+        shown,
+    )
+
+
+def _largest_first(node: Node) -> bool:
+    """Whether more is better: every part of which that is known says so (tokens_per_second/world, but not world/tokens_per_second)."""
+    votes: set[bool] = set()
+
+    def walk(part: Node, rises: bool) -> None:
+        if part.kind == "name" and str(part.value) in QUANTITIES:
+            best = QUANTITIES[str(part.value)]
+            if best.largest_first or best.is_cost:
+                votes.add(best.largest_first == rises)
+        for k, argument in enumerate(part.arguments):
+            falls = part.kind == "neg" or (k == 1 and part.kind in ("sub", "div", "floordiv", "mod"))
+            walk(argument, rises != (falls or (part.kind == "pow" and isinstance(part.value, int) and part.value < 0)))
+
+    walk(node, True)
+    return votes == {True}
+
+
+def _split(text: str) -> list[str]:
+    """Items between commas that are not inside parentheses."""
+    items, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            items.append(text[start:at].strip())
+            start = at + 1
+    return [*items, text[start:].strip()]
+
+
+def objective(question: Question, reported: Reported, at: int = 0) -> Value:
+    """An objective such that less is better."""
+    value = lower(question.objectives[at], reported, "--pareto" if question.pareto else "--by")
+    return reported.program.product(-1, [(value, 1)]) if question.largest[at] else value
+
+
+def wanted(question: Question, reported: Reported) -> Value:
+    """True where a point can run and meets every condition."""
+    found = reported.runs()
+    for node in question.where:
+        found = reported.program.apply("and", found, lower(node, reported, "--where"))
+    return found
+
+
+def check_names(question: Question, reported: Sequence[Reported]) -> None:
+    """InputError for a name that is no quantity in any of these variants, and for one that is used as what it is not."""
+    pairs = [(n, "--pareto" if question.pareto else "--by") for n in question.objectives]
+    for node, option in [*((n, "--where") for n in question.where), *pairs]:
+        samples: dict[str, Any] = {}
+        for name in names(node):
+            sort = _sort(name, reported, option)
+            samples[name] = {"number": 1.0, "truth": True, "text": ""}[sort]
+        try:
+            found = evaluate(node, samples)
+        except InputError as error:
+            raise InputError(f"{option}: {error}") from None
+        if option != "--where" and isinstance(found, (bool, str)):
+            raise InputError(f"{option} {show(node)}: a number is needed, and this is {'text' if isinstance(found, str) else 'true or false'}")
+        _check_texts(node, option)
+    for name in question.columns:
+        _sort(name, reported, "--columns", given=False)
+
+
+def _sort(name: str, reported: Sequence[Reported], where: str, *, given: bool = True) -> str:
+    """What a name holds in the variants that have it. A message over an axis of one rank is not there, and costs nothing."""
+    sorts = [s for s in (r.sort(name) for r in reported) if s is not None]
+    if not sorts and name.removeprefix(EXPOSED) in DEGREES and name.startswith(EXPOSED) and reported[0].result.system is not None:
+        return "number"
+    if not sorts:
+        known = dict.fromkeys(n for r in reported for n in (*r.variant.fields, *r.variant.family.space.columns, *r.result.derivation.definitions))
+        raise refuse_unknown(name, list(known), where, timed=reported[0].result.system is not None)
+    if given and all(s == "nothing" for s in sorts):
+        raise InputError(f"{where}: {name} is not given, so it has no value")
+    return next((s for s in sorts if s != "nothing"), "text")
+
+
+def _check_texts(node: Node, where: str) -> None:
+    """A text that an option is compared with should be one that it can be."""
+    if node.kind in ("eq", "ne") and {a.kind for a in node.arguments} == {"name", "text"}:
+        name, text = sorted(node.arguments, key=lambda a: a.kind)
+        choices = _choices(str(name.value))
+        if choices and text.value not in choices:
+            raise InputError(f"{where}: {name.value} is never '{text.value}': {nearest(str(text.value), choices)}")
+    for argument in node.arguments:
+        _check_texts(argument, where)
+
+
+def _choices(name: str) -> list[str]:
+    if name.startswith("assume."):
+        known = ASSUMPTIONS.get(name.removeprefix("assume."))
+        return list(known.choices) if known is not None else []
+    field = Strategy.model_fields.get(field_of(name))
+    parts = [] if field is None else [field.annotation, *get_args(field.annotation)]
+    return [str(c) for part in parts if get_origin(part) is Literal for c in get_args(part)]
+
+
+_BINARY = ("mod", "lt", "le", "eq", "ne", "and", "or")
+
+
+def lower(node: Node, reported: Reported, where: str) -> Value:
+    """A tree of the condition grammar as a value of the program."""
+    program = reported.program
+    if node.kind in ("number", "bool"):
+        assert node.value is not None and not isinstance(node.value, str)
+        return program.number(node.value)
+    if node.kind == "name":
+        return _named(str(node.value), reported, where)
+    if node.kind in ("eq", "ne") and any(a.kind == "text" for a in node.arguments):
+        same = _option(node.arguments[0], reported, where) == _option(node.arguments[1], reported, where)
+        return program.number(same == (node.kind == "eq"))
+    a = [lower(x, reported, where) for x in node.arguments]
+    if node.kind == "add":
+        return program.total([(a[0], 1), (a[1], 1)])
+    if node.kind == "sub":
+        return program.total([(a[0], 1), (a[1], -1)])
+    if node.kind == "neg":
+        return program.product(-1, [(a[0], 1)])
+    if node.kind == "mul":
+        return program.product(1, [(a[0], 1), (a[1], 1)])
+    if node.kind == "div":
+        return program.product(1, [(a[0], 1), (a[1], -1)], exact=True)
+    if node.kind == "floordiv":
+        return program.apply("floor", program.product(1, [(a[0], 1), (a[1], -1)], exact=True))
+    if node.kind == "pow":
+        assert isinstance(node.value, int)
+        return program.product(1, [(a[0], 1 if node.value > 0 else -1)] * abs(node.value))
+    if node.kind in ("gt", "ge"):
+        return program.apply("lt" if node.kind == "gt" else "le", a[1], a[0])
+    if node.kind in ("min", "max"):
+        return program.extreme(node.kind, a)
+    if node.kind in _BINARY:
+        return program.apply(node.kind, a[0], a[1])
+    assert node.kind in ("not", "ceil", "floor", "log2", "abs"), node.kind
+    return program.apply(node.kind, a[0])
+
+
+def _named(name: str, reported: Reported, where: str) -> Value:
+    if reported.sort(name) in (None, "nothing"):
+        # a definition that this variant does not have, such as a message over an axis of one rank, costs nothing
+        return reported.program.number(0)
+    return reported.quantity(name)
+
+
+def _option(node: Node, reported: Reported, where: str) -> str:
+    if node.kind == "text":
+        return str(node.value)
+    if node.kind == "name":
+        found = reported.option(str(node.value))
+        if found is not None:
+            return found
+        raise InputError(f"{where}: {node.value} is a number and is compared with text")
+    raise InputError(f"{where}: text is compared with names only")
+
+
+def values_of(question: Question, reported: Reported) -> list[Value]:
+    """Objectives and then whether a point is wanted."""
+    return [*(objective(question, reported, k) for k in range(len(question.objectives))), wanted(question, reported)]
+
+
+def is_text(name: str) -> bool:
+    """Whether a column is an option, which is shown as text and is the same all over a variant."""
+    own = field_of(name)
+    return name == MACHINE or name.startswith("assume.") or (own in Strategy.model_fields and own not in (*SIZES, *DEGREES))
+
+
+def shown(reported: Reported, name: str) -> Value | str:
+    """A column: a value, or the text of an option."""
+    if is_text(name):
+        return printable(reported.option(name) or "")
+    return reported.quantity(name) if reported.sort(name) not in (None, "nothing") else reported.program.number(0)

@@ -1,0 +1,88 @@
+"""The points of a sweep as a table as wide as the terminal, or as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from symsim.algebra.quantity import BYTE, SECOND
+from symsim.report.amounts import THIN, human, percent, plain
+from symsim.report.columns import WIDTH, table
+from symsim.sweep.store import Column
+
+_SHORT = {
+    "micro_batch_size": "b",
+    "num_microbatches": "m",
+    "global_batch_size": "gbs",
+    "seq_length": "s",
+    "time.step": "step",
+    "tokens_per_second": "tokens/s",
+    "memory.peak": "memory",
+    "num_distributed_optimizer_instances": "inst",
+}
+_SHARES = ("mfu", "hfu")
+BY = "what the points were compared by"
+_FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
+
+
+def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv") -> str:
+    """Points as lines, best first; an axis with one value in all lines is named once above, and columns
+    that do not fit are left out; `whole` says what has them."""
+    count = len(next(iter(rows.values()))) if rows else 0
+    axes = [c for c in columns if c.meaning == "an axis" or c.meaning.startswith("derived: ")]
+    same = [c for c in axes if count > 1 and len({_plain(v) for v in rows[c.name]}) == 1]
+    shown = [c for c in axes if c not in same]
+    rest = [c for c in columns if c not in axes]
+    rest.sort(key=lambda c: _FIRST.index(c.name) if c.name in _FIRST else -1 if c.meaning == BY else len(_FIRST))
+    cells = {c.name: [_cell(c, v) for v in rows[c.name]] for c in (*shown, *rest)}
+    widths = {c.name: max([len(_SHORT.get(c.name, c.name)), *map(len, cells[c.name])]) for c in (*shown, *rest)}
+    kept: list[Column] = []
+    # however many axes vary, what they lead to is shown
+    room = width - 4 - sum(widths[c.name] + 2 for c in rest[:2])
+    for c in shown:
+        if room >= widths[c.name] + 2:
+            kept.append(c)
+            room -= widths[c.name] + 2
+    room += sum(widths[c.name] + 2 for c in rest[:2])
+    for c in rest:
+        if room >= widths[c.name] + 2:
+            kept.append(c)
+            room -= widths[c.name] + 2
+    title = "" if not same else "all: " + ", ".join(f"{_SHORT.get(c.name, c.name)}={_cell(c, rows[c.name][0])}" for c in same) + "\n"
+    lines = [[str(k + 1), *(cells[c.name][k] for c in kept)] for k in range(count)]
+    body = table(title.rstrip("\n"), ["", *(_SHORT.get(c.name, c.name) for c in kept)], lines, left=0, width=width)
+    left_out = [c.name for c in (*shown, *rest) if c not in kept]
+    more = f"\n(not shown: {', '.join(left_out)}; {whole} has every column)" if left_out else ""
+    return body.lstrip("\n") + more + "\n"
+
+
+def sweep_json(columns: Sequence[Column], rows: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One object a point, by column name; counts are integers, and null is what JSON has for no number and for infinity."""
+    count = len(next(iter(rows.values()))) if rows else 0
+    return [{c.name: _finite(_plain(rows[c.name][k])) for c in columns} for k in range(count)]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell(column: Column, value: Any) -> str:
+    value = _plain(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    if column.name in _SHARES:
+        return percent(value).replace(THIN, " ")
+    if column.unit == "s":
+        return human(float(value), SECOND)
+    if column.unit == "byte":
+        return human(int(value), BYTE)
+    if isinstance(value, int):
+        return str(value)
+    return plain(value).replace(THIN, ",")

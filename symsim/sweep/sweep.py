@@ -1,0 +1,362 @@
+"""A sweep from end to end: space -> variants -> work in blocks -> rows.
+
+    Space       what varies (space.py)              Family      parts of it with the same options (family.py)
+    variants()  points that share a derivation (variant.py)
+    Question    what is asked (question.py)         Work        a variant's kernel (work.py)
+    tasks       blocks of one variant each; an engine runs them in any order, their parts merge to one answer (engines.py)
+    rows        the columns of the points that were found
+
+Parts are numbered; a part holds all that its task found, so that a sweep that was stopped goes on with the parts it lacks.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from symsim.errors import InputError, printable
+from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.inputs.strategy import Strategy
+from symsim.program.bounds import best_points
+from symsim.program.c_kernel import compiler
+from symsim.program.cache import key_of, source_hash
+from symsim.program.program import Program, Value
+from symsim.sweep.axes import Axis
+from symsim.sweep.deriving import derive_all
+from symsim.sweep.family import Array, Family, families
+from symsim.sweep.question import Question, check_names, is_text, shown
+from symsim.sweep.refused import Refused, refused
+from symsim.sweep.reported import Reported
+from symsim.sweep.space import Space
+from symsim.sweep.store import Column
+from symsim.sweep.variant import Variant, variants
+from symsim.sweep.work import Best, Front, Rows, Work
+
+# points of a task: enough to be worth handing over, few enough that a stop loses little
+TASK_POINTS = 1 << 24
+# points of a block whose rows are kept
+ROWS_POINTS = 1 << 18
+# where a scan would take longer than finding out whether bounds are tight
+BOUNDS_FROM = 200_000_000
+BOUNDS_FROM_COMPILED = 4_000_000_000
+_WHOLE_GRID_SMALL = 1 << 13
+# the largest float below 2^63
+_MOST = 2.0**63 - 1024
+
+Progress = Callable[[str, float, float], None]
+
+
+def _silent(what: str, done: float, total: float) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Blocks first .. last - 1 of a variant's plan; the whole of it where `last` is None."""
+
+    variant: int
+    first: int = 0
+    last: int | None = None
+
+
+@dataclass
+class Sweep:
+    """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'."""
+
+    space: Space
+    question: Question
+    search: str = "auto"
+    backend: str = "auto"
+    threads: int = 1
+    variants: list[Variant] = field(default_factory=list)
+    parts: list[Task] = field(default_factory=list)
+    _families: list[Family] = field(default_factory=list)
+    _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
+    _works: dict[int, Work] = field(default_factory=dict)
+    _program: Program | None = None
+
+    def prepare(self, progress: Progress = _silent, workers: int = 1) -> None:
+        """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
+        with _no_collection():
+            undone = []
+            self._families, self._impossible = [], []
+            for family in families(self.space):
+                try:
+                    undone += list(variants(family))
+                    self._families.append(family)
+                except InputError as error:
+                    # sizes of a model that do not go together are points that cannot run
+                    self._impossible.append((family, error))
+            if not undone:
+                raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
+            self.variants = derive_all(undone, progress, workers)
+        program = Program(self.space.sizes, small=1 << 10)
+        check_names(self.question, [Reported(v, program) for v in self.variants])
+        self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]
+
+    @property
+    def running(self) -> int:
+        """Points that can run."""
+        return sum(v.running_points() for v in self.variants)
+
+    def refused(self) -> list[Refused]:
+        """Why the others cannot, rule by rule."""
+        return refused(self._families, self._impossible) if self.running < self.space.points else []
+
+    @property
+    def key(self) -> str:
+        """A hash of all that determines the rows."""
+        base = self.space.base
+        given = (sorted(base.strategy.model_fields_set), sorted(base.assumptions.items()), sorted(base.symbols.items()), base.system)
+        systems = {name: self.space.documents[name].data for name in sorted(self.space.documents)}
+        asked = (self.space.axes, self.space.given, self.question, sorted(base.system_changes.items()), self.parts)
+        return key_of(
+            base.architecture.model_dump_json(), base.strategy.model_dump_json(), repr(given), repr(asked), repr(systems), source_hash(whole=True)
+        )
+
+    def recipe(self) -> bytes:
+        """What another process needs to make the same sweep ready."""
+        space = self.space
+        return pickle.dumps((space.base, space.axes, space.given, space.documents, self.question, self.search, self.backend), 5)
+
+    @staticmethod
+    def of_recipe(recipe: bytes) -> "Sweep":
+        base, axes, derived, documents, question, search, backend = pickle.loads(recipe)
+        made = Sweep(Space(base, axes, derived, documents), question, search, backend)
+        made.prepare()
+        return made
+
+    def work(self, index: int) -> Work:
+        if index not in self._works:
+            if self._program is None:
+                self._program = Program(self.space.sizes, small=_WHOLE_GRID_SMALL)
+            most = None if self.question.objectives else ROWS_POINTS
+            with _no_collection():
+                self._works[index] = Work(self.variants[index], self.question, self._program, most_points=most, backend=self.backend)
+        return self._works[index]
+
+    def forget(self, index: int) -> None:
+        """Let go of a variant's kernel and its arrays."""
+        self._works.pop(index, None)
+
+    def _tasks(self, index: int) -> list[Task]:
+        """The tasks of a variant, the same every time."""
+        points = self.variants[index].points
+        each = TASK_POINTS if self.question.objectives else ROWS_POINTS
+        if points <= 2 * each or self._by_bounds(index):
+            return [Task(index)]
+        each *= 4 if self.work(index).compiled else 1
+        plan = self.work(index).plan
+        step = max(1, each // plan.block_points)
+        return [Task(index, k, min(k + step, plan.blocks)) for k in range(0, plan.blocks, step)]
+
+    def _by_bounds(self, index: int) -> bool:
+        if self.question.top is None or self.search == "scan":
+            return False
+        if self.search == "bounds":
+            return True
+        points = self.variants[index].points
+        if points < BOUNDS_FROM:
+            return False
+        compiles = self.backend != "numpy" and compiler() is not None
+        return points >= (BOUNDS_FROM_COMPILED if compiles else BOUNDS_FROM)
+
+    @property
+    def threaded(self) -> bool:
+        """Whether compiled kernels look for the best, which run beside each other in one process."""
+        return self.question.top is not None and any(self.work(t.variant).compiled for t in self.parts if t.last is not None)
+
+    def by_bounds(self, part: int) -> bool:
+        return self._by_bounds(self.parts[part].variant)
+
+    def part_points(self, part: int) -> int:
+        """Points that a part stands for."""
+        task = self.parts[part]
+        if task.last is None:
+            return self.variants[task.variant].points
+        return (task.last - task.first) * self.work(task.variant).plan.block_points
+
+    def sink(self, worst: float = np.inf) -> Best | Front | Rows:
+        if self.question.top is not None:
+            return Best(self.question.top, worst)
+        return Front() if self.question.pareto else Rows(len(self._value_columns()))
+
+    def run_part(self, part: int, worst: float = np.inf) -> dict[str, Array]:
+        """What a part finds: the best by value and number, the front, or the rows. worst: nothing above it is wanted."""
+        task, sink = self.parts[part], self.sink(worst)
+        work = self.work(task.variant)
+        if work.empty:
+            return self._nothing(sink)
+        if self._by_bounds(task.variant):
+            assert isinstance(sink, Best)
+            objective, wanted = work.values
+            found = best_points(work.program, objective, wanted, sink.count, worst, patient=self.search == "bounds")
+            if found is not None:
+                sink.add(found.values, _numbers(work.variant.chosen, found.positions, self.space.sizes))
+                return {"value": sink.values, "number": sink.places}
+        work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink, self.threads)
+        if isinstance(sink, Rows):
+            numbers, columns = sink.rows()
+            return self._rows(numbers, dict(zip(self._value_columns(), columns)), work.texts)
+        return sink.rows()
+
+    def _nothing(self, sink: Best | Front | Rows) -> dict[str, Array]:
+        if isinstance(sink, Rows):
+            return self.rows_at(np.empty(0, dtype=np.int64))
+        none = np.empty(0)
+        numbers = np.empty(0, dtype=np.int64)
+        return {"value": none, "number": numbers} if isinstance(sink, Best) else {"one": none, "two": none, "number": numbers}
+
+    # columns -----------------------------------------------------------------------------------------------------------
+
+    def columns(self) -> list[Column]:
+        """The columns of the rows: what varies, as the user gave it, what is derived, and what is reported."""
+        made = [Column(c.name, "", "an axis", _kind(c.shown)) for c in self.space.columns.values()]
+        made += [Column(d.name, "", f"derived: {d.text}", "boolean" if self._is_option(k) else "integer") for k, d in self.space.derived.items()]
+        taken = {c.name for c in made}
+        texts = self._text_columns()
+        return made + [
+            Column(name, "", "an option", "text") if name in texts else _reported(name) for name in self.question.columns if name not in taken
+        ]
+
+    def _text_columns(self) -> set[str]:
+        return {name for name in self.question.columns if is_text(name)}
+
+    def _value_columns(self) -> list[str]:
+        return [name for name in self.question.columns if not is_text(name)]
+
+    def _is_option(self, key: str) -> bool:
+        return isinstance(Strategy.model_fields[key].default, bool)
+
+    def _rows(self, numbers: Array, found: Mapping[str, Array], texts: Mapping[str, str]) -> dict[str, Array]:
+        rows: dict[str, Array] = {}
+        positions = np.unravel_index(numbers, self.space.sizes)
+        for c in self.space.columns.values():
+            rows[c.name] = _as_column(c.shown)[positions[c.axis]]
+        for key, derived in self.space.derived.items():
+            rows[derived.name] = self._derived_values(key, positions)
+        for one in self.columns():
+            if one.name in rows:
+                continue
+            if one.name in texts:
+                rows[one.name] = np.array([texts[one.name]] * len(numbers), dtype=object)
+            else:
+                rows[one.name] = whole(found[one.name]) if one.kind == "integer" else found[one.name].astype(np.float64)
+        return rows
+
+    def _derived_values(self, key: str, positions: Sequence[Array]) -> Array:
+        found: Array | None = None
+        for family in {id(v.family): v.family for v in self.variants}.values():
+            value = np.asarray(family.fields[key])
+            here = np.ones(len(positions[0]), dtype=bool)
+            for axis, own in enumerate(family.chosen):
+                here &= np.isin(positions[axis], own)
+            spread = value if value.ndim else value.reshape([1] * len(positions))
+            index = tuple(p if n > 1 else np.zeros_like(p) for p, n in zip(positions, spread.shape))
+            values = spread[index]
+            found = values if found is None else np.where(here, values, found)
+        assert found is not None
+        return found
+
+    def rows_at(self, numbers: Array) -> dict[str, Array]:
+        """The rows of some points, in the order given."""
+        if not len(numbers):
+            return self._rows(numbers, {n: np.empty(0) for n in self.question.columns}, {n: "" for n in self._text_columns()})
+        positions = np.unravel_index(numbers, self.space.sizes)
+        names = tuple(c.name for c in self.space.columns.values())
+        shown_values = tuple(tuple(c.shown[k] for k in positions[c.axis]) for c in self.space.columns.values())
+        points = Space(self.space.base, [Axis(names, shown_values)], self.space.given, self.space.documents)
+        found = {n: np.zeros(len(numbers)) for n in self.question.columns}
+        texts: dict[str, Array] = {}
+        for family in families(points):
+            for undone in variants(family):
+                self._fill(undone.derive(), found, texts, len(numbers))
+        rows = self._rows(numbers, found, {n: "" for n in texts})
+        return {**rows, **{n: t for n, t in texts.items() if n not in names}}
+
+    def _fill(self, variant: Variant, found: dict[str, Array], texts: dict[str, Array], count: int) -> None:
+        reported = Reported(variant, Program((count,), small=1 << 62))
+        own = variant.chosen[0][np.broadcast_to(variant.running(), variant.sizes)]
+        for name in self.question.columns:
+            made: Value | str = shown(reported, name)
+            if isinstance(made, str):
+                texts.setdefault(name, np.array([""] * count, dtype=object))[own] = made
+            else:
+                found[name][own] = np.broadcast_to(np.asarray(made.data, dtype=np.float64), (count,))[own]
+
+
+def _reported(name: str) -> Column:
+    """The column of a reported quantity, or of a definition's symbol."""
+    if name in QUANTITIES:
+        known = QUANTITIES[name]
+        return Column(name, known.unit, known.meaning, known.kind)
+    if name.startswith(EXPOSED):
+        return Column(name, "s", f"messages over {name.removeprefix(EXPOSED)} that nothing hides", "number")
+    return Column(name, "", "", "number")
+
+
+def _numbers(chosen: Sequence[Array], positions: Array, sizes: Sequence[int]) -> Array:
+    """Numbers in the whole grid of positions among those chosen (one row a point)."""
+    found = np.zeros(len(positions), dtype=np.int64)
+    for axis, own in enumerate(chosen):
+        found = found * sizes[axis] + own[positions[:, axis]]
+    return found
+
+
+def whole(values: Array) -> Array:
+    """Bytes and other counts as integers: a fraction of one, an uneven share, is rounded up (as `symsim eval` does).
+
+    What lies within 2^-50 of itself, and 2^-12, of an integer is that integer: sums of shares over up to some thousand ranks are told apart
+    from what rounding left of them, up to some 10^13.
+    """
+    near = np.rint(values)
+    found = np.where(np.abs(values - near) <= 2.0**-50 * np.abs(values) + 2.0**-12, near, np.ceil(values))
+    return np.minimum(found, _MOST).astype(np.int64)
+
+
+def _as_column(values: Sequence[Any]) -> Array:
+    if _kind(values) == "text":
+        return np.array([str(v).lower() if isinstance(v, bool) else printable(str(v)) for v in values], dtype=object)
+    return np.array(values)
+
+
+def _kind(values: Sequence[Any]) -> Any:
+    if all(isinstance(v, bool) for v in values):
+        return "boolean"
+    if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+        return "integer"
+    return "number" if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values) else "text"
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of small objects are made and none of them dropped: the collector would walk them again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            # what was made stays to the end: enabling would walk it all at once
+            gc.freeze()
+            gc.enable()
+
+
+def _nothing_runs(space: Space) -> InputError:
+    """The reason for which the first point of the grid cannot run."""
+    from symsim.lowering.checks import check
+    from symsim.sweep.variant import strategy_at
+
+    family = next(families(space))
+    point = tuple(int(c[0]) for c in family.chosen)
+    try:
+        check(family.fixed["architecture"], strategy_at(family.fields, point))
+    except InputError as error:
+        return InputError(f"none of the {space.points} configurations can run; of the first: {error}")
+    return InputError(f"none of the {space.points} configurations can run")

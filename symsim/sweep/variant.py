@@ -1,0 +1,171 @@
+"""One variant of a sweep: a derivation, its symbols as arrays over the axes of a cell, and the values of what is reported.
+
+`variants(cell)` derives the cell's formulas once for every combination of flags that several axes decide together (whether
+edp is above 1, say), each with the mask of the points that it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.strategy import Strategy
+from symsim.program import cache
+from symsim.sweep import stored
+from symsim.sweep.family import Array, Family
+from symsim.sweep.names import DEGREES, SIZES
+from symsim.sweep.space import Space
+
+
+@dataclass
+class Variant:
+    """Points of a family that share one derivation.
+
+    chosen: positions along every axis. masks: arrays over the whole space's axes; of the chosen points those run where all hold.
+    point: positions of one of them. fields: the family's, options that arrays decide now constant.
+    """
+
+    family: Family
+    chosen: tuple[Array, ...]
+    fields: Mapping[str, Any]
+    masks: list[Array]
+    point: tuple[int, ...]
+    result: Evaluation
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, self.chosen))
+
+    @property
+    def points(self) -> int:
+        return math.prod(self.sizes)
+
+    def running(self) -> Array:
+        """Where chosen points run, over the axes that decide it (positions among the chosen)."""
+        return joined([taken(m, self.chosen) for m in self.masks], self.sizes)
+
+    def running_points(self) -> int:
+        running = self.running()
+        return int(running.sum()) * (self.points // running.size)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A variant before its derivation."""
+
+    family: Family
+    chosen: tuple[Array, ...]
+    fields: Mapping[str, Any]
+    masks: list[Array]
+    point: tuple[int, ...]
+
+    def _input(self) -> tuple[Any, ...]:
+        fixed, space = self.family.fixed, self.family.space
+        symbols, changes = at_point(space, self.point)
+        return fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, space.system(fixed["machine"], changes)
+
+    def derive(self) -> Variant:
+        return Variant(self.family, self.chosen, self.fields, self.masks, self.point, stored.evaluation(*self._input()))
+
+    def is_kept(self) -> bool:
+        """Whether the derivation is on the disk already."""
+        model, strategy, assumptions, _, system = self._input()
+        return cache.has("derivations", stored.key_of(model, strategy, assumptions, system))
+
+
+def variants(family: Family) -> Iterator[Undone]:
+    """The variants of a family that have a point that can run, not yet derived."""
+    fields = family.fields
+    flags = {name: np.asarray(family.tabulated(read)) for name, read in stored.deciding(family.fixed["architecture"]).items()}
+    options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
+    deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
+    for chosen in family.cells():
+        masks = [taken(m, chosen) for m in family.masks]
+        if any(not m.any() for m in masks):
+            continue
+        codes = np.zeros([1] * len(chosen), dtype=np.int64)
+        for mask in deciding:
+            own = taken(mask, chosen)
+            distinct, which = np.unique(own, return_inverse=True)
+            if len(distinct) > 1:
+                codes = codes * len(distinct) + which.reshape(own.shape)
+        for code in np.unique(codes):
+            wide = list(family.masks)
+            if codes.size > 1:
+                wide.append(_spread(codes == code, chosen, family.space.sizes))
+            kept = _shrunk(chosen, [taken(m, chosen) for m in wide])
+            at = first_point([taken(m, kept) for m in wide], [len(c) for c in kept])
+            if at is None:
+                continue
+            point = tuple(int(c[k]) for c, k in zip(kept, at))
+            known = {n: _at(v, point) if n in options else v for n, v in fields.items()}
+            yield Undone(family, kept, known, wide, point)
+
+
+def _shrunk(chosen: tuple[Array, ...], masks: Sequence[Array]) -> tuple[Array, ...]:
+    """The chosen positions without those at which one of the masks (over the chosen) holds nowhere."""
+    kept = []
+    for axis, positions in enumerate(chosen):
+        keep = np.ones(len(positions), dtype=bool)
+        for mask in masks:
+            if mask.shape[axis] > 1:
+                keep &= mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis))
+        kept.append(positions[keep])
+    return tuple(kept)
+
+
+def taken(array: Array, chosen: Sequence[Array]) -> Array:
+    """The chosen positions of an array over the whole space."""
+    for axis, positions in enumerate(chosen):
+        if array.shape[axis] > 1 and len(positions) < array.shape[axis]:
+            array = np.take(array, positions, axis=axis)
+    return array
+
+
+def _spread(mask: Array, chosen: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """A mask over chosen positions as one over the whole space, false elsewhere."""
+    shape = tuple(n if mask.shape[a] > 1 else 1 for a, n in enumerate(sizes))
+    made = np.zeros(shape, dtype=bool)
+    made[np.ix_(*(chosen[a] if n > 1 else np.array([0]) for a, n in enumerate(shape)))] = mask
+    return made
+
+
+def _at(array: Array, point: Sequence[int]) -> Any:
+    return array[tuple(min(k, n - 1) for k, n in zip(point, array.shape))].item()
+
+
+def first_point(masks: Sequence[Array], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """A point where all masks hold; None when there is none."""
+    joint = joined(masks, sizes)
+    if not joint.any() or 0 in sizes:
+        return None
+    return tuple(int(k) for k in np.unravel_index(int(np.argmax(joint)), joint.shape))
+
+
+def joined(masks: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """All masks at once, over the axes that any of them depends on."""
+    found = np.ones([1] * len(sizes), dtype=bool)
+    for mask in sorted(masks, key=lambda m: m.size):
+        found = found & mask
+    return found
+
+
+def strategy_at(fields: Mapping[str, Any], point: Sequence[int]) -> Strategy:
+    return Strategy(**{n: _at(v, point) if isinstance(v, np.ndarray) else v for n, v in fields.items()})
+
+
+def at_point(space: Space, point: Sequence[int]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+    """Symbols, and numbers of the system, that the user gives at a point."""
+    symbols, changes = dict(space.base.symbols), dict(space.base.system_changes)
+    for column in space.columns.values():
+        value = column.values[point[column.axis]]
+        if column.place.part == "symbol":
+            symbols[column.place.key] = value
+        elif column.place.part == "system":
+            changes[column.place.key] = value
+    return symbols, changes
