@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from symsim.api.listing import values_of  # noqa: E402
-from symsim.inputs.loading import ALIASES  # noqa: E402
+from symsim.inputs.spellings import ALIASES  # noqa: E402
 from symsim.inputs.strategy import Strategy  # noqa: E402
 
 

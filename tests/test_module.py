@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symsim.api.result import Result
+from symsim.api.result import Result, of
 from symsim.errors import InputError
 from symsim.program.base import read_base
 from symsim.program.module import compile_module, free_names
@@ -103,9 +103,7 @@ def module_of(model: str, strategy: str, system: str | None) -> tuple[str, Any]:
 
 @cache
 def result_of(model: str, strategy: str, system: str | None, settings: tuple[str, ...] = ()) -> Result:
-    found = at_base(read_base(model, strategy or None, system, settings))
-    assert isinstance(found, Result)
-    return found
+    return of(at_base(read_base(model, strategy or None, system, settings)))
 
 
 def arguments_of(kernel: Any) -> dict[str, float]:

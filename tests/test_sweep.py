@@ -372,7 +372,7 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, expected):
         (["--axis", "dp==schedule"], "dp would be text"),
         (["--axis", "m=gbs/dp"], "gbs is not given"),
         (["--axis", "accelerator.memory=10e9"], "--axis accelerator.memory"),
-        (["--axis", "s=1,10000000000000"], "more than any size"),
+        (["--axis", "s=1,10000000000000"], "more than the largest value that a grid takes"),
         (["-s", "dp=4", "--axis", "world=8,16"], "dp=4 is given too"),
         (["-o", "x.csv", "--json"], "give one of the two"),
     ],

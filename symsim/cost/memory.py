@@ -357,7 +357,13 @@ class _Memory:
             assumptions=("memory", "device_context"),
         )
         self.book.define(
-            "M_peak", Quantity(stages_max(peak), BYTE), "peak memory of the rank that needs most", unit=BYTE, group="step", latex=r"M"
+            "M_peak",
+            Quantity(stages_max(peak), BYTE),
+            "peak memory of the rank that needs most",
+            unit=BYTE,
+            group="step",
+            latex=r"M",
+            source="the largest over stages",
         )
         steady = self.weights + self.gradients + self.optimizer + self.activations
         self.stage(
