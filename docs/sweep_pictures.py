@@ -21,16 +21,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "benchmarks"))
 from derive import standing_on  # noqa: E402
 
 import symsim  # noqa: E402
+from symsim.grid.axes import parse_axes  # noqa: E402
+from symsim.grid.question import ask, values_of  # noqa: E402
+from symsim.grid.reported import Reported  # noqa: E402
+from symsim.grid.space import Space  # noqa: E402
+from symsim.grid.sweep import Sweep  # noqa: E402
+from symsim.grid.work import Work  # noqa: E402
 from symsim.program.base import read_base  # noqa: E402
 from symsim.program.plan import Plan, operations  # noqa: E402
 from symsim.program.program import Program, Value, restricted  # noqa: E402
 from symsim.program.slots import Slot  # noqa: E402
-from symsim.sweep.axes import parse_axes  # noqa: E402
-from symsim.sweep.question import ask, values_of  # noqa: E402
-from symsim.sweep.reported import Reported  # noqa: E402
-from symsim.sweep.space import Space  # noqa: E402
-from symsim.sweep.sweep import Sweep  # noqa: E402
-from symsim.sweep.work import Work  # noqa: E402
 
 MODEL, STRATEGY, SYSTEM = "llama3-70b", "sp=true", "h100-sxm"
 AXES = ("tp=2,4,8", "pp=2,4,8,16", "dp=2:64", "micro_batch_size=1:8", "num_microbatches=1:256", "seq_length=1024:32768:1024")

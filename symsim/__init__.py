@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from symsim.api.python import compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
     from symsim.errors import InputError
+    from symsim.grid.api import SweepRows, sweep
     from symsim.inputs.architecture import Architecture
     from symsim.inputs.strategy import Strategy
     from symsim.inputs.system import System
     from symsim.report import write_report
-    from symsim.sweep.api import SweepRows, sweep
 
 
 __all__ = [
@@ -53,14 +53,14 @@ _HOMES = {
     "InputError": "symsim.errors",
     "Result": "symsim.api.result",
     "Strategy": "symsim.inputs.strategy",
-    "SweepRows": "symsim.sweep.api",
+    "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
     "compile": "symsim.api.python",
     "derive": "symsim.api.python",
     "load_model": "symsim.api.python",
     "load_strategy": "symsim.api.python",
     "load_system": "symsim.api.python",
-    "sweep": "symsim.sweep.api",
+    "sweep": "symsim.grid.api",
     "write_report": "symsim.report",
 }
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symsim.errors import InputError
-from symsim.sweep.axes import Axis, DerivedAxis, parse_axes, parse_axis
-from symsim.sweep.conditions import evaluate, show
+from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
+from symsim.grid.conditions import evaluate, show
 
 
 def refusal(text: str) -> str:

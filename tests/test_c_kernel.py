@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from symsim.grid.axes import parse_axes
+from symsim.grid.question import Question, ask, values_of
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
+from symsim.grid.sweep import Sweep
+from symsim.grid.variant import Variant
+from symsim.grid.work import Best, Numbering
 from symsim.program import c_build, c_kernel, c_source
 from symsim.program.base import read_base
 from symsim.program.c_kernel import CKernel, CompilerError, compiler
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import C_LOOP, Plan, make_plan
 from symsim.program.program import Program, Value, restricted
-from symsim.sweep.axes import parse_axes
-from symsim.sweep.question import Question, ask, values_of
-from symsim.sweep.reported import Reported
-from symsim.sweep.space import Space
-from symsim.sweep.sweep import Sweep
-from symsim.sweep.variant import Variant
-from symsim.sweep.work import Best, Numbering
 
 Array = np.ndarray
 

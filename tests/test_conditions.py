@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from symsim.errors import InputError
-from symsim.sweep.conditions import Node, evaluate, names, parse_any, parse_condition, parse_quantity, show
+from symsim.grid.conditions import Node, evaluate, names, parse_any, parse_condition, parse_quantity, show
 
 
 def name(text: str) -> Node:

@@ -11,13 +11,13 @@ import pytest
 from symsim.algebra.expr import symbol
 from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import gradient_buffers
+from symsim.grid.api import sweep
 from symsim.inputs.architecture import Architecture, Mlp, parse_layers
 from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
 from symsim.inputs.strategy import Strategy
 from symsim.program.base import read_base
 from symsim.program.module import compile_module
 from symsim.report import render_markdown
-from symsim.sweep.api import sweep
 
 b, s, h, f, a, g, d, t, V = (symbol(n) for n in ("b", "s", "h", "f", "a", "g", "d", "tp", "V"))
 

@@ -22,15 +22,15 @@ from latex2mathml.converter import convert
 
 from symsim.api.cli import main
 from symsim.calibration.points import _COLUMNS
+from symsim.grid.axes import parse_axes
+from symsim.grid.conditions import parse_condition, parse_quantity
+from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.space import Space
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.loading import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import SCHEDULES, Schedule
 from symsim.program.base import read_base
-from symsim.sweep.axes import parse_axes
-from symsim.sweep.conditions import parse_condition, parse_quantity
-from symsim.sweep.names import DEGREES, SIZES
-from symsim.sweep.space import Space
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")

@@ -14,13 +14,13 @@ import pytest
 
 from symsim.algebra.kinds import ORDINARY, SPELT, kind_of, spelt
 from symsim.api.result import Result, derive
+from symsim.grid.api import sweep
 from symsim.inputs.architecture import Architecture, LayerKind, Mlp, Segment, parse_layers
 from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
 from symsim.inputs.system import System
 from symsim.program.base import read_base
 from symsim.program.module import compile_module
 from symsim.report import render_markdown
-from symsim.sweep.api import sweep
 
 MODELS = {
     "llama3-8b": (

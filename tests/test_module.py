@@ -17,11 +17,11 @@ import pytest
 
 from symsim.api.result import Result, of
 from symsim.errors import InputError
+from symsim.grid.stored import shape
 from symsim.program.base import read_base
 from symsim.program.module import compile_module, free_names
 from symsim.program.scalar import kernel_source, scalar_kernel
 from symsim.program.unrolled import at_base, unroll
-from symsim.sweep.stored import shape
 
 DEGREES = ("b", "s", "m", "u", "tp", "cp", "cp_a2a", "cp_p2p", "ep", "etp", "dp", "inst")
 CASES = [

@@ -21,13 +21,13 @@ import sympy
 
 from symsim.algebra.expr import Expr, ceil, floor, log2, maximum, minimum, symbol
 from symsim.algebra.view import view
+from symsim.grid.conditions import evaluate, parse_condition, parse_quantity
 from symsim.program import module, scalar
 from symsim.program.bounds import _interval
 from symsim.program.c_kernel import CKernel, compiler
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import C_LOOP, make_plan
 from symsim.program.program import Program, Value, numpy_operation
-from symsim.sweep.conditions import evaluate, parse_condition, parse_quantity
 
 Number = int | float | Fraction
 NUMBERS: list[Number] = [

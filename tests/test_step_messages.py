@@ -13,10 +13,10 @@ from symsim.algebra.expr import expr
 from symsim.api.result import Result, derive
 from symsim.cost.collectives import Network, groups
 from symsim.errors import InputError
+from symsim.grid.api import sweep
 from symsim.inputs.loading import load_model, load_strategy, load_system
 from symsim.ir.messages import Message
 from symsim.report import render_markdown
-from symsim.sweep.api import sweep
 
 MODELS = ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b", "gemma-3-4b", "qwen3-0.6b")
 CHOICES = {

@@ -23,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symsim.errors import InputError, sentence
-from symsim.sweep import store as store_module
-from symsim.sweep.store import BlockStore, Column, check_output, open_store
+from symsim.grid import store as store_module
+from symsim.grid.store import BlockStore, Column, check_output, open_store
 
 COLUMNS = (
     Column("tp", "1", "ranks of tensor parallelism", "integer"),
@@ -231,7 +231,7 @@ import sys, time
 from pathlib import Path
 import numpy as np
 from symsim.errors import InputError
-from symsim.sweep.store import BlockStore, Column, open_store
+from symsim.grid.store import BlockStore, Column, open_store
 COLUMNS = {COLUMNS!r}
 {inspect.getsource(rows_of)}
 {inspect.getsource(begin)}
@@ -476,7 +476,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_importing_the_store_is_instant():
-    code = "import sys, symsim.sweep.store; print(sorted({'numpy', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    code = "import sys, symsim.grid.store; print(sorted({'numpy', 'pyarrow', 'pandas'} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 

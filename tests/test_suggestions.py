@@ -14,9 +14,9 @@ from symsim.errors import InputError, near
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.hf.families import SUPPORTED
 from symsim.inputs.hf.wrappers import WRAPPERS
-from symsim.inputs.loading import ALIASES, list_models, list_systems, load_model, load_strategy, load_system, split_settings
+from symsim.inputs.loading import list_models, list_systems, load_model, load_strategy, load_system, split_settings
 from symsim.inputs.reading import read_yaml
-from symsim.inputs.spellings import ELSEWHERE, TOPICS
+from symsim.inputs.spellings import ALIASES, ELSEWHERE, TOPICS
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import SCHEDULES
 

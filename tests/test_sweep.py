@@ -18,17 +18,17 @@ import pytest
 
 import symsim
 from symsim.errors import InputError
+from symsim.grid.answer import Engine, answer
+from symsim.grid.axes import parse_axes
+from symsim.grid.conditions import evaluate, parse_any
+from symsim.grid.question import ask
+from symsim.grid.space import Space
+from symsim.grid.sweep import Sweep, whole
 from symsim.inputs.loading import override_architecture
 from symsim.program.base import read_base
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler
 from symsim.program.program import Program
-from symsim.sweep.answer import Engine, answer
-from symsim.sweep.axes import parse_axes
-from symsim.sweep.conditions import evaluate, parse_any
-from symsim.sweep.question import ask
-from symsim.sweep.space import Space
-from symsim.sweep.sweep import Sweep, whole
 
 ROOT = Path(__file__).resolve().parent.parent
 AXES = ["tp=1,2,4,8", "sp==tp>1", "pp=1,2,4", "dp=1,2,4,8", "micro_batch_size=1:4", "num_microbatches=4:64:4"]
@@ -54,7 +54,7 @@ def made(axes: list[str] = AXES, model: str = "llama3-8b", search: str = "auto",
 
 
 @pytest.fixture(scope="module")
-def everything() -> symsim.sweep.api.SweepRows:  # type: ignore[name-defined]
+def everything() -> symsim.grid.api.SweepRows:  # type: ignore[name-defined]
     shown = "time.step,memory.peak,tokens_per_second,mfu,world,time.exposed.tp,params.per_rank"
     return symsim.sweep("llama3-8b", AXES, system="h100-sxm", columns=shown)
 
@@ -243,7 +243,7 @@ def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
 
 
 def test_a_kill_after_the_file_is_there_and_before_its_parts_are_gone(tmp_path, monkeypatch):
-    from symsim.sweep.store import BlockStore
+    from symsim.grid.store import BlockStore
 
     class Killed(BaseException):
         pass

@@ -11,15 +11,15 @@ import pytest
 
 from symsim.api.result import derive
 from symsim.errors import InputError
+from symsim.grid.axes import parse_axes
+from symsim.grid.family import families
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
+from symsim.grid.variant import Variant, at_point, strategy_at, variants
 from symsim.program.base import read_base
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import make_plan
 from symsim.program.program import Program, Value, restricted
-from symsim.sweep.axes import parse_axes
-from symsim.sweep.family import families
-from symsim.sweep.reported import Reported
-from symsim.sweep.space import Space
-from symsim.sweep.variant import Variant, at_point, strategy_at, variants
 
 COUNTS = {
     "params.total": ("params", "total"),

@@ -125,8 +125,8 @@ def sweep(
     workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; as many as cores unless given.")] = None,
 ) -> None:
     """Evaluate a model over a grid of strategies, sizes and systems."""
-    from symsim.sweep.command import sweep as run
-    from symsim.sweep.command import sweep_options
+    from symsim.grid.command import sweep as run
+    from symsim.grid.command import sweep_options
 
     options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, as_json=as_json)
     found = run(model, strategy, system, settings or (), axes or (), options, as_json=as_json)

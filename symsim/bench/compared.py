@@ -11,12 +11,12 @@ from symsim.bench.measuring import processor_seconds
 from symsim.bench.peers import CONFIGURATIONS, peer_rates
 from symsim.bench.setting import ASKED, BEST, FITS, Bench
 from symsim.bench.walks import walked_once, walks_of
+from symsim.grid.axes import Axis
+from symsim.grid.question import ask
+from symsim.grid.space import Space
+from symsim.grid.sweep import Sweep
 from symsim.program.base import read_base
 from symsim.program.scalar import scalar_kernel
-from symsim.sweep.axes import Axis
-from symsim.sweep.question import ask
-from symsim.sweep.space import Space
-from symsim.sweep.sweep import Sweep
 
 
 def bench_peers(bench: Bench) -> Iterator[Block]:

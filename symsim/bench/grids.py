@@ -21,12 +21,12 @@ from symsim.bench.processes import together
 from symsim.bench.setting import BEST, FITS, Bench, Model
 from symsim.bench.walks import asked, prepared, size_of, walked, walks_of
 from symsim.errors import InputError
+from symsim.grid.answer import Engine, answer
+from symsim.grid.processes import cores
+from symsim.grid.sweep import Sweep
+from symsim.grid.work import Best
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import CompilerError
-from symsim.sweep.answer import Engine, answer
-from symsim.sweep.processes import cores
-from symsim.sweep.sweep import Sweep
-from symsim.sweep.work import Best
 
 
 def bench_grid(bench: Bench) -> Iterator[Block]:

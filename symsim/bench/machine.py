@@ -19,8 +19,8 @@ from symsim.bench.figures import Block, Figure
 from symsim.bench.measuring import least_seconds
 from symsim.bench.processes import together
 from symsim.bench.setting import Bench, Limits, Setting
+from symsim.grid.processes import cores
 from symsim.program.c_build import CompilerError, compiler, library
-from symsim.sweep.processes import cores
 from symsim.version import __version__
 
 Array = np.ndarray

@@ -17,13 +17,13 @@ import numpy as np
 
 from symsim.bench.processes import together
 from symsim.bench.setting import BEST, FITS, Bench, Model
+from symsim.grid.command import make_sweep, sweep_options
+from symsim.grid.sweep import TASK_POINTS, Sweep
+from symsim.grid.work import Best, Numbering
 from symsim.program.base import read_base
 from symsim.program.c_kernel import CKernel
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import Plan
-from symsim.sweep.command import make_sweep, sweep_options
-from symsim.sweep.sweep import TASK_POINTS, Sweep
-from symsim.sweep.work import Best, Numbering
 
 Array = np.ndarray
 

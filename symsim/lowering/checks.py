@@ -414,7 +414,7 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"fp8={strategy.fp8} needs fusion={able}: the {strategy.fusion} modules have no fp8 GEMMs")
 
 
-# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/sweep/tabulate.py)
+# Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)
 RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _depths,
     _named_placement,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from symsim.sweep.engines import Part, Progress, run_here, run_on_dask
-from symsim.sweep.shown import BY
-from symsim.sweep.store import BlockStore, Column, open_store
-from symsim.sweep.sweep import Sweep
-from symsim.sweep.work import Best, Front
+from symsim.grid.engines import Part, Progress, run_here, run_on_dask
+from symsim.grid.shown import BY
+from symsim.grid.store import BlockStore, Column, open_store
+from symsim.grid.sweep import Sweep
+from symsim.grid.work import Best, Front
 
 _BEST = (Column("value", "", "", "number"), Column("number", "", "", "integer"))
 _FRONT = (Column("one", "", "", "number"), Column("two", "", "", "number"), Column("number", "", "", "integer"))

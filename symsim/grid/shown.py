@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symsim.algebra.quantity import BYTE, SECOND
+from symsim.grid.store import Column
 from symsim.report.amounts import THIN, human, percent, plain
 from symsim.report.columns import WIDTH, table
-from symsim.sweep.store import Column
 
 _SHORT = {
     "micro_batch_size": "b",

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from symsim.evaluation.numbers import Evaluation
+from symsim.grid import stored
+from symsim.grid.family import Array, Family
+from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.space import Space
 from symsim.inputs.strategy import Strategy
 from symsim.program import cache
-from symsim.sweep import stored
-from symsim.sweep.family import Array, Family
-from symsim.sweep.names import DEGREES, SIZES
-from symsim.sweep.space import Space
 
 
 @dataclass

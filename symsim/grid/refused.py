@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from symsim.errors import InputError
-from symsim.sweep.family import DERIVED, Array, Family
-from symsim.sweep.variant import strategy_at, taken
+from symsim.grid.family import DERIVED, Array, Family
+from symsim.grid.variant import strategy_at, taken
 
 
 @dataclass(frozen=True)

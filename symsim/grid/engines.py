@@ -16,11 +16,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.sweep.family import Array
-from symsim.sweep.processes import forked, shared
+from symsim.grid.family import Array
+from symsim.grid.processes import forked, shared
 
 if TYPE_CHECKING:
-    from symsim.sweep.sweep import Sweep
+    from symsim.grid.sweep import Sweep
 
 # less work than this is done before other processes have lowered what this one has already
 _FORK_POINTS = 100_000_000
@@ -115,7 +115,7 @@ def _remote(recipe: bytes, part: int, worst: float) -> Part:
     """On a worker: the sweep is made ready once and kept."""
     import hashlib
 
-    from symsim.sweep.sweep import Sweep
+    from symsim.grid.sweep import Sweep
 
     key = hashlib.sha256(recipe).hexdigest()
     if key not in _REMOTE:

@@ -12,12 +12,12 @@ import numpy as np
 
 from symsim.api.python import model_of, path_of, strategy_of
 from symsim.errors import InputError
+from symsim.grid.answer import Engine, answer
+from symsim.grid.command import Options, make_sweep, sweep_options
+from symsim.grid.store import Column
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.program.base import read_base
-from symsim.sweep.answer import Engine, answer
-from symsim.sweep.command import Options, make_sweep, sweep_options
-from symsim.sweep.store import Column
 
 _SHOWN, _SCREEN = 20, 80  # rows and characters of a line
 
@@ -37,7 +37,7 @@ class SweepRows:
 
     def __repr__(self) -> str:
         """The first rows as a table, and how many there are."""
-        from symsim.sweep.shown import sweep_table
+        from symsim.grid.shown import sweep_table
 
         first = {name: values[:_SHOWN] for name, values in self.rows.items()}
         table = sweep_table(self.columns, first, _SCREEN, "rows") if len(self) else ""

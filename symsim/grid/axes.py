@@ -5,7 +5,7 @@
     tp=1,2,8:32:8                                       any of these together
     tp=@FILE    tp=@FILE#COLUMN                         distinct values of a column of a CSV or Parquet file, as they first appear
     @FILE                                               one joint axis: every row is a point, its columns vary together
-    dp==world/(tp*pp)    sp==tp>1                       derived: `symsim.sweep.conditions` has the grammar
+    dp==world/(tp*pp)    sp==tp>1                       derived: `symsim.grid.conditions` has the grammar
 
 A lone expression after a single = is derived too (dp=world/(tp*pp)). What reads as text is text (order=tp-cp-pp): of words joined by + or -
 one word with numbers alone is an expression (first=layers-1), and == makes one of anything.
@@ -26,8 +26,8 @@ from typing import Any, Union
 
 from symsim.algebra.grammar import _LARGEST_DECIMAL_EXPONENT, _NUMBER, parse_value
 from symsim.errors import InputError, cut, nearest
+from symsim.grid.conditions import Node, names, parse_any
 from symsim.inputs.reading import read_text
-from symsim.sweep.conditions import Node, names, parse_any
 
 Value = Union[int, float, bool, str]
 

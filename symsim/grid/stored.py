@@ -22,6 +22,7 @@ from symsim.algebra.quantity import Definition
 from symsim.cost.count import Counted
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
+from symsim.grid.names import DEGREES, SIZES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategy import Strategy
@@ -29,7 +30,6 @@ from symsim.inputs.system import System
 from symsim.inputs.trained import respelt, trained
 from symsim.lowering.lowered import Lowered
 from symsim.program import cache
-from symsim.sweep.names import DEGREES, SIZES
 
 # of what is kept: another one is another entry
 _FORMAT = "2"

@@ -18,6 +18,10 @@ from pydantic import ValidationError
 
 from symsim.cost.step_time import check_system
 from symsim.errors import InputError
+from symsim.grid.axes import DerivedAxis
+from symsim.grid.conditions import evaluate, names
+from symsim.grid.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest, text_of
+from symsim.grid.tabulate import tabulate
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.loading import override_architecture
 from symsim.inputs.strategy import Strategy
@@ -25,13 +29,9 @@ from symsim.inputs.system import System
 from symsim.inputs.trained import trained
 from symsim.lowering.checks import RULES, whole_batches
 from symsim.pipeline.schedules import schedule_sizes
-from symsim.sweep.axes import DerivedAxis
-from symsim.sweep.conditions import evaluate, names
-from symsim.sweep.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest, text_of
-from symsim.sweep.tabulate import tabulate
 
 if TYPE_CHECKING:
-    from symsim.sweep.space import Space
+    from symsim.grid.space import Space
 
 Array = np.ndarray
 Rule = Callable[[Architecture, Any], None]

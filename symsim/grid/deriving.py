@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from symsim.sweep.processes import forked, shared
-from symsim.sweep.variant import Undone, Variant
+from symsim.grid.processes import forked, shared
+from symsim.grid.variant import Undone, Variant
 
 # fewer derivations than this are made before other processes have started
 _WORTH_FORKING = 6

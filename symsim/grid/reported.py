@@ -14,15 +14,15 @@ from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Unit
 from symsim.algebra.reductions import Line, named
 from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.grid.family import Array
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
+from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 from symsim.program.fullest import line_of
 from symsim.program.program import Program, Value
 from symsim.program.scope import Scope
 from symsim.program.slots import Slots, make_slots
-from symsim.sweep.family import Array
-from symsim.sweep.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
-from symsim.sweep.variant import Variant, joined, strategy_at
 
 # Symbols of a strategy, and the field or property that gives each
 SYMBOLS = {

@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from symsim.errors import InputError, nearest, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
+from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
+from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
+from symsim.grid.reported import Reported
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
 from symsim.program.program import Value
-from symsim.sweep.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
-from symsim.sweep.names import DEGREES, MACHINE, SIZES, field_of
-from symsim.sweep.reported import Reported
 
 
 @dataclass(frozen=True)

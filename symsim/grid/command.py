@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from symsim.errors import InputError, nearest, sentence
+from symsim.grid.answer import Answer, Engine, Progress, answer
+from symsim.grid.axes import Axis, DerivedAxis, parse_axes
+from symsim.grid.names import RANKS, field_of, text_of
+from symsim.grid.processes import cores
+from symsim.grid.question import ask
+from symsim.grid.shown import sweep_json, sweep_table
+from symsim.grid.space import Space
+from symsim.grid.store import check_output
+from symsim.grid.sweep import Sweep
 from symsim.program.base import Base, read_base
-from symsim.sweep.answer import Answer, Engine, Progress, answer
-from symsim.sweep.axes import Axis, DerivedAxis, parse_axes
-from symsim.sweep.names import RANKS, field_of, text_of
-from symsim.sweep.processes import cores
-from symsim.sweep.question import ask
-from symsim.sweep.shown import sweep_json, sweep_table
-from symsim.sweep.space import Space
-from symsim.sweep.store import check_output
-from symsim.sweep.sweep import Sweep
 from symsim.version import __version__
 
 # more rows than this are no file that anybody reads

@@ -22,21 +22,21 @@ import numpy as np
 
 from symsim.errors import InputError, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.grid.axes import Axis
+from symsim.grid.deriving import derive_all
+from symsim.grid.family import Array, Family, families
+from symsim.grid.question import Question, check_names, is_text, shown
+from symsim.grid.refused import Refused, refused
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
+from symsim.grid.store import Column
+from symsim.grid.variant import Variant, variants
+from symsim.grid.work import Best, Front, Rows, Work
 from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler
 from symsim.program.cache import key_of, source_hash
 from symsim.program.program import Program, Value
-from symsim.sweep.axes import Axis
-from symsim.sweep.deriving import derive_all
-from symsim.sweep.family import Array, Family, families
-from symsim.sweep.question import Question, check_names, is_text, shown
-from symsim.sweep.refused import Refused, refused
-from symsim.sweep.reported import Reported
-from symsim.sweep.space import Space
-from symsim.sweep.store import Column
-from symsim.sweep.variant import Variant, variants
-from symsim.sweep.work import Best, Front, Rows, Work
 
 # points of a task: enough to be worth handing over, few enough that a stop loses little
 TASK_POINTS = 1 << 24
@@ -350,8 +350,8 @@ def _no_collection() -> Iterator[None]:
 
 def _nothing_runs(space: Space) -> InputError:
     """The reason for which the first point of the grid cannot run."""
+    from symsim.grid.variant import strategy_at
     from symsim.lowering.checks import check
-    from symsim.sweep.variant import strategy_at
 
     family = next(families(space))
     point = tuple(int(c[0]) for c in family.chosen)

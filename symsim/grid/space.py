@@ -18,15 +18,15 @@ from functools import cached_property
 from typing import Any
 
 from symsim.errors import InputError, nearest
+from symsim.grid.axes import Axis, DerivedAxis, parse_axis
+from symsim.grid.conditions import names
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
 from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.loading import changed_system, load_strategy, split_settings, system_document
 from symsim.inputs.reading import Document
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.program.base import Base
-from symsim.sweep.axes import Axis, DerivedAxis, parse_axis
-from symsim.sweep.conditions import names
-from symsim.sweep.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
 
 # values of an axis that is neither a size nor a degree
 _MOST_READ = 10_000

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from symsim.errors import InputError
+from symsim.grid.family import Array
+from symsim.grid.question import Question, shown, values_of
+from symsim.grid.reported import Reported
+from symsim.grid.variant import Variant
 from symsim.program import c_kernel
 from symsim.program.numpy_kernel import LONGEST, NumpyKernel
 from symsim.program.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
 from symsim.program.program import Program, restricted
-from symsim.sweep.family import Array
-from symsim.sweep.question import Question, shown, values_of
-from symsim.sweep.reported import Reported
-from symsim.sweep.variant import Variant
 
 _ROOM = 1 << 14
 # fewer points are walked by NumPy before a kernel is compiled
