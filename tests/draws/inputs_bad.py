@@ -473,7 +473,7 @@ def _arguments(rng: random.Random) -> Case:
         else:
             words[at] = _text(rng, words[at])
     # these start compilers, clusters and measurements, and take their time by design
-    if any(w in ("dask", "c", "--scheduler", "--peers") for w in words) or words[:1] == ["bench"] and len(words) < 2:
+    if any(w in ("dask", "c", "--scheduler", "--peers") for w in words) or (words[:1] == ["bench"] and "nosuch" not in words):
         words = ["list", *words]
     # of an option given twice the last counts
     output = next((words[i] for i in range(len(words) - 1, 0, -1) if words[i - 1] in ("-o", "--output")), None)
