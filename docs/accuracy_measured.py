@@ -17,7 +17,7 @@ from measured_row import GIB, Case
 
 from symsim.api.result import derive
 from symsim.errors import InputError
-from symsim.inputs.loading import load_system
+from symsim.inputs.systems import load_system
 
 Predictor = Callable[[Case], tuple[float | None, float | None]]
 

@@ -28,7 +28,9 @@ from symsim.algebra.reductions import evaluated  # noqa: E402
 from symsim.algebra.typeset import lines, names_of  # noqa: E402
 from symsim.api.result import derive  # noqa: E402
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES  # noqa: E402
-from symsim.inputs.loading import load_model, load_strategy, load_system  # noqa: E402
+from symsim.inputs.models import load_model  # noqa: E402
+from symsim.inputs.strategies import load_strategy  # noqa: E402
+from symsim.inputs.systems import load_system  # noqa: E402
 from symsim.pipeline.orders import Operation, order, replay  # noqa: E402
 from symsim.pipeline.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402

@@ -29,8 +29,9 @@ from symsim.grid.sweep import Sweep  # noqa: E402
 from symsim.grid.work import Work  # noqa: E402
 from symsim.program.base import read_base  # noqa: E402
 from symsim.program.plan import Plan, operations  # noqa: E402
-from symsim.program.program import Program, Value, restricted  # noqa: E402
+from symsim.program.program import Program, restricted  # noqa: E402
 from symsim.program.slots import Slot  # noqa: E402
+from symsim.program.value import Value  # noqa: E402
 
 MODEL, STRATEGY, SYSTEM = "llama3-70b", "sp=true", "h100-sxm"
 AXES = ("tp=2,4,8", "pp=2,4,8,16", "dp=2:64", "micro_batch_size=1:8", "num_microbatches=1:256", "seq_length=1024:32768:1024")

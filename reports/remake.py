@@ -10,7 +10,8 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from symsim.api.result import derive  # noqa: E402
-from symsim.inputs.loading import load_model, load_strategy  # noqa: E402
+from symsim.inputs.models import load_model  # noqa: E402
+from symsim.inputs.strategies import load_strategy  # noqa: E402
 from symsim.report import write_report  # noqa: E402
 
 EXAMPLES = {

@@ -15,7 +15,7 @@ from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import buckets
 from symsim.inputs.architecture import Architecture, Attention, Mlp
 from symsim.inputs.hf import read_config
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor
 from symsim.ir.messages import Message

@@ -20,7 +20,7 @@ from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.hf import read_config
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
 GIB = 2**30

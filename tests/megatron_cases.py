@@ -11,7 +11,7 @@ from symsim.cost.count import flops as executed
 from symsim.cost.reduce import tensor_parallel_gradients
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.differentiate import elements
 from symsim.pipeline.stages import holds

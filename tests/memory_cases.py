@@ -16,7 +16,7 @@ from symsim.api.result import Result, derive
 from symsim.cost.count import counted_parameters
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.hf import read_config
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.lowering.differentiate import elements

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import symsim
-import symsim.inputs.loading
+import symsim.inputs.shipped
 from symsim.errors import InputError
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.inputs.reading import read_yaml
@@ -33,10 +33,10 @@ def test_derive() -> None:
 def test_derive_takes_names_texts_paths_and_mappings(tmp_path: Path) -> None:
     wanted = symsim.derive(symsim.load_model("llama3-70b"), symsim.load_strategy("tp=8,pp=4"), system=symsim.load_system("h100-sxm"))
     (tmp_path / "s.yaml").write_text("tp: 8\npp: 4\n")
-    model = Path(symsim.inputs.loading.models_directory() / "llama3-70b.yaml")
+    model = Path(symsim.inputs.shipped.models_directory() / "llama3-70b.yaml")
     for asked in (
         symsim.derive("llama3-70b", "tp=8,pp=4", system="h100-sxm"),
-        symsim.derive(model, tmp_path / "s.yaml", system=Path(symsim.inputs.loading.models_directory() / "systems" / "h100-sxm.yaml")),
+        symsim.derive(model, tmp_path / "s.yaml", system=Path(symsim.inputs.shipped.models_directory() / "systems" / "h100-sxm.yaml")),
         symsim.derive(read_yaml(model).data, {"tp": 8, "pp": 4}, system="h100-sxm"),
         symsim.derive(symsim.load_model("llama3-70b"), {"tensor_model_parallel_size": 8, "pp": 4}, system="h100-sxm"),
     ):

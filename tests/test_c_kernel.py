@@ -23,7 +23,8 @@ from symsim.program.base import read_base
 from symsim.program.c_kernel import CKernel, CompilerError, compiler
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import C_LOOP, Plan, make_plan
-from symsim.program.program import Program, Value, restricted
+from symsim.program.program import Program, restricted
+from symsim.program.value import Value
 
 Array = np.ndarray
 

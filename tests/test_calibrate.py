@@ -16,10 +16,12 @@ from symsim.api.cli import main
 from symsim.calibration.calibrate import OPS, Errors, calibrate, seconds, table, write_system
 from symsim.calibration.points import Point, Points, read_points
 from symsim.errors import InputError
-from symsim.inputs.loading import load_system, split_settings, validate
 from symsim.inputs.reading import Document, parse_yaml
+from symsim.inputs.settings import split_settings
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
+from symsim.inputs.systems import load_system
+from symsim.inputs.validation import validate
 
 SYSTEM = """\
 name: lab

@@ -13,10 +13,13 @@ import pytest
 
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
-from symsim.inputs import loading
+from symsim.inputs import models, shipped, strategies
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import format_model, list_models, load_model, load_strategy, override_architecture, split_settings
+from symsim.inputs.models import format_model, load_model, override_architecture
+from symsim.inputs.settings import split_settings
+from symsim.inputs.shipped import list_models
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -255,7 +258,8 @@ def test_load_model_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sma
     (tmp_path / "small-8b.yaml").write_text(MODEL)
     (tmp_path / "strategies").mkdir()
     (tmp_path / "strategies" / "wide.yaml").write_text("tp: 8\n")
-    monkeypatch.setattr(loading, "models_directory", lambda: tmp_path)
+    for module in (models, shipped, strategies):
+        monkeypatch.setattr(module, "models_directory", lambda: tmp_path)
     assert list_models() == ["small-8b"] and load_model("small-8b").architecture == small
     assert refusal(load_model, "smal-8b") == "no model or file is named 'smal-8b': did you mean 'small-8b'?"
     assert load_strategy("wide").tp == 8

@@ -9,7 +9,7 @@ import pytest
 from symsim.algebra.expr import expr
 from symsim.algebra.formula import Derivation
 from symsim.cost.collectives import Network, groups
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, Tier
 from symsim.ir.messages import Message

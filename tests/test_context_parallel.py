@@ -8,7 +8,7 @@ import pytest
 
 from symsim.algebra.expr import expr, symbol
 from symsim.api.result import derive
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
 b, s, a, g, d, t, c = (symbol(n) for n in ("b", "s", "a", "g", "d", "tp", "cp"))

@@ -13,8 +13,10 @@ from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.grid.api import sweep
 from symsim.inputs.architecture import Architecture, Mlp, parse_layers
-from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
+from symsim.inputs.models import format_model, load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 from symsim.program.base import read_base
 from symsim.program.module import compile_module
 from symsim.report import render_markdown

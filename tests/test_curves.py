@@ -14,8 +14,10 @@ from symsim.algebra.expr import Expr, Number, symbol
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
 from symsim.inputs import curves
-from symsim.inputs.loading import list_systems, load_system, validate
 from symsim.inputs.reading import Document
+from symsim.inputs.shipped import list_systems
+from symsim.inputs.systems import load_system
+from symsim.inputs.validation import validate
 
 PEAK = symbol("Phi_bf16")
 # a machine with round numbers: 1e12 FLOP/s, 1e10 byte/s, 10 multiprocessors

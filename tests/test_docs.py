@@ -27,7 +27,7 @@ from symsim.grid.conditions import parse_condition, parse_quantity
 from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.space import Space
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import load_strategy
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import SCHEDULES, Schedule
 from symsim.program.base import read_base

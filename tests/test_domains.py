@@ -13,9 +13,12 @@ from symsim.algebra.expr import Number, log2, symbol
 from symsim.algebra.view import sympy_symbol, view
 from symsim.algebra.vocabulary import domain
 from symsim.api.result import Result, derive
-from symsim.inputs.loading import list_systems, load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_systems
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
+from symsim.inputs.systems import load_system
 
 CASES = {
     "dense": ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,num_microbatches=8,recompute=full,recompute_method=block,recompute_num_layers=3", "h100-sxm"),

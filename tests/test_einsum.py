@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Net, Weight
 from symsim.ir.einsum import Einsum, IRError, parsed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from symsim.api.result import derive
-from symsim.inputs.loading import load_model, load_strategy
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.report.content import report
 from symsim.report.document import Paragraph
 

@@ -19,7 +19,9 @@ from symsim.algebra.grammar import parse
 from symsim.algebra.quantity import BYTE, NONE, Definition, Quantity
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
 from symsim.pipeline.schedules import SCHEDULES
 
 EQUAL = "sum_tf = pp*tf, sum_ti = pp*ti, sum_tw = pp*tw, sum_tr = pp*tr, tr = 0, tc = 0"

@@ -13,7 +13,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements
 from symsim.algebra.view import view
 from symsim.api.result import derive
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")

@@ -13,8 +13,9 @@ import pytest
 from symsim.algebra.expr import Number
 from symsim.api.result import Result, derive
 from symsim.cost.count import ascii_name
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 from symsim.report.kernels import block_kernels
 
 CASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {

@@ -14,7 +14,7 @@ from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, format_layers, parse_layers
 from symsim.inputs.hf import SUPPORTED, read_config
-from symsim.inputs.loading import format_model
+from symsim.inputs.models import format_model
 from symsim.inputs.reading import read_yaml
 from symsim.inputs.strategy import Strategy
 

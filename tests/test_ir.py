@@ -10,7 +10,7 @@ import pytest
 from symsim.algebra.expr import ZERO
 from symsim.frameworks import fuse_eager, fuse_te
 from symsim.inputs.architecture import Moe
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Net, Weight
 from symsim.ir.block import rebuild as rebuilt

@@ -16,8 +16,10 @@ from symsim.algebra.kinds import ORDINARY, SPELT, kind_of, spelt
 from symsim.api.result import Result, derive
 from symsim.grid.api import sweep
 from symsim.inputs.architecture import Architecture, LayerKind, Mlp, Segment, parse_layers
-from symsim.inputs.loading import format_model, load_model, load_strategy, load_system
+from symsim.inputs.models import format_model, load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.system import System
+from symsim.inputs.systems import load_system
 from symsim.program.base import read_base
 from symsim.program.module import compile_module
 from symsim.report import render_markdown

@@ -12,8 +12,9 @@ from symsim.api.result import derive
 from symsim.evaluation.idle import idle_options
 from symsim.inputs.architecture import parse_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}

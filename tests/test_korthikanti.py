@@ -15,8 +15,9 @@ import sympy
 from symsim.algebra.expr import symbol
 from symsim.api.result import Result, derive
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 b, s, h, a, L, V, t, p = (sympy.Symbol(n, positive=True) for n in ("b", "s", "h", "a", "L", "V", "tp", "pp"))
 STATISTICS = 16 * b * s  # two LayerNorms: mean and 1/sigma of every row in fp32

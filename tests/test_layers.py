@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from symsim.frameworks.recompute import MODULES
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.lower import lower
 from symsim.placement.mesh import mesh_of

@@ -12,7 +12,10 @@ from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import LARGEST_SIZE, MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, MOST_RANKS, MOST_STAGES
-from symsim.inputs.loading import load_model, load_strategy, load_system, override_architecture, split_settings
+from symsim.inputs.models import load_model, override_architecture
+from symsim.inputs.settings import split_settings
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
 
 HUGE = [10**9, 10**12, 10**19, 10**100, 10**309]
 
@@ -129,7 +132,7 @@ def test_an_axis_is_bounded_as_its_setting_is(axis: str, reason: str):
     [("[1e-60 GB/s, estimated, x]", "is out of range"), ("[1e60 GB/s, estimated, x]", "is out of range"), ("[7 GB/s, estimated, --set]", "sources")],
 )
 def test_a_number_of_a_system_is_bounded(number: str, reason: str, tmp_path: Path):
-    from symsim.inputs.loading import models_directory
+    from symsim.inputs.shipped import models_directory
 
     text = (models_directory() / "systems" / "h100-sxm.yaml").read_text()
     lines = [f"  memory_bandwidth: {number}" if line.startswith("  memory_bandwidth:") else line for line in text.splitlines()]

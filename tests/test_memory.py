@@ -13,9 +13,9 @@ from shared import needed
 
 from symsim.algebra.quantity import BYTE
 from symsim.api.result import Result, derive
-from symsim.cost.memory import state_bytes
+from symsim.cost.memory_static import state_bytes
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
 FILE = oracle_cases.FILE

@@ -90,7 +90,7 @@ def test_no_output_carries_what_a_terminal_obeys(suffix: str, tmp_path: Path):
 
 
 def test_no_row_of_a_sweep_carries_what_a_terminal_obeys(tmp_path: Path):
-    from symsim.inputs.loading import models_directory
+    from symsim.inputs.shipped import models_directory
 
     text = (models_directory() / "systems" / "h100-sxm.yaml").read_text()
     system = tmp_path / "s.yaml"

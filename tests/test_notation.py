@@ -7,7 +7,9 @@ import re
 import pytest
 
 from symsim.api.result import derive
-from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
 from symsim.report.content import report
 from symsim.report.document import Code, Math, Table
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from symsim.api.result import Result, derive
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 from symsim.ir.operations import EXCEPTIONS, OPERATIONS
 from symsim.lowering.lower import lower
 from symsim.lowering.remember import Remembered

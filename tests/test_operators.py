@@ -27,7 +27,8 @@ from symsim.program.bounds import _interval
 from symsim.program.c_kernel import CKernel, compiler
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import C_LOOP, make_plan
-from symsim.program.program import Program, Value, numpy_operation
+from symsim.program.program import Program
+from symsim.program.value import Value, numpy_operation
 
 Number = int | float | Fraction
 NUMBERS: list[Number] = [

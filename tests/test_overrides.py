@@ -11,7 +11,9 @@ import pytest
 from symsim.api.cli import _result
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
 
 MOE = ("mixtral-8x7b", "tp=2,sp=true,pp=2,ep=2,etp=1,dp=2,num_microbatches=4", "h100-sxm")
 DENSE = ("llama3-8b", "tp=2,sp=true,pp=2,num_microbatches=4", "h100-sxm")

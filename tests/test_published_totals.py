@@ -9,7 +9,7 @@ import pytest
 
 from symsim.algebra import grammar
 from symsim.api.result import Result, derive
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
 from symsim.inputs.strategy import Strategy
 

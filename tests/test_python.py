@@ -97,7 +97,7 @@ def test_objects_are_taken_where_names_are() -> None:
 
 
 def symsim_system(name: str) -> Path:
-    from symsim.inputs.loading import models_directory
+    from symsim.inputs.shipped import models_directory
 
     return models_directory() / "systems" / f"{name}.yaml"
 

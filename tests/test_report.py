@@ -19,7 +19,8 @@ from symsim.algebra.typeset import _printer, _Term, definition_latex, lines, nam
 from symsim.algebra.typeset import latex as typeset
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model, load_strategy
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, write_report
 from symsim.report.amounts import human
 from symsim.report.content import report

@@ -19,8 +19,10 @@ from symsim.algebra.quantity import BYTE
 from symsim.algebra.typeset import _printer, names_of, width
 from symsim.api.result import Result, derive
 from symsim.cost.memory import binding_moment
-from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.system import quantities
+from symsim.inputs.systems import load_system
 from symsim.pipeline.orders import order
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
 from symsim.report.amounts import human, rate, seconds

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symsim.inputs.architecture import compress, format_layers, parse_layers
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.stages import kinds_between, layers_before, stage_layer_formula, stages
 

@@ -14,7 +14,9 @@ from symsim.api.result import Result, derive
 from symsim.cost.collectives import Network, groups
 from symsim.errors import InputError
 from symsim.grid.api import sweep
-from symsim.inputs.loading import load_model, load_strategy, load_system
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
 from symsim.ir.messages import Message
 from symsim.report import render_markdown
 

@@ -10,8 +10,9 @@ from measured_cases import cases
 
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 REASON = "../shared/measured is not on this machine"
 MEASURED = {c.id: c for s in ("simumax", "swift", "published") for c in cases(s) if c.step_seconds}

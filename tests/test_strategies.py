@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from symsim.api.result import derive
-from symsim.inputs.loading import list_strategies, load_model, load_strategy
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_strategies
+from symsim.inputs.strategies import load_strategy
 
 PUBLISHED = {
     "deepseek-v3-2048": ("deepseek-v3", 2048, 15360 // 128),

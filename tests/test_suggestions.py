@@ -14,10 +14,14 @@ from symsim.errors import InputError, near
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.hf.families import SUPPORTED
 from symsim.inputs.hf.wrappers import WRAPPERS
-from symsim.inputs.loading import list_models, list_systems, load_model, load_strategy, load_system, split_settings
+from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
+from symsim.inputs.settings import split_settings
+from symsim.inputs.shipped import list_models, list_systems
 from symsim.inputs.spellings import ALIASES, ELSEWHERE, TOPICS
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 from symsim.pipeline.schedules import SCHEDULES
 
 

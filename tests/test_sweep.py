@@ -24,7 +24,7 @@ from symsim.grid.conditions import evaluate, parse_any
 from symsim.grid.question import ask
 from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep, whole
-from symsim.inputs.loading import override_architecture
+from symsim.inputs.models import override_architecture
 from symsim.program.base import read_base
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler

@@ -16,7 +16,8 @@ import pytest
 
 import symsim
 from symsim.errors import InputError
-from symsim.inputs.loading import load_model, load_strategy
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.lowering.checks import RULES
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,8 @@ from symsim.grid.variant import Variant, at_point, strategy_at, variants
 from symsim.program.base import read_base
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import make_plan
-from symsim.program.program import Program, Value, restricted
+from symsim.program.program import Program, restricted
+from symsim.program.value import Value
 
 COUNTS = {
     "params.total": ("params", "total"),

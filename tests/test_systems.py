@@ -14,9 +14,12 @@ from symsim.api.cli import main
 from symsim.errors import InputError
 from symsim.inputs.curves import SYMBOLS
 from symsim.inputs.known import TAGS, UNITS
-from symsim.inputs.loading import list_systems, load_strategy, load_system, models_directory, split_settings
+from symsim.inputs.settings import split_settings
+from symsim.inputs.shipped import list_systems, models_directory
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, quantities, symbol_values
+from symsim.inputs.systems import load_system
 
 DOCS = Path(__file__).parent.parent / "docs" / "systems.md"
 FITTED_AT_MOST = 14

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import buckets
-from symsim.inputs.loading import load_model
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from symsim.api.result import Result, derive
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 from symsim.report.content import report
 from symsim.report.markdown import render
 

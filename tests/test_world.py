@@ -8,7 +8,8 @@ import pytest
 
 import symsim
 from symsim.errors import InputError
-from symsim.inputs.loading import load_strategy, split_settings
+from symsim.inputs.settings import split_settings
+from symsim.inputs.strategies import load_strategy
 
 
 def refused(*arguments, **more) -> str:

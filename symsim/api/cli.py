@@ -195,7 +195,7 @@ def bring(
         raise InputError(f"importing {kind} configurations is not built yet; 'symsim import hf' reads a Hugging Face config.json")
     if len(files) != 1:
         raise InputError(f"'symsim import hf' reads one config.json, and {len(files)} files are given")
-    from symsim.inputs.loading import format_model, import_hf
+    from symsim.inputs.models import format_model, import_hf
     from symsim.inputs.reading import write_text
 
     loaded = import_hf(files[0])
@@ -224,7 +224,7 @@ def calibrate(
     from symsim.calibration.calibrate import OPS, plain, table, write_system
     from symsim.calibration.calibrate import calibrate as fit
     from symsim.calibration.points import read_points
-    from symsim.inputs.loading import load_system
+    from symsim.inputs.systems import load_system
 
     if op is not None and op not in OPS:
         raise InputError(f"--op {op}: {nearest(op, OPS)}")
@@ -241,7 +241,10 @@ def calibrate(
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
     from symsim.api.result import derive
-    from symsim.inputs.loading import load_model, load_strategy, load_system, no_system, override_architecture, split_settings
+    from symsim.inputs.models import load_model, override_architecture
+    from symsim.inputs.settings import split_settings
+    from symsim.inputs.strategies import load_strategy
+    from symsim.inputs.systems import load_system, no_system
 
     asked = split_settings(settings or ())
     loaded = load_model(model)

@@ -20,19 +20,19 @@ def wrapped(text: str) -> str:
 
 
 def _models() -> str:
-    from symsim.inputs.loading import list_models
+    from symsim.inputs.shipped import list_models
 
     return _lines(list_models())
 
 
 def _systems() -> str:
-    from symsim.inputs.loading import list_systems
+    from symsim.inputs.shipped import list_systems
 
     return _lines(list_systems())
 
 
 def _strategies() -> str:
-    from symsim.inputs.loading import list_strategies
+    from symsim.inputs.shipped import list_strategies
 
     return _lines(list_strategies())
 
@@ -117,8 +117,11 @@ def _citations() -> Iterator[tuple[str, str, str]]:
     """(the source, the kind of what cites it, its name) of formulas, schedules, assumptions, systems, models and published totals."""
     from symsim.api.result import derive
     from symsim.inputs.assumptions import ASSUMPTIONS
-    from symsim.inputs.loading import derivations_directory, list_models, list_systems, load_model, load_strategy, load_system, models_directory
+    from symsim.inputs.models import load_model
     from symsim.inputs.reading import read_yaml
+    from symsim.inputs.shipped import derivations_directory, list_models, list_systems, models_directory
+    from symsim.inputs.strategies import load_strategy
+    from symsim.inputs.systems import load_system
     from symsim.pipeline.schedules import SCHEDULES
 
     for model, strategy in _CITING:

@@ -9,7 +9,7 @@ from typing import Any
 from symsim.api.result import Result
 from symsim.api.result import derive as derive_from
 from symsim.errors import InputError, cut
-from symsim.inputs import loading
+from symsim.inputs import models, strategies, systems
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
@@ -35,7 +35,7 @@ def load_strategy(text: str | os.PathLike[str] | Mapping[str, Any] | None = None
     >>> load_strategy("tp=8,pp=4", sp=True).world_size
     32
     """
-    return loading.load_strategy(_text(text, "the strategy"), overrides)
+    return strategies.load_strategy(_text(text, "the strategy"), overrides)
 
 
 def load_system(reference: str | os.PathLike[str]) -> System:
@@ -44,7 +44,7 @@ def load_system(reference: str | os.PathLike[str]) -> System:
     >>> load_system("h100-sxm").title
     'H100 80GB SXM5 in DGX H100 nodes'
     """
-    return loading.load_system(path_of(reference, "the system"))
+    return systems.load_system(path_of(reference, "the system"))
 
 
 def derive(
@@ -102,13 +102,13 @@ def compile(
     return compile_module(read_base(model_of(model), strategy_of(strategy), machine, overrides or {}), names)
 
 
-def model_of(reference: Architecture | str | os.PathLike[str] | Mapping[str, Any]) -> loading.LoadedModel:
+def model_of(reference: Architecture | str | os.PathLike[str] | Mapping[str, Any]) -> models.LoadedModel:
     """The model with its default strategy. InputError as `load_model`."""
     if isinstance(reference, Architecture):
-        return loading.LoadedModel(reference, reference.name)
+        return models.LoadedModel(reference, reference.name)
     if isinstance(reference, Mapping):
-        return loading.model_of_mapping(reference)
-    return loading.load_model(path_of(reference, "the model"))
+        return models.model_of_mapping(reference)
+    return models.load_model(path_of(reference, "the model"))
 
 
 def strategy_of(reference: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:

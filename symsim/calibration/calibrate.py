@@ -325,8 +325,8 @@ def _text(name: str, value: float) -> str:
 
 def plain(reference: str) -> dict[str, Any]:
     """The plain data of a system that `load_system` takes by this name or path."""
-    from symsim.inputs.loading import list_systems, models_directory
     from symsim.inputs.reading import read_yaml
+    from symsim.inputs.shipped import list_systems, models_directory
 
     return read_yaml(models_directory() / "systems" / f"{reference}.yaml" if reference in list_systems() else reference).data
 

@@ -19,7 +19,7 @@ from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
-from symsim.cost.memory import main_type, state_bytes
+from symsim.cost.memory_static import main_type, state_bytes
 from symsim.cost.reduce import (
     BUCKET_SIZE,
     BUCKET_SIZE_PER_RANK,

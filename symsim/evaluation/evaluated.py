@@ -13,9 +13,12 @@ from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
-from symsim.inputs.loading import override_architecture, override_strategy, override_system, settings_of
+from symsim.inputs.models import override_architecture
+from symsim.inputs.settings import settings_of
+from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.systems import override_system
 from symsim.inputs.trained import trained
 from symsim.lowering.checks import check
 from symsim.lowering.lower import lower

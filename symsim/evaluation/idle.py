@@ -10,7 +10,7 @@ from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.loading import override_architecture
+from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
 
 # Options that decide when things happen, and so show in times alone

@@ -23,7 +23,7 @@ from symsim.grid.conditions import evaluate, names
 from symsim.grid.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest, text_of
 from symsim.grid.tabulate import tabulate
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.loading import override_architecture
+from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.trained import trained

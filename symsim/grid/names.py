@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from annotated_types import Le
 
-from symsim.inputs.loading import STRATEGY_SYMBOLS
+from symsim.inputs.settable import STRATEGY_SYMBOLS
 from symsim.inputs.spellings import ALIASES
 from symsim.inputs.strategy import Strategy
 

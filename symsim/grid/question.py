@@ -13,7 +13,7 @@ from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
 from symsim.grid.reported import Reported
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
-from symsim.program.program import Value
+from symsim.program.value import Value
 
 
 @dataclass(frozen=True)

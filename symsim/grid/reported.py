@@ -20,9 +20,10 @@ from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 from symsim.program.fullest import line_of
-from symsim.program.program import Program, Value
+from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.slots import Slots, make_slots
+from symsim.program.value import Value
 
 # Symbols of a strategy, and the field or property that gives each
 SYMBOLS = {

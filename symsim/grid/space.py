@@ -22,10 +22,12 @@ from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
 from symsim.inputs.limits import LARGEST_SIZE
-from symsim.inputs.loading import changed_system, load_strategy, split_settings, system_document
 from symsim.inputs.reading import Document
+from symsim.inputs.settings import split_settings
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.systems import changed_system, system_document
 from symsim.program.base import Base
 
 # values of an axis that is neither a size nor a degree

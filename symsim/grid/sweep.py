@@ -36,7 +36,8 @@ from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler
 from symsim.program.cache import key_of, source_hash
-from symsim.program.program import Program, Value
+from symsim.program.program import Program
+from symsim.program.value import Value
 
 # points of a task: enough to be worth handing over, few enough that a stop loses little
 TASK_POINTS = 1 << 24

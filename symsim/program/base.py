@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.loading import LoadedModel, Ranks, load_model, no_system, override_architecture, read_strategy, settings_of, split_settings
+from symsim.inputs.models import LoadedModel, load_model, override_architecture
+from symsim.inputs.settings import settings_of, split_settings
+from symsim.inputs.strategies import Ranks, read_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import no_system
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import numpy as np
 
 from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import operations
-from symsim.program.program import Program, Value, guarded_ceil, guarded_floor, numpy_operation, tree_depth
+from symsim.program.program import Program
+from symsim.program.value import Value, guarded_ceil, guarded_floor, numpy_operation, tree_depth
 
 Array = np.ndarray
 Interval = tuple[Any, Any]

@@ -26,7 +26,7 @@ import numpy as np
 from symsim.program.c_build import CompilerError
 from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import Plan, operations
-from symsim.program.program import Value
+from symsim.program.value import Value
 
 Array = np.ndarray
 

@@ -26,6 +26,7 @@ from typing import Any
 from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol, symbol
 from symsim.errors import InputError
 from symsim.program.base import Base
+from symsim.program.module_shared import Shared, is_call, is_symbol
 from symsim.program.module_text import WIDTH, comment, default, docstring, statement_lines
 from symsim.program.unrolled import DERIVED, Output, Step, Unrolled, at_base, unroll
 
@@ -155,7 +156,7 @@ class _Code:
         self._used: set[str] = set()
         for name in (*(a.name for a in unrolled.arguments), *(s.name for s in unrolled.steps)):
             self._identifier(name, name)
-        self.shared = _Shared(unrolled)
+        self.shared = Shared(unrolled)
         # arguments and what follows from them: their products are made once, before the rest
         self.early = {a.name for a in unrolled.arguments} | {s.name for s in unrolled.steps if s.section == DERIVED}
         self.pairs: list[tuple[str, str, str]] = []
@@ -209,7 +210,7 @@ class _Code:
         known = self.shared.name_of(body)
         if known is not None:
             return self.names[known], before
-        made = self.expression(self._inside(body, before) if _is_call(body) else self._named(body, before))
+        made = self.expression(self._inside(body, before) if is_call(body) else self._named(body, before))
         self.shared.keep(body, self.owner)
         return made, before
 
@@ -246,7 +247,7 @@ class _Code:
         arguments = []
         for argument in atom.arguments:
             made = self._named(argument, before)
-            own = atom.function != "sum" and not _is_call(argument) and not _is_symbol(made) and self.shared.again(argument)
+            own = atom.function != "sum" and not is_call(argument) and not is_symbol(made) and self.shared.again(argument)
             arguments.append(self._kept(argument, made, before) if own else made)
         return Expr({((Call(atom.function, tuple(arguments)), 1),): 1})
 
@@ -261,7 +262,7 @@ class _Code:
     def _title(self, part: Expr, text: str) -> str:
         """A symbol for a part: after what it says where that is short, else after the definition it stands in."""
         function, _, inside = text.partition("(")
-        short = _is_call(part) and function in _NAMED_CALLS and len(text) <= _SHORT and not re.search(r"\w\(", inside)
+        short = is_call(part) and function in _NAMED_CALLS and len(text) <= _SHORT and not re.search(r"\w\(", inside)
         wish = text.replace("tree_depth", "log2").replace("/", "per") if short else f"{self.owner}_{self.shared.part(self.owner)}"
         self._identifier(f"part {wish}", wish)
         return f"part {wish}"
@@ -382,90 +383,6 @@ def _pairs(unrolled: Unrolled) -> list[tuple[str, str]]:
         found.append(pair)
         for factors in products:
             _replace_pair(factors, *pair, "_".join(pair))
-
-
-class _Shared:
-    """Which parts of expressions occur more than once, and the names they have by now. Steps that say the same are one."""
-
-    def __init__(self, unrolled: Unrolled):
-        self._same: dict[str, Expr] = {}
-        self._canonicals: dict[Expr, Expr] = {}
-        bodies: dict[Expr, str] = {}
-        self._often: Counter[Expr] = Counter()
-        self._named: dict[Expr, str] = {}
-        self._parts: Counter[str] = Counter()
-        for step in unrolled.steps:
-            body = self._canonical(step.body)
-            if _is_symbol(body):
-                self._same[step.name] = body
-            elif body in bodies:
-                self._same[step.name] = symbol(bodies[body])
-            else:
-                bodies[body] = step.name
-                self._count(body)
-        for output in unrolled.outputs:
-            self._count(self._canonical(output.body))
-
-    def _count(self, expression: Expr) -> None:
-        for monomial in expression.terms:
-            for atom, _ in monomial:
-                if isinstance(atom, Call) and atom.function == "sum":
-                    self._count(atom.arguments[0])
-                elif isinstance(atom, Call):
-                    call = Expr({((atom, 1),): 1})
-                    self._often[call] += 1
-                    if self._often[call] == 1:
-                        for argument in atom.arguments:
-                            self._count_argument(argument)
-
-    def _count_argument(self, argument: Expr) -> None:
-        if argument.is_constant or _is_symbol(argument):
-            return
-        if _is_call(argument):
-            self._count(argument)
-            return
-        self._often[argument] += 1
-        if self._often[argument] == 1:
-            self._count(argument)
-
-    def _canonical(self, expression: Expr) -> Expr:
-        """With one name for steps that say the same. Symbols stand after the steps that they name, so it is final once it is found."""
-        found = self._canonicals.get(expression)
-        if found is None:
-            found = self._canonicals[expression] = expression.substitute(self._same)
-        return found
-
-    def again(self, part: Expr) -> bool:
-        """Whether a call or an argument occurs more than once."""
-        return self._often[self._canonical(part)] > 1
-
-    def name_of(self, part: Expr) -> str | None:
-        """The symbol that stands for a part by now; None where it has none, or is a symbol or a number itself."""
-        return None if part.is_constant or _is_symbol(part) else self._named.get(self._canonical(part))
-
-    def keep(self, part: Expr, title: str) -> None:
-        self._named[self._canonical(part)] = title
-
-    def part(self, owner: str) -> int:
-        """The number of the next part named after a definition."""
-        self._parts[owner] += 1
-        return self._parts[owner]
-
-
-def _is_symbol(expression: Expr) -> bool:
-    return isinstance(_lone_atom(expression), Symbol)
-
-
-def _is_call(expression: Expr) -> bool:
-    return isinstance(_lone_atom(expression), Call)
-
-
-def _lone_atom(expression: Expr) -> Atom | None:
-    """What an expression is that is one symbol or one call; else None."""
-    if len(expression.terms) != 1:
-        return None
-    ((monomial, coefficient),) = expression.terms.items()
-    return monomial[0][0] if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
 
 
 def _common(monomials: Sequence[Monomial]) -> Monomial:

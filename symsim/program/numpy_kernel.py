@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from symsim.program.plan import Plan, operations
-from symsim.program.program import GUARD, Value, numpy_operation, tree_depth
+from symsim.program.value import GUARD, Value, numpy_operation, tree_depth
 
 LONGEST = 8192
 

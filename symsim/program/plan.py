@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
-from symsim.program.program import Program, Value
+from symsim.program.program import Program
+from symsim.program.value import Value
 
 # What one visit of an operation costs besides its elements, in elements: a NumPy call is some hundred nanoseconds
 NUMPY_CALL = 1500

@@ -13,118 +13,20 @@ Where the exact argument is a fraction p/q with p below 2^49, and rounding moved
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import Expr, extreme
-from symsim.algebra.expr import tree_depth as tree_depth_of
+from symsim.algebra.expr import Expr
+from symsim.program.value import COMMUTES, EXACT, Number, Value, numpy_operation
 
-GUARD = 2.0**-49
 # values over this many points or fewer are computed while the program is built
 SMALL = 1 << 15
 # larger arrays are not searched for axes along which nothing changes
 _WORTH_REDUCING = 1 << 12
-
-Number = int | Fraction | float
-
-
-@dataclass(eq=False)
-class Value:
-    """A number (`data` a Python number), an array over its own axes (length 1 along others), or an operation on others.
-
-    terms: of a sum, its addends and their coefficients. factors: of a product, (factor, 1 or -1).
-    """
-
-    id: int
-    op: str
-    args: tuple["Value", ...]
-    mask: int
-    data: Any = None
-    terms: tuple[tuple["Value", Number], ...] | None = None
-    factors: tuple[tuple["Value", int], ...] | None = None
-    name: str = ""
-
-    @property
-    def known(self) -> bool:
-        return self.data is not None
-
-    def __repr__(self) -> str:
-        return f"{self.op}#{self.id}" if self.data is None else f"{self.op}#{self.id}={self.data}"
-
-
-def guarded_ceil(x: Any) -> Any:
-    return np.ceil(x * (1 - np.copysign(GUARD, x)))
-
-
-def guarded_floor(x: Any) -> Any:
-    return np.floor(x * (1 + np.copysign(GUARD, x)))
-
-
-def tree_depth(x: Any) -> Any:
-    """log2 rounded up, of what is rounded up itself (symsim.algebra.expr.tree_depth)."""
-    n = guarded_ceil(x) - 1
-    depth = np.where(n > 0, np.where(n < np.inf, np.frexp(n)[1], n), 0.0)
-    return np.where(np.greater(x, 0), depth, np.nan)
-
-
-_NUMPY: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mod": np.mod,
-    "ceil": guarded_ceil,
-    "floor": guarded_floor,
-    "log2": tree_depth,
-    "abs": np.abs,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "where": np.where,
-}
-
-
-def _by_zero(x: Any) -> float:
-    return math.nan if not x or x != x else math.copysign(math.inf, x)
-
-
-_EXACT: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: _by_zero(a) if not b else a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
-    "max": extreme(max),
-    "min": extreme(min),
-    "mod": lambda a, b: a % b if b else math.nan,
-    "ceil": lambda x: math.ceil(x) if math.isfinite(x) else x,
-    "floor": lambda x: math.floor(x) if math.isfinite(x) else x,
-    "log2": tree_depth_of,
-    "abs": abs,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-    "not": lambda a: not a,
-    "where": lambda c, a, b: a if c else b,
-}
-_COMMUTES = frozenset({"add", "mul", "max", "min", "and", "or", "eq", "ne"})
-
-
-def numpy_operation(op: str, *args: Any) -> Any:
-    """One operation on numbers and arrays, in floating point."""
-    return _NUMPY[op](*(_as_array(a) for a in args))
 
 
 def _plain(x: Number) -> Number:
@@ -208,7 +110,7 @@ class Program:
 
     def apply(self, op: str, *args: Value) -> Value:
         """One operation on values; done at once where its result is small."""
-        if op in _COMMUTES and args[0].id > args[1].id:
+        if op in COMMUTES and args[0].id > args[1].id:
             args = (args[1], args[0])
         key = (op, *(a.id for a in args))
         found = self._interned.get(key)
@@ -219,7 +121,7 @@ class Program:
             mask |= a.mask
         if not mask:
             if all(a.known for a in args):
-                found = self.number(_EXACT[op](*(a.data for a in args)))
+                found = self.number(EXACT[op](*(a.data for a in args)))
         elif self.points(mask) <= self.small and all(a.known for a in args):
             with np.errstate(all="ignore"):
                 data = numpy_operation(op, *(a.data for a in args))
@@ -347,7 +249,7 @@ class Program:
         bottom: list[Value] = []
         for value, power in factors:
             if not value.mask and value.known:
-                by = _plain(by * value.data if power > 0 else _EXACT["div"](by, value.data))
+                by = _plain(by * value.data if power > 0 else EXACT["div"](by, value.data))
             elif value.factors is not None and not value.known:
                 for inner, own in value.factors:
                     (top if own * power > 0 else bottom).append(inner)
@@ -477,10 +379,6 @@ class Program:
         if not condition.mask and condition.known:
             return yes if condition.data else no
         return yes if yes is no else self.apply("where", condition, yes, no)
-
-
-def _as_array(x: Any) -> Any:
-    return float(x) if isinstance(x, (int, Fraction)) and not isinstance(x, bool) else x
 
 
 def restricted(values: Sequence[Value], chosen: Sequence[np.ndarray], small: int = SMALL) -> tuple["Program", list[Value]]:

@@ -18,9 +18,10 @@ import numpy as np
 
 from symsim.program.base import Base
 from symsim.program.plan import operations
-from symsim.program.program import GUARD, Program, Value
+from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.unrolled import Unrolled, at_base, unroll
+from symsim.program.value import GUARD, Value
 
 # an input stands for as many points as this, so that what depends on fewer inputs is computed first
 _POINTS = 1 << 20

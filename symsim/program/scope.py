@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symsim.algebra.expr import Call, Expr, Symbol
-from symsim.program.program import Program, Value
+from symsim.program.program import Program
+from symsim.program.value import Value
 
 
 class Scope:

@@ -22,8 +22,9 @@ import numpy as np
 
 from symsim.algebra.expr import Call, Expr, Number, symbol
 from symsim.algebra.reductions import Holdings, Line, Run, longest_wait, named, within
-from symsim.program.program import Program, Value
+from symsim.program.program import Program
 from symsim.program.scope import Scope
+from symsim.program.value import Value
 
 _TIME = symbol("t_stage")
 (_WAIT,) = named(longest_wait(_TIME))[1].values()

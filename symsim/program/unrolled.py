@@ -25,9 +25,10 @@ from symsim.errors import InputError, nearest
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES, Entry, refuse_unknown
-from symsim.inputs.loading import load_system, on_ranks
+from symsim.inputs.strategies import on_ranks
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
+from symsim.inputs.systems import load_system
 from symsim.program.base import Base
 from symsim.program.fullest import line_at_any, line_of
 

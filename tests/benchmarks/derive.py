@@ -17,9 +17,10 @@ from symsim.algebra.expr import Call, Expr
 from symsim.algebra.formula import Derivation
 from symsim.api.result import Result, derive
 from symsim.inputs.architecture import Architecture, Segment
-from symsim.inputs.loading import load_model, load_system
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.systems import load_system
 
 SYSTEM = "h100-sxm"
 # with more than one replica of everything, so that further ones add no message that was not there

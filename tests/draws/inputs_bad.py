@@ -19,8 +19,8 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.api.cli import app
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import models_directory
 from symsim.inputs.reading import format_yaml, parse_yaml
+from symsim.inputs.shipped import models_directory
 from symsim.inputs.spellings import ALIASES
 from symsim.inputs.strategy import Strategy
 

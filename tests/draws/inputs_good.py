@@ -11,7 +11,7 @@ from inputs_run import Case
 
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import list_models, list_strategies, list_systems
+from symsim.inputs.shipped import list_models, list_strategies, list_systems
 from symsim.inputs.strategy import RECOMPUTE_MODULES, Strategy
 
 DEGREES = {"tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "cp": (1, 2, 4), "ep": (1, 2, 4, 8), "dp": (1, 2, 4, 16), "vpp": (1, 2, 3), "etp": (1, 2)}

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from symsim.api import cli
-from symsim.inputs import loading
+from symsim.inputs import models, strategies, systems
 from symsim.inputs.reading import Document, read_yaml
+from symsim.inputs.shipped import models_directory
 
 LIMIT_S = 10
 LONGEST = 300
@@ -60,6 +62,8 @@ def _alarm(*_: object) -> None:
     raise _Hang
 
 
+# where the files that ship are read
+READERS: tuple[Any, ...] = (models, strategies, systems)
 # making the command line takes longer than most commands
 _COMMAND = typer.main.get_command(cli.app)
 
@@ -71,7 +75,7 @@ def _shipped(path: str) -> Document:
 
 def _read_once(path: str | Path) -> Document:
     """The files that ship are read once, for reading them takes longer than most commands."""
-    return _shipped(str(path)) if str(path).startswith(str(loading.models_directory())) else read_yaml(path)
+    return _shipped(str(path)) if str(path).startswith(str(models_directory())) else read_yaml(path)
 
 
 @contextlib.contextmanager
@@ -81,11 +85,14 @@ def place_of_work() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="symsim-draws-"))
     os.environ["SYMSIM_CACHE"] = str(made / "cache")
     make, typer.main.get_command = typer.main.get_command, lambda app: _COMMAND
-    read, loading.read_yaml = loading.read_yaml, _read_once
+    for module in READERS:
+        module.read_yaml = _read_once
     try:
         yield made
     finally:
-        typer.main.get_command, loading.read_yaml = make, read
+        typer.main.get_command = make
+        for module in READERS:
+            module.read_yaml = read_yaml
         os.chdir(before)
         if kept is None:
             del os.environ["SYMSIM_CACHE"]

@@ -11,7 +11,9 @@ from inputs_good import _assumed
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.loading import list_models, list_systems, load_model, load_strategy
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_models, list_systems
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import RECOMPUTE_MODULES, Strategy
 from symsim.lowering.checks import check
 

@@ -1,0 +1,124 @@
+"""Bytes that the micro-batches in flight hold on one rank of stage i: at the worst kernel of each block, and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import BYTE, NONE, Quantity
+from symsim.cost.count import label
+from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, saved_layers, stream, total
+from symsim.cost.workspace import Moment, backward_moments, forward_moments
+from symsim.inputs.strategy import Strategy
+from symsim.pipeline.schedules import schedule_of
+from symsim.pipeline.stages import layers_before
+
+
+class Activations(NamedTuple):
+    """Saved bytes of the earlier micro-batches in flight, of the last, and of all; offloaded: of the last, on the host, where any."""
+
+    earlier: Expr
+    own: Expr
+    all: Expr
+    offloaded: Expr | None
+
+
+def in_flight(strategy: Strategy) -> Expr:
+    """Micro-batches whose activations stage i holds at once; a chunk of a virtual stage counts for its share."""
+    return schedule_of(strategy).in_flight / (symbol("vpp") if strategy.vpp > 1 else 1)
+
+
+def define_workspaces(rank: Rank) -> None:
+    """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
+    variants = [(n, n, b) for n, b in rank.lowered.blocks.items()] + [(n, f"{n}_ckpt", b) for n, b in rank.lowered.checkpointed.items()]
+    for plain, name, remembered in variants:
+        forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
+        delayed = rank.framework.delayed if rank.strategy.delay_wgrad_compute else ()
+        backward = backward_moments(
+            remembered,
+            keep_gathered=rank.framework.keeps_gathered,
+            whole=name != plain,
+            into_main_gradient=rank.framework.placeholders,
+            delayed=delayed,
+        )
+        words = in_words(plain) + ("" if name == plain else ", recomputed in full")
+        for direction, found in (("fwd", forward), ("bwd", backward)):
+            rank.book.define(
+                f"W_{direction}_{name}",
+                Quantity(maximum(*(_held_at(rank, m) for m in found)), BYTE),
+                f"{words}: bytes at the worst kernel of {'forward' if direction == 'fwd' else 'backward'} ({_kernels(found)})",
+                unit=BYTE,
+                group=plain,
+                latex=rf"W^{{\mathrm{{{direction}}}}}_{{{label(name)}}}",
+                source=LIVENESS,
+            )
+
+
+def _held_at(rank: Rank, moment: Moment) -> Expr:
+    """Parameter gradients stay where they are the first of a step and no buffer waits for them; else they are added at once."""
+    if rank.framework.main_gradients:
+        return moment.activations + moment.latest
+    if rank.strategy.zero == 3:
+        return moment.activations + moment.gradients
+    return moment.activations + moment.latest + rank.fresh * (moment.gradients - moment.latest)
+
+
+def define_activations(rank: Rank) -> Activations:
+    """Defines the saved activations of the micro-batches in flight."""
+    alive = rank.book.define(
+        "alive_i",
+        Quantity(in_flight(rank.strategy), NONE),
+        "micro-batches whose activations stage i holds at once",
+        unit=NONE,
+        group="stages",
+        latex=r"n^{(i)}",
+        source=rank.schedule.source,
+    ).expr
+    # the head's backward follows its forward at once, unless all forwards come first
+    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else symbol("A_head") * symbol("loss_i")
+    saved = symbol("A_stage") + _sent(rank)
+    offloaded = _offloaded_layers(rank)
+    earlier = define_stage(
+        rank,
+        "M_stage_earlier",
+        (alive - 1) * (saved - of_head) + rank.schedule.whole * _recomputed_layers(rank),
+        "activations of the micro-batches whose backward is still to come",
+        r"M^{(i)}_{\mathrm{earlier}}",
+    )
+    own = saved - (ZERO if offloaded is None else offloaded)
+    activations = define_stage(
+        rank,
+        "M_stage_activations",
+        symbol("M_stage_earlier") + own,
+        "saved activations of all micro-batches in flight",
+        r"M^{(i)}_{\mathrm{activations}}",
+    )
+    return Activations(earlier, own, activations, offloaded)
+
+
+def _recomputed_layers(rank: Rank) -> Expr:
+    """What a micro-batch holds more where the schedule keeps it whole in spite of recomputation."""
+    kinds = rank.lowered.checkpointed
+    return total(symbol(f"A_{k}") * symbol(f"L_{k}_i") - saved_layers(rank, k) for k in kinds)
+
+
+def _sent(rank: Rank) -> Expr:
+    """What the stage's chunks have sent on, where it is not freed then (the head sends nothing)."""
+    if rank.strategy.pp == 1 or rank.strategy.deallocate_pipeline_outputs:
+        return ZERO
+    return stream(rank) * (symbol("vpp") - symbol("loss_i"))
+
+
+def _offloaded_layers(rank: Rank) -> Expr | None:
+    """Saved bytes of the leading layers that go to the host between forward and backward."""
+    count = rank.strategy.cpu_offloading_num_layers
+    if not count:
+        return None
+    layers = layers_before(rank.model, count)
+    return sum((symbol(f"A_{k}") * n for k, n in layers.items()), ZERO)
+
+
+def _kernels(found: Iterable[Moment]) -> str:
+    return " or ".join(dict.fromkeys(m.kernel for m in found))

@@ -1,0 +1,68 @@
+"""Parameters gathered for use, and the buffers of gathers and reductions, while a block runs under FSDP."""
+
+from __future__ import annotations
+
+from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.cost.count import MODULES, held_output_layer
+from symsim.cost.memory_rank import Rank, stream, total
+from symsim.cost.memory_static import gradient_width
+from symsim.cost.reduce import shards
+from symsim.ir.block import WIDTHS
+
+
+def parameters_of(rank: Rank, kind: str) -> Expr:
+    return total(symbol(f"P_{kind}_{m}") for m in _modules(rank.book, kind))
+
+
+def unit_bytes(rank: Rank, kind: str) -> Expr:
+    """Bytes of a layer's parameters, gathered."""
+    return WIDTHS[rank.strategy.precision] * parameters_of(rank, kind)
+
+
+def reduction_buffer(rank: Rank, kind: str) -> Expr:
+    """The buffer from which a layer's gradients are reduced."""
+    return parameters_of(rank, kind) * gradient_width(rank)
+
+
+def shard_gradients(rank: Rank, parameters: Expr) -> Expr:
+    """Reduced gradients of so many parameters, where no buffer holds them from the start."""
+    return ZERO if rank.framework.main_gradients else parameters * gradient_width(rank) / shards(rank.lowered, False).shard
+
+
+def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Expr:
+    """Whole parameters, and buffers of their gathers, while a block runs under FSDP (torch distributed/fsdp/_fully_shard):
+    the root's stay gathered, forward keeps the last gather's buffer until the next, backward gathers one unit ahead."""
+    if rank.strategy.zero != 3:
+        return ZERO
+    root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
+    kinds = rank.model.kind_names()
+    largest = maximum(*(unit_bytes(rank, k) * rank.has[k] for k in kinds))
+    everything = total(unit_bytes(rank, k) * symbol(f"L_{k}_i") for k in kinds)
+    after_forward = rank.strategy.reshard_after_forward
+    resharded = after_forward is not False and rank.strategy.reshard_after_backward
+    part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
+    if name == "embedding":
+        return root + part if backward else root * 2
+    if name in ("head", "mtp"):
+        return root + part + (ZERO if resharded else everything) + (largest if resharded or not backward else ZERO)
+    ahead = unit_bytes(rank, name) if resharded or not backward else ZERO
+    return root + part + (unit_bytes(rank, name) if resharded else everything) + ahead
+
+
+def first_gather(rank: Rank) -> Expr:
+    """The root's gathered parameters and its gather's buffer, the first layer's two, and what the embedding made."""
+    kind = rank.model.layers[0].kinds[0]
+    root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
+    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + symbol("A_embedding")) * symbol("first_i")
+
+
+def root_parameters(rank: Rank) -> Expr:
+    found = symbol("P_embedding_embedding") * symbol("embedding_i") + held_output_layer(rank.book)
+    if "P_head_norm" in rank.book.definitions:
+        found = found + symbol("P_head_norm") * symbol("last_layer_i")
+    return found
+
+
+def _modules(book: Derivation, block: str) -> list[str]:
+    return [m for m in MODULES if f"P_{block}_{m}" in book.definitions]

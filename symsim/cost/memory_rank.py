@@ -1,0 +1,80 @@
+"""A rank of stage i whose memory is counted, and how a part of it is defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from symsim.algebra.expr import ZERO, Expr, expr, minimum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.quantity import BYTE, Quantity
+from symsim.frameworks.framework import Framework
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import WIDTHS
+from symsim.lowering.differentiate import elements
+from symsim.lowering.lowered import Lowered
+from symsim.pipeline.schedules import Schedule, schedule_of
+
+LIVENESS = "tensors alive between the kernel that makes them and the last that reads them (docs/rules.md)"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank of stage i, whose memory is defined in `book`, and what a placed step says of it.
+
+    fresh: 1 while the step has one micro-batch, whose gradients are the first.
+    """
+
+    book: Derivation
+    lowered: Lowered
+    model: Architecture
+    strategy: Strategy
+    assume: Mapping[str, str]
+    framework: Framework
+    schedule: Schedule
+    fresh: Expr
+    has: Mapping[str, Expr]
+
+
+def rank_of(book: Derivation, lowered: Lowered) -> Rank:
+    profile = lowered.profile
+    has = {n: present(profile.model, n) for n in lowered.blocks}
+    fresh = 1 - minimum(symbol("m") - 1, 1)
+    schedule = schedule_of(profile.strategy)
+    return Rank(book, lowered, profile.model, profile.strategy, profile.assumptions, profile.framework, schedule, fresh, has)
+
+
+def present(model: Architecture, block: str) -> Expr:
+    """1 where a rank of the stage runs the block, else 0."""
+    if block in model.layer_kinds:
+        return minimum(1, symbol(f"L_{block}_i"))
+    return symbol("first_i") if block == "embedding" else symbol("loss_i") if block == "head" else minimum(1, symbol("mtp_i"))
+
+
+def define_stage(rank: Rank, name: str, value: Expr, meaning: str, latex: str, *, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> Expr:
+    return rank.book.define(name, Quantity(value, BYTE), meaning, unit=BYTE, group="stages", latex=latex, source=source, assumptions=assumptions).expr
+
+
+def saved_layers(rank: Rank, kind: str) -> Expr:
+    layers = symbol(f"L_{kind}_i")
+    if kind not in rank.lowered.checkpointed:
+        return symbol(f"A_{kind}") * layers
+    again = symbol(f"L_{kind}_ckpt_i")
+    kept = again / rank.strategy.recompute_num_layers if rank.strategy.recompute_method == "uniform" else again
+    return symbol(f"A_{kind}") * (layers - again) + symbol(f"A_{kind}_ckpt") * kept
+
+
+def stream(rank: Rank) -> Expr:
+    """Bytes of the residual stream between layers."""
+    placed = rank.lowered.blocks["head"].placed
+    return elements(placed, "x") * WIDTHS[placed.block.tensors["x"].dtype]
+
+
+def total(values: Iterable[Expr]) -> Expr:
+    return sum(values, ZERO)
+
+
+def rational(value: "float | str") -> Expr:
+    return expr(Fraction(str(value)))

@@ -1,0 +1,216 @@
+"""Bytes of one rank of stage i that stay for the whole step: weights, gradients, optimizer states; and what the update needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
+from symsim.cost.count import counted_parameters, label
+from symsim.cost.memory_rank import Rank, define_stage, rational, total
+from symsim.cost.reduce import expert_groups, shards
+from symsim.frameworks.kernels import multiplied_in
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import WIDTHS
+from symsim.ir.operations import PRODUCTS
+from symsim.lowering.differentiate import elements
+from symsim.pipeline.stages import holds
+
+MIB = 2**20
+
+# Bytes of libraries' workspaces that PyTorch's allocator hands out, by generation of the accelerator
+WORKSPACES = {"none": 0, "ampere": 8 * MIB + 128 * 1024 + 4 * MIB, "hopper": 64 * MIB}
+
+
+class Static(NamedTuple):
+    """Bytes that stay for the whole step; host: bytes kept on the host instead; link: bytes over its link a step, where any."""
+
+    weights: Expr
+    gradients: Expr
+    optimizer: Expr
+    constant: Expr
+    host: tuple[Expr, ...]
+    link: Expr | None
+
+
+def _sharded_parameters(rank: Rank) -> list[tuple[Expr, Expr]]:
+    """(parameters of a rank, ranks over which one copy is sharded) of the dense part and of the experts."""
+    apart = expert_groups(rank.lowered)
+    return [(symbol("P_stage_dense"), shards(rank.lowered, False).shard), (symbol("P_stage_expert"), shards(rank.lowered, apart).shard)]
+
+
+def _of_each(rank: Rank, width: int, store: str) -> Expr:
+    """Bytes of `width` a parameter, split over the ranks that share it where the placement has this store so."""
+    split = rank.lowered.mesh.placement.stores[store]
+    return sum((n * width / (shard if split else ONE) for n, shard in _sharded_parameters(rank)), ZERO)
+
+
+def gradient_width(rank: Rank) -> int:
+    return 4 if rank.strategy.grad_reduce_in_fp32 else WIDTHS[rank.strategy.precision]
+
+
+def define_static(rank: Rank) -> Static:
+    """Defines what stays for the whole step: weights, gradients, optimizer states, and what is always there."""
+    strategy = rank.strategy
+    precision = WIDTHS[strategy.precision]
+    main = main_type(strategy)
+    only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
+    weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters")
+    if strategy.fp8 != "none":
+        weights = weights + _quantised(rank)
+    kept_weights = define_stage(
+        rank,
+        "M_stage_weights",
+        weights * rank.schedule.weights,
+        "parameters (and their FP8 copies for rows and columns)" if strategy.fp8 != "none" else "parameters",
+        r"M^{(i)}_{\mathrm{weights}}",
+        source="Megatron-Core docs/user-guide/features/dist_optimizer.md; FP8: TransformerEngine module/linear.py (cached for all micro-batches)",
+        assumptions=("fsdp_parameters",) if strategy.zero == 3 else (),
+    )
+    gradients = define_stage(
+        rank,
+        "M_stage_gradients",
+        _of_each(rank, gradient_width(rank), "gradients") * rank.schedule.weights,
+        "gradients accumulated over the step",
+        r"M^{(i)}_{\mathrm{gradients}}",
+        source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
+    )
+    per_parameter = state_bytes(strategy, updates_parameters=only_main)
+    states = _of_each(rank, per_parameter, "optimizer states")
+    away = expr(0)
+    on_host: tuple[Expr, ...] = ()
+    moved: Expr | None = None
+    if strategy.optimizer_cpu_offload:
+        away = rational(strategy.optimizer_offload_fraction)
+        host = _of_each(rank, 4 + per_parameter, "optimizer states") * away
+        on_host, moved = (host,), _of_each(rank, 4 + 4, "optimizer states") * away
+    dummies = _dummies(rank)
+    optimizer = define_stage(
+        rank,
+        "M_stage_optimizer",
+        states * (1 - away),
+        "optimizer states: the copy that is updated, and its moments",
+        r"M^{(i)}_{\mathrm{optimizer}}",
+        source="Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py",
+    )
+    constant = define_stage(
+        rank,
+        "M_stage_constant",
+        dummies + WORKSPACES[rank.assume["library_workspace"]],
+        "placeholder weight gradients and library workspaces",
+        r"M^{(i)}_{\mathrm{constant}}",
+        source="TransformerEngine module/base.py get_dummy_wgrad, get_cublas_workspace_size_bytes; PyTorch CublasHandlePool.cpp",
+        assumptions=("te_dummy_wgrad", "library_workspace"),
+    )
+    return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
+
+
+def _quantised(rank: Rank) -> Expr:
+    """FP8 copies of the weights of one rank that are multiplied so: of layers, and of the depths of multi-token prediction."""
+    found = ZERO
+    for name, remembered in rank.lowered.blocks.items():
+        placed = remembered.placed
+        weights = [
+            elements(placed, t.name)
+            for op in placed.block.ops
+            if op.kind in PRODUCTS and multiplied_in(op, rank.strategy) == "fp8"
+            for t in (placed.block.tensors[i] for i in op.inputs)
+            if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
+        ]
+        if not weights:
+            continue
+        quantised = rank.book.define(
+            f"M_fp8_{name}",
+            Quantity(2 * total(weights), BYTE),
+            f"{name}: FP8 copies of weights, for rows and columns",
+            unit=BYTE,
+            group="stages",
+            latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
+        )
+        found = found + quantised.expr * symbol(holds(name))
+    return found
+
+
+def _te_weights(rank: Rank, kind: str) -> list[Expr]:
+    """Elements of each weight of a layer's linear maps, an expert's for experts."""
+    placed = rank.lowered.blocks[kind].placed
+    found = []
+    for op in placed.block.ops:
+        weights = [
+            placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter" and len(placed.block.tensors[t].dims) > 1
+        ]
+        if op.kind in PRODUCTS and op.module in rank.framework.placeholders:
+            for w in weights[:1]:
+                found.append(elements(placed, w.name) / (_local_experts(rank) if "E" in w.dims else 1))
+    return found
+
+
+def _local_experts(rank: Rank) -> Expr:
+    return symbol("E") / rank.lowered.mesh.degree("ep")
+
+
+def _dummies(rank: Rank) -> Expr:
+    """One unused gradient for every shape of weight: autograd wants one where the real one went to the main gradient."""
+    if not rank.framework.placeholders:
+        return ZERO
+    holders: dict[Expr, dict[str, None]] = {}
+    for kind in rank.model.kind_names():
+        for n in _te_weights(rank, kind):
+            holders.setdefault(n, {})[kind] = None
+    width = WIDTHS[rank.strategy.precision]
+    return sum((n * width * minimum(1, total(symbol(f"L_{k}_i") for k in kinds)) for n, kinds in holders.items()), ZERO)
+
+
+def optimizer_temporaries(rank: Rank) -> Expr:
+    strategy = rank.strategy
+    away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
+    width = WIDTHS[main_type(strategy)]
+    found = ZERO
+    converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
+    if converted and rank.framework.main_gradients:
+        found = _of_each(rank, 4, "optimizer states")
+    if strategy.optimizer == "adam":
+        how = rank.assume["optimizer_implementation"]
+        if how == "foreach":
+            found = found + _of_each(rank, width, "optimizer states")
+        elif how == "for_loop":
+            largest = rank.book.define(
+                "P_stage_largest",
+                Quantity(_largest_parameter(rank), ELEMENT),
+                "the largest parameter that one rank updates",
+                unit=ELEMENT,
+                group="stages",
+                latex=r"P^{(i)}_{\mathrm{largest}}",
+            )
+            found = found + 2 * width * largest.expr
+    return found * (1 - away)
+
+
+def _largest_parameter(rank: Rank) -> Expr:
+    """Elements of the largest parameter that one rank updates."""
+    candidates: list[Expr] = []
+    for name, remembered in rank.lowered.blocks.items():
+        for tensor in counted_parameters(remembered.placed, name):
+            expert = "E" in tensor.dims and expert_groups(rank.lowered)
+            split = rank.lowered.mesh.placement.stores["optimizer states"]
+            shard = shards(rank.lowered, expert).shard if split else ONE
+            present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, rank.has[name])
+            candidates.append(elements(remembered.placed, tensor.name) / shard * present)
+    return maximum(*candidates)
+
+
+def main_type(strategy: Strategy) -> str:
+    """The type of the copy that the optimizer updates: fp32 unless told."""
+    return strategy.main_params_dtype or "fp32"
+
+
+def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int:
+    """Bytes a parameter of what the optimizer keeps: a copy of it in its own type (none where it updates the parameters
+    themselves), and the moments. A bf16 parameter's fp32 copy needs only the other 16 bits (store_param_remainders)."""
+    main = main_type(strategy)
+    copy = 0 if main == strategy.precision or updates_parameters else WIDTHS[main]
+    if strategy.use_precision_aware_optimizer and strategy.store_param_remainders and copy == 4 and strategy.precision == "bf16":
+        copy = 2
+    first = WIDTHS[strategy.exp_avg_dtype or main]
+    second = WIDTHS[strategy.exp_avg_sq_dtype or main]
+    return copy + {"adam": first + second, "sgd_momentum": first, "sgd": 0}[strategy.optimizer]

@@ -1,0 +1,128 @@
+"""From what a user names to an architecture: by name, from a file or a directory, and with some fields changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from symsim.errors import InputError, nearest
+from symsim.inputs.architecture import Architecture, format_layers
+from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
+from symsim.inputs.shipped import list_models, models_directory
+from symsim.inputs.validation import validate
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """An architecture, where it came from, what became of every key of an import, and its default strategy file."""
+
+    architecture: Architecture
+    where: str
+    rows: tuple[Any, ...] = ()
+    strategy: str | None = None
+
+
+def load_model(reference: str) -> LoadedModel:
+    """A model by name, or from a YAML file, a Hugging Face config.json, or a directory that `symsim import` wrote."""
+    names = list_models()
+    if reference in names:
+        return _from_yaml(str(models_directory() / f"{reference}.yaml"))
+    if os.path.isdir(reference):
+        return _from_directory(reference)
+    suffix = os.path.splitext(reference)[1].lower()
+    if suffix == ".json":
+        return import_hf(reference)
+    if suffix in (".yaml", ".yml"):
+        return _from_yaml(reference)
+    if os.path.exists(reference):
+        raise InputError(f"{reference}: a model file ends in .yaml, .yml or .json")
+    if not reference.strip():
+        raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
+    hint = nearest(reference, names, "'symsim list models' has them")
+    raise InputError(f"no model or file is named '{reference}': {hint}")
+
+
+def model_of_mapping(data: Mapping[str, Any]) -> LoadedModel:
+    """A model from the contents of a model file, or of a Hugging Face config.json (which has a model_type)."""
+    if "model_type" not in data:
+        return LoadedModel(validate(Architecture, data, "the model"), "the model")
+    from symsim.inputs.hf import read_config
+
+    architecture, rows = read_config(data, str(data["model_type"]), "the config")
+    return LoadedModel(architecture, "the config", tuple(rows))
+
+
+def _from_yaml(path: str) -> LoadedModel:
+    document = read_yaml(path)
+    return LoadedModel(validate(Architecture, document.data, path, document), path)
+
+
+def _from_directory(path: str) -> LoadedModel:
+    model, config, strategy = (os.path.join(path, name) for name in ("model.yaml", "config.json", "strategy.yaml"))
+    if not os.path.exists(model):
+        if os.path.exists(config):
+            return import_hf(config)
+        raise InputError(f"{path}: the directory holds no model.yaml and no config.json")
+    loaded = _from_yaml(model)
+    return LoadedModel(loaded.architecture, model, (), strategy if os.path.exists(strategy) else None)
+
+
+def import_hf(path: str) -> LoadedModel:
+    """A Hugging Face config.json, with what became of each of its keys."""
+    document = read_json(path)
+    from symsim.inputs.hf import read_config
+
+    stem = Path(path).stem
+    name = Path(path).resolve().parent.name if stem == "config" else stem
+    try:
+        architecture, rows = read_config(document.data, name or stem, path)
+    except ValidationError as error:
+        raise from_validation_error(error, None, path, Architecture) from None
+    return LoadedModel(architecture, path, tuple(rows))
+
+
+def format_model(architecture: Architecture) -> str:
+    """The architecture as a file of models/: what differs from the defaults, in the schema's order."""
+    data = architecture.model_dump(exclude_defaults=True)
+    data["layers"] = format_layers(architecture.layers)
+    if "layer_kinds" in data:
+        data["layer_kinds"] = {kind: dict(fields) for kind, fields in data["layer_kinds"].items()}
+    return format_yaml(data)
+
+
+def override_architecture(architecture: Architecture, changes: Mapping[tuple[str, ...], Any]) -> Architecture:
+    """The architecture with these fields changed, checked again as a whole."""
+    if not changes:
+        return architecture
+    data = architecture.model_dump()
+    for path, value in changes.items():
+        if path == ("num_layers",):
+            data["layers"] = _resized(architecture, value)
+            continue
+        place = data
+        for position, part in enumerate(path[:-1]):
+            if not isinstance(place.get(part), dict):
+                hint = f": {nearest(part, list(place))}" if position else ""
+                raise InputError(f"--set {'.'.join(path)}: {architecture.name} has no {'.'.join(path[: position + 1])}{hint}")
+            place = place[part]
+        place[path[-1]] = value
+    return validate(Architecture, data, "--set")
+
+
+def _resized(architecture: Architecture, layers: Any) -> Any:
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise InputError(f"--set num_layers={layers}: it should be a whole number above 0")
+    if len(architecture.layers) != 1:
+        raise InputError(
+            f"--set num_layers: {architecture.name} has several runs of layers ({format_layers(architecture.layers)}); "
+            "edit the model file's layers instead"
+        )
+    unit = len(architecture.layers[0].kinds)
+    if layers % unit:
+        raise InputError(f"--set num_layers={layers}: {architecture.name} repeats {unit} layers, so a multiple of {unit} is needed")
+    return [{"repeat": layers // unit, "kinds": architecture.layers[0].kinds}]
