@@ -15,7 +15,7 @@ from symsim.lowering.lower import lower
 from symsim.placement.mesh import mesh_of
 
 LAYERS = sorted((Path(__file__).parents[1] / "symsim" / "layers").glob("*.py"))
-MAY_IMPORT = {"architecture", "einsum", "ir", "layers", "operations"}
+MAY_IMPORT = ("symsim.inputs.architecture", "symsim.ir", "symsim.layers")
 
 
 def constants(path: Path) -> set[str]:
@@ -37,7 +37,7 @@ def test_a_layer_names_no_axis_no_framework_and_no_recompute_module(path: Path) 
 @pytest.mark.parametrize("path", LAYERS, ids=lambda path: path.stem)
 def test_a_layer_imports_nothing_of_strategies_or_passes(path: Path) -> None:
     imported = {node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.module}
-    assert {m.split(".")[1] for m in imported if m.startswith("symsim.")} <= MAY_IMPORT
+    assert not [m for m in imported if m.startswith("symsim") and not m.startswith(MAY_IMPORT)]
 
 
 def test_every_recompute_module_that_may_be_asked_for_has_its_parts() -> None:
