@@ -20,7 +20,11 @@ Said = tuple[int, str, str]
 
 
 def command(arguments: list[str]) -> Said:
-    from symsim.api import cli
+    try:
+        from symsim.api import cli
+    except ModuleNotFoundError:
+        # a tree from before the rooms
+        from symsim import cli  # type: ignore[no-redef,attr-defined]
 
     out, err, status = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
