@@ -48,3 +48,8 @@ def test_a_wrong_number_and_an_open_symbol_are_seen() -> None:
 def test_a_step_costs_its_classes_of_stages_and_not_its_depth() -> None:
     few, many = (symsim.derive("llama3.1-405b", f"pp={p},num_microbatches=256", system="h100-sxm").formula("t_step").written_out() for p in (9, 126))
     assert len(many.definitions) == len(few.definitions)
+
+
+def test_a_formula_is_told_in_a_line() -> None:
+    step = symsim.derive("llama3-8b", "tp=2,pp=2", system="h100-sxm").formula("t_step")
+    assert repr(step).startswith("Formula(t_step = t_pipeline + t_tail [second], one step; ") and repr(step).count("\n") == 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symsim.algebra.reductions import Line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Formula:
     """A result and, in order, the definitions it stands on (the last one is the result).
 
@@ -178,6 +178,11 @@ class Formula:
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"
+
+    def __repr__(self) -> str:
+        """The result in a line; `print` gives every definition."""
+        last = self.result
+        return f"Formula({last.symbol} = {cut(str(last.expr), 100)} [{last.unit}], {last.meaning}; {len(self.definitions)} definitions)"
 
     def __str__(self) -> str:
         given = ["given " + ", ".join(map(str, self.facts))] if self.facts else []
