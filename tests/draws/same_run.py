@@ -22,7 +22,7 @@ Said = tuple[int, str, str]
 def command(arguments: list[str]) -> Said:
     try:
         from symsim.api import cli
-    except ModuleNotFoundError:
+    except ImportError:
         # a tree from before the rooms
         from symsim import cli  # type: ignore[no-redef,attr-defined]
 
