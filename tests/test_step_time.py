@@ -11,6 +11,7 @@ from measured_cases import cases
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 
@@ -266,3 +267,11 @@ def test_time_does_not_grow_with_layers_ranks_or_micro_batches() -> None:
 def test_what_cannot_be(system: str, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         timed(system=system, **settings)
+
+
+def test_a_stage_that_holds_nothing_has_no_bucket_to_wait_for() -> None:
+    layout = "Et|tttt||t*27L"
+    strategy = load_strategy(f"pp=4,dp=4,num_microbatches=8,overlap_grad_reduce=true,pipeline_model_parallel_layout={layout}")
+    result = derive(load_model("llama3-8b").architecture, strategy, system=load_system("h100-sxm"))
+    empty = result.stage_numbers(result.stages[2])
+    assert empty["P_stage"] == 0 and empty["e_grad_stage"] == 0 and result.value("time.step") > 0

@@ -189,7 +189,9 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     grads = define("c_grad_stage", gradient, "stage i: gradients reduced over data ranks", r"c^{\mathrm{grad},(i)}")
     params = define("c_param_stage", parameter, "stage i: parameters gathered over data ranks", r"c^{\mathrm{param},(i)}")
     group = shards(lowered, False)
-    buckets = ceil((symbol("P_stage_dense") + symbol("P_stage_expert")) / maximum(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * group.ranks))
+    # a stage of an empty chunk has no bucket, and nothing to divide among them
+    held = symbol("P_stage_dense") + symbol("P_stage_expert")
+    buckets = maximum(1, ceil(held / maximum(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * group.ranks)))
     if strategy.overlap_grad_reduce or strategy.overlap_param_gather:
         book.define("n_bucket", Quantity(buckets), "gradient buckets of stage i", group="stages", latex=r"n_{\mathrm{bucket}}")
     exposed = []
