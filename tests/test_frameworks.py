@@ -96,7 +96,7 @@ def test_what_a_framework_cannot_do_is_refused_by_its_object(monkeypatch):
 
 
 def test_no_pass_asks_for_a_framework_by_name():
-    """Whoever adds a framework adds an object: only `frameworks.py` reads which one a strategy names."""
+    """Whoever adds a framework adds an object: only `frameworks/choices.py` reads which one a strategy names."""
     package = Path(frameworks.__file__).parent
     asking = re.compile(r"fusion\s*(==|!=|in)\s*[\"'({\[]|\.fusion\b")
     found = {p.name: asking.findall(p.read_text()) for p in package.rglob("*.py") if p != Path(frameworks.__file__)}

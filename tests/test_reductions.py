@@ -41,13 +41,22 @@ def test_a_wrong_number_and_an_open_symbol_are_seen() -> None:
     result.step_numbers["M_peak"] += 1
     tally = closed.Tally()
     closed.check(result, tally, "")
-    assert [w.partition(" (")[0].split(":")[0] for w in tally.wrong] == ["M_peak", "M_peak"]
+    assert [w.partition(" (")[0].split(":")[0] for w in tally.wrong] == ["M_peak"] * 3
     assert {"L_dense_i", "i"} <= result.derivation.formula("M_peak").symbols
 
 
 def test_a_step_costs_its_classes_of_stages_and_not_its_depth() -> None:
     few, many = (symsim.derive("llama3.1-405b", f"pp={p},num_microbatches=256", system="h100-sxm").formula("t_step").written_out() for p in (9, 126))
     assert len(many.definitions) == len(few.definitions)
+
+
+def test_a_rank_of_two_mirrored_stages_takes_their_mean_time_and_needs_the_larger_memory() -> None:
+    result = symsim.derive("deepseek-v3", "ep=8,pp=8,schedule=dualpipe,num_microbatches=32", system="h100-sxm")
+    numbers = [result.stage_numbers(stage) for stage in result.stages]
+    times, peaks = [n["t_stage"] for n in numbers], [n["M_stage_peak"] for n in numbers]
+    assert peaks[0] != peaks[-1] and times[0] != times[-1]
+    assert result.step_numbers["M_peak"] == max(peaks) == result.value("memory.peak")
+    assert result.step_numbers["t_slow"] == max((a + b) / 2 for a, b in zip(times, reversed(times)))
 
 
 def test_a_formula_is_told_in_a_line() -> None:

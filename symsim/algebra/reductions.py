@@ -1,12 +1,14 @@
 """Reductions over the stages of a pipeline: nodes of a formula, evaluated, expanded and lowered by one rule.
 
-    stages_sum(x)      x of every rank, added up
-    stages_max(x)      the largest x of a rank
-    stages_at(x, by)   x of the rank whose `by` is the largest, the first of equal ones
-    stages_after(x)    inside stages_max: x of the ranks after this one, added up
+    stages_sum(x)      x of every stage, added up
+    stages_max(x)      the largest x of a stage
+    stages_at(x, by)   x of the stage whose `by` is the largest, the first of equal ones
+    stages_after(x)    inside stages_max: x of the stages after this one, added up
+    stages_pair(x)     inside another: the mean of x of this stage and of its mirror image, which one rank holds; the other
+                       reduction then goes over such ranks
 
-x is an expression over a stage's symbols and definitions. Ranks that hold the same have the same x, so that a reduction goes
-over the few classes of equal ranks with their numbers: a pipeline of any depth costs the same. What depends on the place in the
+x is an expression over a stage's symbols and definitions. Stages that hold the same have the same x, so that a reduction goes
+over the few classes of equal stages with their numbers: a pipeline of any depth costs the same. What depends on the place in the
 pipeline itself (`i`: what is in flight) is taken at the places that no other of the class exceeds (`Line.fullest`).
 """
 
@@ -20,28 +22,33 @@ from typing import Any
 from symsim.algebra.expr import Call, Expr, Number, expr, maximum, minimum, of_largest, symbol
 from symsim.algebra.quantity import Definition
 
-FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after")
+FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair")
 Holdings = tuple[int, ...]
 
 
 def stages_sum(x: "Expr | Number") -> Expr:
-    """x of every rank of the pipeline, added up."""
+    """x of every stage of the pipeline, added up."""
     return _node("stages_sum", x)
 
 
 def stages_max(x: "Expr | Number") -> Expr:
-    """The largest x of a rank."""
+    """The largest x of a stage."""
     return _node("stages_max", x)
 
 
 def stages_at(x: "Expr | Number", by: "Expr | Number") -> Expr:
-    """x of the rank whose `by` is the largest, the first of equal ones."""
+    """x of the stage whose `by` is the largest, the first of equal ones."""
     return _node("stages_at", x, by)
 
 
 def stages_after(x: "Expr | Number") -> Expr:
-    """x of the ranks after the one that the surrounding stages_max looks at, added up."""
+    """x of the stages after the one that the surrounding stages_max looks at, added up."""
     return _node("stages_after", x)
+
+
+def stages_pair(x: "Expr | Number") -> Expr:
+    """x of a rank that holds stage i and its mirror image pp - 1 - i, of which half of the micro-batches pass each: their mean."""
+    return _node("stages_pair", x)
 
 
 def longest_wait(times: Expr) -> Expr:
@@ -76,45 +83,48 @@ def stage_runs(stages: Iterable[Mapping[str, Number]]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def members(runs: Iterable[Run]) -> dict[Holdings, tuple[int, ...]]:
+    """The stages of each class, in order of the first."""
+    found: dict[Holdings, tuple[int, ...]] = {}
+    for run in runs:
+        found[run.holdings] = (*found.get(run.holdings, ()), *range(run.first, run.last + 1))
+    return found
+
+
+Ranks = tuple[tuple[tuple[int, ...], int, int], ...]
+"""Consecutive ranks with the same seconds: the stages of one (each the first of its class), the first and the last rank."""
+
+
 @dataclass(frozen=True)
 class Line:
     """The stages of one pipeline.
 
     names: a stage's own symbols. runs: consecutive stages that hold the same number of each. fullest: of each class the places that no
-    other matches in what is in flight. mirrored: a rank holds a stage and its mirror image, and half of the micro-batches pass
-    each, so that its seconds are the means of the two.
+    other matches in what is in flight.
     """
 
     names: tuple[str, ...]
     runs: tuple[Run, ...]
     fullest: Mapping[Holdings, tuple[int, ...]]
-    mirrored: bool = False
 
     @cached_property
     def classes(self) -> dict[Holdings, int]:
         """Stages of each class, in order of the first."""
-        found: dict[Holdings, int] = {}
-        for run in self.runs:
-            found[run.holdings] = found.get(run.holdings, 0) + run.last - run.first + 1
-        return found
+        return {held: len(stages) for held, stages in members(self.runs).items()}
 
     @cached_property
     def first(self) -> dict[Holdings, int]:
         """The first stage of each class."""
-        found: dict[Holdings, int] = {}
-        for run in self.runs:
-            found.setdefault(run.holdings, run.first)
-        return found
-
-    @property
-    def depth(self) -> int:
-        return self.runs[-1].last + 1
+        return {held: stages[0] for held, stages in members(self.runs).items()}
 
     @cached_property
-    def rank_runs(self) -> tuple[tuple[tuple[int, ...], int, int], ...]:
-        """Consecutive ranks with the same seconds: the stages of one (each the first of its class), the first and the last rank."""
-        if not self.mirrored:
-            return tuple(((self.first[run.holdings],), run.first, run.last) for run in self.runs)
+    def alone(self) -> Ranks:
+        """Ranks that hold a stage each."""
+        return tuple(((self.first[run.holdings],), run.first, run.last) for run in self.runs)
+
+    @cached_property
+    def pairs(self) -> Ranks:
+        """Ranks that hold a stage and its mirror image each."""
         held = [self.first[run.holdings] for run in self.runs for _ in range(run.first, run.last + 1)]
         found: list[tuple[tuple[int, ...], int, int]] = []
         for k in range(len(held)):
@@ -126,25 +136,29 @@ class Line:
         return tuple(found)
 
     @cached_property
-    def ranks(self) -> dict[tuple[int, ...], int]:
-        """Ranks by the stages that they hold (each the first of its class), in order of the first, and how many they are."""
-        found: dict[tuple[int, ...], int] = {}
-        for stages, first, last in self.rank_runs:
-            found[stages] = found.get(stages, 0) + last - first + 1
-        return found
-
-    @cached_property
     def heaviest(self) -> tuple[tuple[int, ...], ...]:
-        """Ranks of which no other holds as much of everything and more of something: with times that are not negative, and a layer that is
+        """Stages of which no other holds as much of everything and more of something: with times that are not negative, and a layer that is
         recomputed taking no less than one that is not, one of them is the slowest."""
-        if self.mirrored:
-            return tuple(self.ranks)
         return tuple((at,) for held, at in self.first.items() if not any(other != held and within(held, other) for other in self.first))
 
     @cached_property
     def places(self) -> tuple[int, ...]:
         """Where what depends on the place can be the largest of all stages."""
         return tuple(sorted({place for places in self.fullest.values() for place in places}))
+
+
+def counted(ranks: Ranks) -> dict[tuple[int, ...], int]:
+    """Ranks by the stages that they hold, in order of the first, and how many they are."""
+    found: dict[tuple[int, ...], int] = {}
+    for stages, first, last in ranks:
+        found[stages] = found.get(stages, 0) + last - first + 1
+    return found
+
+
+def paired(call: Call) -> bool:
+    """Whether a reduction goes over ranks that hold a stage and its mirror image."""
+    inner = [atom for argument in call.arguments for monomial in argument.terms for atom, _ in monomial if isinstance(atom, Call)]
+    return call.function == "stages_pair" or any(map(paired, inner))
 
 
 def within(one: Holdings, other: Holdings) -> bool:
@@ -183,29 +197,38 @@ def reduced(
     its place. largest: of several. chosen: of (value, key) pairs the value of the first largest key.
     """
 
-    def of_rank(stages: tuple[int, ...], body: Expr, given: Mapping[str, Any] | None = None) -> Any:
-        values = [at(stage, body, given or {}) for stage in stages]
-        return values[0] if len(values) == 1 or values[0] == values[1] else (values[0] + values[1]) / 2
+    def of(stages: tuple[int, ...], body: Expr, given: Mapping[str, Any] | None = None) -> Any:
+        inner, nodes = named(body)
+        own = dict(given or {})
+        for name, pair in nodes.items():
+            if name not in own:
+                values = [at(stage, pair.arguments[0], own) for stage in stages]
+                own[name] = values[0] if values[0] == values[-1] else sum(values[1:], values[0]) / len(values)
+        return at(stages[0], inner, own)
 
-    body = call.arguments[0]
-    ranks = line.heaviest if outweighed else tuple(line.ranks)
+    body, runs = call.arguments[0], line.pairs if paired(call) else line.alone
+    ranks = line.heaviest if outweighed and not paired(call) else tuple(counted(runs))
     if call.function == "stages_sum":
-        return _total(of_rank(stages, body) * count for stages, count in line.ranks.items())
+        return _total(of(stages, body) * count for stages, count in counted(runs).items())
     if call.function == "stages_at":
-        return chosen([(of_rank(stages, body), of_rank(stages, call.arguments[1])) for stages in ranks])
+        return chosen([(of(stages, body), of(stages, call.arguments[1])) for stages in ranks])
     assert call.function == "stages_max", call.function
-    inner, after = named(body)
+    after = {name: node for name, node in named(body)[1].items() if node.function == "stages_after"}
     if after:
         # of consecutive equal ranks any one waits as long, and the last is the first to count when micro-batches are few
         found = []
-        for k, (stages, _, last) in enumerate(line.rank_runs):
-            later = line.rank_runs[k + 1 :]
-            behind = {name: _total(of_rank(own, one.arguments[0]) * (e - b + 1) for own, b, e in later) for name, one in after.items()}
-            found.append(of_rank(stages, inner, {"i": last, **behind}))
+        for k, (stages, _, last) in enumerate(runs):
+            behind = {name: _total(of(own, node.arguments[0]) * (e - b + 1) for own, b, e in runs[k + 1 :]) for name, node in after.items()}
+            found.append(of(stages, body, {"i": last, **behind}))
         return largest(found)
     if body.symbols() & set(placed):
         return largest([at(place, body, {}) for place in line.places])
-    return largest([of_rank(stages, body) for stages in ranks])
+    return largest([of(stages, body) for stages in ranks])
+
+
+def first_of_largest(pairs: Sequence[tuple[Number, Number]]) -> Number:
+    """Of (value, key) pairs the value of the first largest key."""
+    return max(pairs, key=lambda pair: pair[1])[0]
 
 
 def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: Mapping[str, Number]) -> Number:
@@ -216,12 +239,12 @@ def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: 
     def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Number:
         return body.evaluate({**values, **stages[stage], **given})
 
-    own = {name: reduced(call, line, at, (), max, lambda pairs: max(pairs, key=lambda p: p[1])[0]) for name, call in nodes.items()}
+    own = {name: reduced(call, line, at, (), max, first_of_largest) for name, call in nodes.items()}
     return plain.evaluate({**values, **own})
 
 
 def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
-    """Definitions with their reductions over the classes of equal ranks: those of a stage stand once for the first stage of each
+    """Definitions with their reductions over the classes of equal stages: those of a stage stand once for the first stage of each
     class, or for every place that counts, as NAME_at_STAGE; what comes out a number is put in."""
     of_stage = {d.symbol: d for d in definitions if d.group == "stages"}
     placed = {"i"}

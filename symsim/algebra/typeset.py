@@ -65,13 +65,14 @@ _CALLS = {
     "log2": r"\lceil \log_2 {} \rceil",
     "sum": "({})",
     "at": r"\mathrm{at}({})",
-    **dict.fromkeys(("stages_sum", "stages_max", "stages_at", "stages_after"), "{}"),
+    **dict.fromkeys(("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair"), "{}"),
 }
 # a reduction over stages, whose argument is of stage i
 _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_sum": lambda x: rf"\sum_{{i}} {x}",
     "stages_max": lambda x: rf"\max_{{i}} {x}",
     "stages_at": lambda x, by: rf"{x}\big|_{{i:\,{by}=\max}}",
+    "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there

@@ -14,7 +14,7 @@ from fractions import Fraction
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.quantity import NONE, SECOND, Quantity, total
-from symsim.algebra.reductions import stages_at, stages_max, stages_sum
+from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
@@ -36,7 +36,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.block import WIDTHS
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.schedules import T_PLACE, schedule_of
+from symsim.pipeline.schedules import T_PLACE, Schedule, schedule_of
 from symsim.pipeline.stages import runs, table_copies
 
 STAGE_TIMES = {"forward": "tf", "input_gradients": "ti", "weight_gradients": "tw", "recompute": "tr", "tail": "t_tail"}
@@ -266,7 +266,7 @@ def exposed_of_stage(book: Derivation) -> list[str]:
     return [n for n in timed_of_stage(book) if n.startswith(("e_f_", "e_b_"))]
 
 
-def _over_stages(book: Derivation) -> None:
+def _over_stages(book: Derivation, schedule: Schedule) -> None:
     """Definitions of the step that are reductions over stages: the slowest rank's times (t_slow, and of it tf, ti, tw, tr, tfb and
     e_AXIS), sums over ranks (sum_t, sum_tf, ...), t_place, and the longest tail (t_tail, and of it e_dp, t_opt, e_offload)."""
 
@@ -274,21 +274,25 @@ def _over_stages(book: Derivation) -> None:
         known = entry(name)
         book.define(name, Quantity(value, SECOND), meaning or known.meaning, unit=SECOND, group="step", latex=latex or known.latex)
 
-    slowest, last = symbol("t_stage"), symbol("t_tail_stage")
+    def own(name: str) -> Expr:
+        return stages_pair(symbol(name)) if schedule.placement == "mirrored" else symbol(name)
+
+    slowest, last = own("t_stage"), own("t_tail_stage")
     define("t_slow", stages_max(slowest))
     define("sum_t", stages_sum(slowest))
     for name in ("tf", "ti", "tw", "tr"):
-        define(name, stages_at(symbol(f"{name}_stage"), slowest))
+        define(name, stages_at(own(f"{name}_stage"), slowest))
     for name in ("tf", "ti", "tw", "tr"):
-        define(f"sum_{name}", stages_sum(symbol(f"{name}_stage")))
+        define(f"sum_{name}", stages_sum(own(f"{name}_stage")))
     define("tfb", symbol("t_slow"))
-    define("t_place", T_PLACE)
+    if "t_place" in schedule.makespan.symbols():
+        define("t_place", T_PLACE)
     for name in exposed_of_stage(book):
-        define(name.removesuffix("_stage"), stages_at(symbol(name), slowest))
+        define(name.removesuffix("_stage"), stages_at(own(name), slowest))
     define("t_tail", stages_max(last))
     for name in ("e_dp", "t_opt", "e_offload"):
         if f"{name}_stage" in book.definitions:
-            define(name, stages_at(symbol(f"{name}_stage"), last))
+            define(name, stages_at(own(f"{name}_stage"), last))
 
 
 def _whole(value: Expr) -> Expr:
@@ -314,9 +318,9 @@ def exposed_axes(book: Derivation) -> dict[str, str]:
 
 def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     """Definitions of the whole step, from the slowest stage, the sums over stages and the schedule's closed form."""
-    _over_stages(book)
     strategy = lowered.profile.strategy
     schedule = schedule_of(strategy)
+    _over_stages(book, schedule)
     alone = strategy.pp == 1
     waits = ZERO if alone else _whole(schedule.bubble.substitute({"tc": ZERO}))
     pipeline = symbol("m") * symbol("t_slow") if alone else _whole(schedule.makespan)

@@ -10,7 +10,7 @@ from functools import cached_property
 from symsim.algebra.expr import Call, Expr, Number
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.quantity import Definition
-from symsim.algebra.reductions import Holdings, Line, named, reduced, stage_runs
+from symsim.algebra.reductions import Line, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, cut, nearest
@@ -18,7 +18,6 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
@@ -124,19 +123,15 @@ class Evaluation:
         def at(stage: int, body: Expr, given: Mapping[str, Number]) -> Number:
             return body.evaluate(ChainMap(dict(given), self.stage_numbers(self.stages[stage])))
 
-        value: Number = reduced(call, self.line, at, self._placed, max, lambda pairs: max(pairs, key=lambda pair: pair[1])[0])
+        value: Number = reduced(call, self.line, at, self.placed_names, max, first_of_largest)
         return value
 
     @cached_property
     def line(self) -> Line:
         """The stages of the pipeline in classes of equal ones, at this number of micro-batches."""
         runs = stage_runs(self.stage_values(stage) for stage in self.stages)
-        schedule = schedule_of(self.strategy)
-        places: dict[Holdings, tuple[int, ...]] = {}
-        for run in runs:
-            places[run.holdings] = (*places.get(run.holdings, ()), *range(run.first, run.last + 1))
         names = tuple(n for n in self.stage_values(self.stages[0]) if n != "i")
-        return Line(names, runs, places, schedule.placement == "mirrored")
+        return Line(names, runs, members(runs))
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""
@@ -195,7 +190,7 @@ class Evaluation:
         return {}
 
     @cached_property
-    def _placed(self) -> frozenset[str]:
+    def placed_names(self) -> frozenset[str]:
         """Names of a stage that depend on its place in the pipeline."""
         return frozenset({"i", *(d.symbol for d in self.stage_definitions[1])})
 

@@ -22,7 +22,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Framework:
-    """The choices of one framework; the defaults are what follows by rule alone. `frameworks.py` has those that ship."""
+    """The choices of one framework; the defaults are what follows by rule alone. `choices.py` has those that ship."""
 
     name: str = ""
     lowerings: Mapping[str, Callable[[Any, Any], None]] = field(default_factory=dict)

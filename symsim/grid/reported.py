@@ -180,7 +180,6 @@ class Reported:
             lines.append(known[key])
         # where nothing runs it does not matter whose stages stand there
         where_to = [min(w, len(lines) - 1) for w in where_to]
-        assert not lines[0].mirrored or len(lines) == 1
         which = np.array(where_to)[inverse.reshape(codes.shape)]
         return make_slots(self.program, self.base, lines, which, self.stage_definitions)
 

@@ -1,7 +1,7 @@
 """The architecture of a model: what is computed, with no word of how it is distributed.
 
 Field names are Megatron-Core's where it has one. A model file of `models/` is this schema written in YAML;
-`hf.py` fills it from a Hugging Face config.json.
+`inputs/hf` fills it from a Hugging Face config.json.
 """
 
 from __future__ import annotations

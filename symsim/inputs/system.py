@@ -16,8 +16,7 @@ from symsim.inputs.known import Bandwidth, Bytes, ComputeRate, Known, Latency, P
 from symsim.inputs.limits import LARGEST_SIZE, MOST_TIERS
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.strategy import Strategy
-
-COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
+from symsim.ir.messages import COLLECTIVES
 
 
 class Part(BaseModel):

@@ -1,7 +1,7 @@
 """The mesh of ranks, and where an operation's dimensions lie on it.
 
 Dense tensors live on (tp, cp, dp), experts on (etp, ep, edp) over the same ranks. Which dimension lies on which axis is the
-strategy's table (`placement.py`).
+strategy's table (`names.py`).
 """
 
 from __future__ import annotations

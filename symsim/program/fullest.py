@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from symsim.algebra.expr import Expr, Number
-from symsim.algebra.reductions import Holdings, Line, stage_runs
+from symsim.algebra.reductions import Line, members, stage_runs
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import Schedule, schedule_of
 from symsim.program.program import Program
@@ -19,12 +19,9 @@ def line_of(strategy: Strategy, stages: Iterable[Mapping[str, Number]], microbat
     (micro-batches, group size)."""
     given = list(stages)
     runs, schedule = stage_runs(given), schedule_of(strategy)
-    members: dict[Holdings, list[int]] = {}
-    for run in runs:
-        members.setdefault(run.holdings, []).extend(range(run.first, run.last + 1))
     sizes = {"pp": strategy.pp, "vpp": strategy.vpp}
-    fullest = {h: _fullest(schedule, own, sizes, microbatches, groups) for h, own in members.items()}
-    return Line(tuple(n for n in given[0] if n != "i"), runs, fullest, schedule.placement == "mirrored")
+    fullest = {h: _fullest(schedule, own, sizes, microbatches, groups) for h, own in members(runs).items()}
+    return Line(tuple(n for n in given[0] if n != "i"), runs, fullest)
 
 
 def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
@@ -40,26 +37,26 @@ def _group_of(strategy: Strategy, m: int, otherwise: int) -> int:
     return otherwise
 
 
-def _fullest(schedule: Schedule, members: list[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> tuple[int, ...]:
+def _fullest(schedule: Schedule, stages: Sequence[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> tuple[int, ...]:
     """Of stages that hold the same, those that no other matches in what is in flight at every number of micro-batches."""
-    if len(members) == 1:
-        return tuple(members)
-    counts = [_over_stages(e, members, sizes, microbatches, groups) for e in (schedule.in_flight, schedule.whole)]
+    if len(stages) == 1:
+        return tuple(stages)
+    counts = [_over_stages(e, stages, sizes, microbatches, groups) for e in (schedule.in_flight, schedule.whole)]
     left: list[int] = []
-    for k in sorted(range(len(members)), key=lambda k: -float(counts[0][k].sum())):
+    for k in sorted(range(len(stages)), key=lambda k: -float(counts[0][k].sum())):
         if not any(all((c[other] >= c[k]).all() for c in counts) for other in left):
             left.append(k)
-    return tuple(members[k] for k in left)
+    return tuple(stages[k] for k in left)
 
 
-def _over_stages(expression: Expr, members: list[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def _over_stages(expression: Expr, stages: Sequence[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """An expression over stages (rows) and (micro-batches, group) pairs (columns)."""
-    program = Program((len(members), len(microbatches)), small=1 << 62)
+    program = Program((len(stages), len(microbatches)), small=1 << 62)
     values = {
-        "i": program.array(np.array(members, dtype=float).reshape(-1, 1)),
+        "i": program.array(np.array(stages, dtype=float).reshape(-1, 1)),
         "m": program.array(microbatches.astype(float).reshape(1, -1)),
         "group": program.array(groups.astype(float).reshape(1, -1)),
         **{name: program.number(n) for name, n in sizes.items()},
     }
     found = Scope(program, values, {}).lower(expression, exact=True).data
-    return np.broadcast_to(np.asarray(found, dtype=float), (len(members), len(microbatches)))
+    return np.broadcast_to(np.asarray(found, dtype=float), (len(stages), len(microbatches)))

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from symsim.algebra.expr import Call, Expr, Number, symbol
-from symsim.algebra.reductions import Holdings, Line, Run, longest_wait, named, within
+from symsim.algebra.reductions import Holdings, Line, Run, counted, longest_wait, named, paired, within
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.value import Value
@@ -38,7 +39,7 @@ class Slot:
     slowest: whether it can be the slowest stage anywhere. held: per (pp, vpp) what it holds.
     """
 
-    scope: "Scope | _Means"
+    scope: "Scope | _Pair"
     count: Value
     there: Value
     slowest: bool
@@ -62,13 +63,26 @@ class Slots:
         """A reduction over stages (`symsim.algebra.reductions`)."""
         program, body = self.program, call.arguments[0]
         if call.function == "stages_sum":
-            return program.total([(program.product(1, [(s.scope.lower(body), 1), (s.count, 1)]), 1) for s in self.slots])
+            own = self._pairs if paired(call) else self.slots
+            return program.total([(program.product(1, [(s.scope.lower(body), 1), (s.count, 1)]), 1) for s in own])
         if call.function == "stages_at":
             return self._at(body, call.arguments[1])
         assert call.function == "stages_max", call.function
         if call == _WAIT:
             return self._longest_wait()
+        assert not any(node.function == "stages_after" for node in named(body)[1].values()), call
         return self.largest(body)
+
+    @cached_property
+    def _pairs(self) -> list[Slot]:
+        """Ranks that hold a stage and its mirror image, of the one pipeline of the grid."""
+        (line,) = self.pipelines
+        of_class = {line.first[held]: slot for slot in self.slots for held in slot.held if held is not None}
+        made = []
+        for (one, two), count in counted(line.pairs).items():
+            scope = _Pair(self.program, of_class[one].scope, of_class[two].scope)
+            made.append(Slot(scope, self.program.number(count), self.program.number(1), True, of_class[one].held))
+        return made
 
     def largest(self, body: Expr) -> Value:
         """The largest of an expression over stages."""
@@ -76,6 +90,8 @@ class Slots:
 
     def _those(self, body: Expr) -> list[Slot]:
         """Slots that can have the largest: of a micro-batch's seconds those that hold the most, of what depends on the place all places."""
+        if any(map(paired, named(body)[1].values())):
+            return self._pairs
         if body == _TIME:
             return [s for s in self.slots if s.slowest]
         return self.slots if body == symbol("t_tail_stage") else self.memory
@@ -160,8 +176,7 @@ def make_slots(
     codes: np.ndarray,
     stage_definitions: Mapping[str, tuple[Expr, bool]],
 ) -> Slots:
-    """codes: over the axes of pp and vpp, which of `pipelines` a point has (there is one pipeline where ranks hold a stage and its mirror
-    image)."""
+    """codes: over the axes of pp and vpp, which of `pipelines` a point has."""
 
     def table(values: Sequence[Number]) -> Value:
         return program.array(np.array([float(v) for v in values])[codes])
@@ -192,29 +207,19 @@ def make_slots(
                 memory.append(slot)
                 if not again:
                     slots.append(slot)
-    if pipelines[0].mirrored:
-        slots = _pairs(program, slots, pipelines[0])
     return Slots(program, slots, memory, pipelines, table, base)
 
 
-class _Means:
-    """The scope of a rank that holds a stage and its mirror image, and half of the micro-batches pass each: its seconds are means."""
+class _Pair:
+    """The scope of a rank that holds a stage and its mirror image: what stages_pair stands for there."""
 
-    def __init__(self, program: Program, one: "Scope | _Means", two: "Scope | _Means"):
+    def __init__(self, program: Program, one: "Scope | _Pair", two: "Scope | _Pair"):
         self.program, self.one, self.two = program, one, two
 
     def lower(self, expression: Expr) -> Value:
-        return self.program.product(Fraction(1, 2), [(self.program.total([(own.lower(expression), 1) for own in (self.one, self.two)]), 1)])
-
-
-def _pairs(program: Program, slots: list[Slot], line: Line) -> list[Slot]:
-    """Slots of the pairs (i, pp - 1 - i) of one pipeline."""
-    of_class = {line.first[held]: slot for slot in slots for held in slot.held if held is not None}
-    made = []
-    for (one, two), count in line.ranks.items():
-        scope = _Means(program, of_class[one].scope, of_class[two].scope)
-        made.append(Slot(scope, program.number(count), program.number(1), True, of_class[one].held))
-    return made
+        (pair,) = named(expression)[1].values()
+        parts = [own.lower(pair.arguments[0]) for own in (self.one, self.two)]
+        return self.program.product(Fraction(1, 2), [(self.program.total([(part, 1) for part in parts]), 1)])
 
 
 def _outweighed(holdings: Holdings, line: Line) -> bool:

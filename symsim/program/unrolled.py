@@ -240,18 +240,13 @@ class _Unroller:
         def at(stage: int, body: Expr, given: Mapping[str, Expr | Number]) -> Expr:
             return body.substitute({n: self._of(n, stage) for n in body.symbols() if n in self._stage_names} | dict(given))
 
-        found: Expr = reduced(
-            call, self._line, at, self._placed, lambda values: maximum(*values), of_largest, outweighed=self.shortest and _TIME in call.arguments
-        )
+        light = self.shortest and _TIME in call.arguments
+        found: Expr = reduced(call, self._line, at, self.result.placed_names, lambda values: maximum(*values), of_largest, outweighed=light)
         return found
 
     @cached_property
     def _stage_names(self) -> frozenset[str]:
         return frozenset(d.symbol for part in self.result.stage_definitions for d in part)
-
-    @cached_property
-    def _placed(self) -> frozenset[str]:
-        return frozenset({"i", *(d.symbol for d in self.result.stage_definitions[1])})
 
     # stages ------------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.typeset import width
 from symsim.inputs import curves
+from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
@@ -297,11 +298,14 @@ def _step(step: Step, ink: Ink) -> Section:
     rows = [Row((p.name, seconds(p.seconds), percent(p.share))) for p in step.parts if p.seconds]
     rows.append(Row(("one step", seconds(numbers["t_step"]), percent(1.0)), "total"))
     table = Table(spans("Parts of a step."), (Column("part", 26), Column("time", 8, True), Column("share", 7, True)), tuple(rows))
+    pairs = schedule_of(step.result.strategy).placement == "mirrored"
     said = Paragraph(
         spans(
             "A step is the pipeline and what follows it on the stage with the longest tail. Sums and maxima go over the ranks ",
             Math("i"),
-            "; a bar says at which of them a value is taken: where the number below it is the largest. Cost and energy are those of ",
+            "; a bar says at which of them a value is taken: where the number below it is the largest. ",
+            _MIRRORED if pairs else "",
+            "Cost and energy are those of ",
             _TRILLION,
             " tokens.",
         )
@@ -309,6 +313,7 @@ def _step(step: Step, ink: Ink) -> Section:
     return Section("Seconds of the step", (said, Equations(tuple(equations)), table), 2)
 
 
+_MIRRORED = "A line above is the mean over a stage and its mirror image, which one rank holds and half of the micro-batches pass each. "
 _TRILLION = Math(r"10^{12}")
 _OF_TOKENS = {
     "tokens_per_second": ("r", "tokens/s"),

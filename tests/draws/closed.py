@@ -61,6 +61,9 @@ def check(result: Result, tally: Tally, where: str) -> None:
         if name not in result.derivation.definitions:
             continue
         formula, number = result.formula(name), float(result.step_numbers[name])
+        if name == "M_peak":
+            stages = [result.stage_numbers(stage)["M_stage_peak"] for stage in result.stages]
+            tally.see(f"{name}: the largest of the stages", number == float(max(stages)), where)
         free = formula.symbols
         stage = {*result.stage_values(result.stages[0]), *result.derivation.definitions}
         opened = free & stage | free - result.values.keys()
