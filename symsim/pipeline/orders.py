@@ -73,18 +73,8 @@ def replay(
     timed: list[Timed] = []
 
     def ready(operation: Operation, rank: int) -> float | None:
-        kind, stage, k = operation
-        if blocking:  # the exchanges carry the order between ranks
-            return clock[rank]
-        if kind == "F":
-            needed = [Operation("F", stage - 1, k)] if stage else []
-        elif kind == "W":
-            needed = [Operation("I", stage, k)]
-        else:
-            needed = [Operation("F", stage, k)]
-            if stage < last:
-                later = Operation("B", stage + 1, k)
-                needed.append(later if later in ends else Operation("I", stage + 1, k))
+        # where exchanges block, they carry the order between ranks
+        needed = [] if blocking else _needed(operation, last, ends)
         if any(n not in ends for n in needed):
             return None
         return max([clock[rank]] + [ends[n] + (latency if home[n[1:]] != rank else 0) for n in needed])
@@ -116,6 +106,20 @@ def replay(
     if any(position[rank] < len(row) for rank, row in enumerate(entries)):
         raise ValueError("the ranks wait for each other for ever")
     return timed
+
+
+def _needed(operation: Operation, last: int, ends: Mapping[Operation, float]) -> list[Operation]:
+    """What must have ended before an operation starts, where the model's last stage is `last`."""
+    kind, stage, k = operation
+    if kind == "F":
+        return [Operation("F", stage - 1, k)] if stage else []
+    if kind == "W":
+        return [Operation("I", stage, k)]
+    needed = [Operation("F", stage, k)]
+    if stage < last:
+        later = Operation("B", stage + 1, k)
+        needed.append(later if later in ends else Operation("I", stage + 1, k))
+    return needed
 
 
 def _one(kind: Kind, stage: int, microbatch: int) -> Slot:
