@@ -5,22 +5,35 @@ Everything in them is read off a real sweep: the definitions, the axes of every 
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "benchmarks"))
 
 from derive import standing_on  # noqa: E402
+from drawing import (  # noqa: E402
+    BOLD_EM,
+    FAINT,
+    HEAD,
+    INK,
+    MONO,
+    MONO_EM,
+    SANS_EM,
+    WIDTH,
+    arrow,
+    box,
+    rect,
+    svg,
+    text,
+)
+from heat_picture import MODEL, SYSTEM, heat_picture  # noqa: E402
 
-import symsim  # noqa: E402
 from symsim.grid.axes import parse_axes  # noqa: E402
 from symsim.grid.question import ask, values_of  # noqa: E402
 from symsim.grid.reported import Reported  # noqa: E402
@@ -33,21 +46,16 @@ from symsim.program.program import Program, restricted  # noqa: E402
 from symsim.program.slots import Slot  # noqa: E402
 from symsim.program.value import Value  # noqa: E402
 
-MODEL, STRATEGY, SYSTEM = "llama3-70b", "sp=true", "h100-sxm"
+STRATEGY = "sp=true"
 AXES = ("tp=2,4,8", "pp=2,4,8,16", "dp=2:64", "micro_batch_size=1:8", "num_microbatches=1:256", "seq_length=1024:32768:1024")
 LETTERS = ("tp", "pp", "dp", "b", "m", "s")
 BY = "mfu"
 
 # tints of Okabe and Ito's colours; the letters say the same without them
 CHIPS = ("#f7cf95", "#aed8f2", "#a9ddc6", "#f3e78f", "#f3b8a0", "#dfbdd7")
-PAPER, INK, FAINT, LINE, CARD = "#fcfcfa", "#222", "#5a5a5a", "#b9b9b4", "#ffffff"
 BLOCK, LOOP, VECTOR = ("#dbe7f3", "#3d6f9e"), ("#f8e3d0", "#b35c1e"), ("#e2efe4", "#3f7d4d")
-SANS = "sans-serif"
-MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-# an upper bound of a letter's width, in ems, in the fonts that readers have
-MONO_EM, SANS_EM, BOLD_EM = 0.605, 0.58, 0.66
 
-WIDTH, SOURCE = 880, 396
+SOURCE = 396
 CODE_SIZE, CODE_ROW = 11.0, 14.5
 MOST_LINES = 6
 
@@ -104,30 +112,6 @@ def made_small(sweep: Sweep) -> int:
     return sweep._program.small
 
 
-# SVG -------------------------------------------------------------------------------------------------------------------
-
-
-def text(x: float, y: float, words: str, size: float = 12, *, font: str = SANS, fill: str = INK, anchor: str = "start", bold: bool = False) -> str:
-    more = f' font-family="{MONO}"' if font == MONO else ""
-    more += f' fill="{fill}"' if fill != INK else ""
-    more += f' text-anchor="{anchor}"' if anchor != "start" else ""
-    more += ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}"{more} xml:space="preserve">{escape(words, quote=False)}</text>'
-
-
-def rect(x: float, y: float, width: float, height: float, fill: str, more: str = "") -> str:
-    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{more}/>'
-
-
-def box(x: float, y: float, width: float, height: float, fill: str = CARD, stroke: str = LINE, radius: float = 4, line: float = 1) -> str:
-    return rect(x, y, width, height, fill, f' rx="{radius:g}" stroke="{stroke}" stroke-width="{line:g}"')
-
-
-def arrow(points: Sequence[tuple[float, float]]) -> str:
-    way = " ".join(f"{x:g},{y:g}" for x, y in points)
-    return f'<polyline points="{way}" fill="none" stroke="{FAINT}" stroke-width="1.1" marker-end="url(#head)"/>'
-
-
 def chips(x: float, y: float, axes: Iterable[int], size: float = 10) -> tuple[list[str], float]:
     """A chip for each axis, and where the last one ends; y: their middle."""
     made = []
@@ -137,20 +121,6 @@ def chips(x: float, y: float, axes: Iterable[int], size: float = 10) -> tuple[li
         made.append(text(x + width / 2, y + size * 0.35, LETTERS[k], size, anchor="middle"))
         x += width + 3
     return made, x
-
-
-def svg(width: float, height: float, title: str, parts: Iterable[str], defs: str = "") -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" '
-        f'font-family="{SANS}" fill="{INK}"><title>{escape(title)}</title><defs>{defs}</defs>'
-        f'<rect width="{width:g}" height="{height:g}" fill="{PAPER}"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
-
-
-HEAD = (
-    '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-    f'<path d="M0 0 L8 4 L0 8 z" fill="{FAINT}"/></marker>'
-)
 
 
 # from formulas to a kernel -----------------------------------------------------------------------------------------------
@@ -471,112 +441,6 @@ def _notes(of: Example) -> dict[int, str]:
         number += 1
     assert next(steps, None) is None
     return found
-
-
-# heat maps ---------------------------------------------------------------------------------------------------------------
-
-HEAT_AXES: Mapping[str, Any] = {"world": [128], "tp": [1, 2, 4, 8, 16], "pp": [1, 2, 4, 8, 16, 32], "sp": "tp>1"}
-HEAT_STRATEGY = "global_batch_size=256"
-# YlGnBu of ColorBrewer (Brewer and Harrower 2003), safe for colour-blind readers, light to dark
-SCALE = ("#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
-ABSENT = "#e6e6e2"
-CELL_WIDTH, CELL_HEIGHT = 58, 36
-
-
-def heat_picture() -> str:
-    found = symsim.sweep(MODEL, HEAT_AXES, strategy=HEAT_STRATEGY, system=SYSTEM, columns="time.step,memory.peak,memory.capacity")
-    tps, pps = HEAT_AXES["tp"], HEAT_AXES["pp"]
-    rows = {(int(t), int(p)): k for k, (t, p) in enumerate(zip(found.rows["tp"], found.rows["pp"]))}
-    steps = {at: float(found.rows["time.step"][k]) for at, k in rows.items()}
-    bytes_ = {at: int(found.rows["memory.peak"][k]) for at, k in rows.items()}
-    capacity = int(found.rows["memory.capacity"][0])
-    fits = {at for at, n in bytes_.items() if n <= capacity}
-    best = min(fits, key=lambda at: (steps[at], at))
-    panels = (
-        ("Step time, seconds", steps, _three),
-        ("Peak memory of the fullest rank, GiB", {at: n / 2**30 for at, n in bytes_.items()}, _three),
-    )
-    parts = []
-    for k, (title, values, shown) in enumerate(panels):
-        parts += _panel(16 + k * 424, title, values, shown, tps, pps, fits, best)
-    y = 44 + 24 + len(tps) * CELL_HEIGHT + 62
-    x = 54.0
-    legend = (
-        (box(x, y, 26, 16, ABSENT, LINE, 0), "cannot run", 13),
-        (_hatched(x + 170, y, 26, 16, SCALE[3]), f"does not fit in {capacity / 2**30:g} GiB", 13),
-        (box(x + 420, y, 26, 16, SCALE[0], INK, 0, 2.6), "the shortest step that fits", 13),
-    )
-    for (shape, words, _), at in zip(legend, (x, x + 170, x + 420)):
-        parts += [shape, text(at + 34, y + 13, words, 12)]
-    title = "llama3-70b on 128 H100, global batch 256, micro-batches of one sequence, by tp and pp"
-    hatch = (
-        '<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<rect width="7" height="7" fill="{PAPER}" fill-opacity="0.3"/>'
-        f'<line x1="0" y1="0" x2="0" y2="7" stroke="{INK}" stroke-width="2" stroke-opacity="0.4"/></pattern>'
-    )
-    return svg(WIDTH, y + 30, title, parts, hatch)
-
-
-def _three(x: float) -> str:
-    """Three digits."""
-    return f"{x:.{2 if x < 9.995 else 1 if x < 99.95 else 0}f}"
-
-
-def _hatched(x: float, y: float, width: float, height: float, fill: str) -> str:
-    return box(x, y, width, height, fill, PAPER, 0) + rect(x, y, width, height, "url(#hatch)")
-
-
-def _panel(
-    left: float, title: str, values: Mapping[tuple[int, int], float], shown: Any, tps: Sequence[int], pps: Sequence[int], fits: set[Any], best: Any
-) -> list[str]:
-    low, high = math.log(min(values.values())), math.log(max(values.values()))
-    x0, y0 = left + 38, 68
-    parts = [text(x0, 24, title, 15, bold=True), text(x0 + len(pps) * CELL_WIDTH / 2, 46, "pp, pipeline stages", 12, anchor="middle", fill=FAINT)]
-    parts += [text(x0 + (k + 0.5) * CELL_WIDTH, 62, str(p), 12, anchor="middle") for k, p in enumerate(pps)]
-    middle = y0 + len(tps) * CELL_HEIGHT / 2
-    turned = f'transform="rotate(-90 {left + 3:g} {middle:g})"'
-    parts.append(f"<g {turned}>{text(left, middle, 'tp, tensor ranks', 12, anchor='middle', fill=FAINT)}</g>")
-    outline = ""
-    for row, t in enumerate(tps):
-        y = y0 + row * CELL_HEIGHT
-        parts.append(text(x0 - 8, y + CELL_HEIGHT / 2 + 4, str(t), 12, anchor="end"))
-        for column, p in enumerate(pps):
-            x = x0 + column * CELL_WIDTH
-            at = (t, p)
-            if at not in values:
-                parts.append(box(x, y, CELL_WIDTH, CELL_HEIGHT, ABSENT, PAPER, 0, 2))
-                continue
-            share = (math.log(values[at]) - low) / (high - low)
-            fill = _colour(share)
-            ink = INK if at not in fits or share < 0.6 else "#fff"
-            parts.append(box(x, y, CELL_WIDTH, CELL_HEIGHT, fill, PAPER, 0, 2))
-            if at not in fits:
-                parts.append(rect(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "url(#hatch)"))
-                words = shown(values[at])
-                wide = len(words) * 7.2 + 6
-                parts.append(rect(x + (CELL_WIDTH - wide) / 2, y + 10, wide, 16, PAPER, ' rx="2" fill-opacity="0.85"'))
-            parts.append(text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 4, shown(values[at]), 12, anchor="middle", fill=ink, bold=at == best))
-            if at == best:
-                outline = box(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "none", INK, 0, 2.6)
-    parts.append(outline)
-    # the scale, logarithmic
-    y = y0 + len(tps) * CELL_HEIGHT + 12
-    wide = len(pps) * CELL_WIDTH
-    steps = 48
-    for k in range(steps):
-        parts.append(rect(round(x0 + wide * k / steps, 2), y, round(wide / steps + 0.4, 2), 10, _colour((k + 0.5) / steps)))
-    parts.append(text(x0, y + 24, shown(math.exp(low)), 11, fill=FAINT))
-    parts.append(text(x0 + wide / 2, y + 24, "logarithmic", 11, fill=FAINT, anchor="middle"))
-    parts.append(text(x0 + wide, y + 24, shown(math.exp(high)), 11, fill=FAINT, anchor="end"))
-    return parts
-
-
-def _colour(share: float) -> str:
-    """The colour map at a share of its length."""
-    at = min(max(share, 0.0), 1.0) * (len(SCALE) - 1)
-    k = min(int(at), len(SCALE) - 2)
-    one, two = ([int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in SCALE[k : k + 2])
-    return "#" + "".join(f"{round(a + (b - a) * (at - k)):02x}" for a, b in zip(one, two))
 
 
 def pictures() -> dict[str, str]:

@@ -23,8 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symsim.errors import InputError, sentence
-from symsim.grid import store as store_module
-from symsim.grid.store import BlockStore, Column, check_output, open_store
+from symsim.grid import outputs as outputs_module
+from symsim.grid.rows import Column
+from symsim.grid.store import BlockStore, check_output, open_store
 
 COLUMNS = (
     Column("tp", "1", "ranks of tensor parallelism", "integer"),
@@ -231,7 +232,8 @@ import sys, time
 from pathlib import Path
 import numpy as np
 from symsim.errors import InputError
-from symsim.grid.store import BlockStore, Column, open_store
+from symsim.grid.rows import Column
+from symsim.grid.store import BlockStore, open_store
 COLUMNS = {COLUMNS!r}
 {inspect.getsource(rows_of)}
 {inspect.getsource(begin)}
@@ -502,7 +504,7 @@ def test_parquet_holds_units_meanings_and_metadata(tmp_path: Path):
 
 
 def test_row_groups_do_not_follow_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_module, "_ROW_GROUP", 64)
+    monkeypatch.setattr(outputs_module, "_ROW_GROUP", 64)
     store = begin(tmp_path / "s.parquet", 7)
     sizes = (0, 10, 60, 200, 0, 5, 40)
     for block, rows in enumerate(sizes):

@@ -9,7 +9,7 @@ from symsim.errors import InputError
 
 if TYPE_CHECKING:
     from symsim.evaluation.numbers import Evaluation
-    from symsim.grid.store import Column
+    from symsim.grid.rows import Column
 
 
 def definitions_frame(result: Evaluation) -> Any:

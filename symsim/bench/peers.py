@@ -159,42 +159,7 @@ def _silence() -> Iterator[None]:
 
 def _simumax() -> tuple[Evaluate, tuple[type[Exception], ...]]:
     config, perf = import_module("simumax.core.config"), import_module("simumax.core.perf_llm")
-    matrix = {"tflops": PEAK / 1e12, "efficient_factor": 1.0}
-    ring = {"all_reduce": (2, -1), "all_gather": (1, -1), "reduce_scatter": (1, -1), "p2p": (1, 0), "all2all": (1, -1)}
-
-    def link(rate: float) -> dict[str, Any]:  # its GB/s are GiB/s
-        bandwidth = {"gbps": rate / 2**30, "efficient_factor": 1.0, "latency_us": 0}
-        return {"processor_usage": 0.0, "bandwidth": bandwidth, "op": {name: {"scale": s, "offset": o} for name, (s, o) in ring.items()}}
-
-    system = config.SystemConfig.init_from_dict(
-        {
-            "sys_name": "h100-sxm",
-            "num_per_node": NODE,
-            "accelerator": {
-                "backend": "cuda",
-                "mem_gbs": MEMORY / 2**30,
-                "mode": "roofline",
-                "op": {name: matrix for name in ("default", "matmul", "sdp_fwd", "sdp_bwd")},
-                "bandwidth": {"default": {"gbps": MEMORY_BANDWIDTH / 2**30, "efficient_factor": 1.0, "latency_us": 0}},
-            },
-            # between nodes it wants the rate of a node
-            "networks": {"low_intra_node": link(NVLINK), "high_intra_node": link(NVLINK), "inter_node": link(NODE * NIC)},
-        }
-    )
-    model = config.ModelConfig.init_from_dict(
-        {
-            "model_type": "dense",
-            "model_name": "llama3-70b",
-            "hidden_size": HIDDEN,
-            "head_num": HEADS,
-            "kv_head_num": KV_HEADS,
-            "head_size": HIDDEN // HEADS,
-            "intermediate_size": FFN,
-            "layer_num": LAYERS,
-            "vocab_size": VOCABULARY,
-            "use_swiglu": True,
-        }
-    )
+    system, model = config.SystemConfig.init_from_dict(_simumax_system()), config.ModelConfig.init_from_dict(_simumax_model())
 
     def evaluate(configuration: Configuration) -> Answer:
         tp, pp, dp, b, m = configuration
@@ -220,6 +185,44 @@ def _simumax() -> tuple[Evaluate, tuple[type[Exception], ...]]:
         return SEQUENCE * b * m / (tp * pp) / cost["throughput_per_accelerator"], max(_bytes(stage["peak_mem"]) for stage in stages)
 
     return evaluate, (AssertionError, ValueError, NotImplementedError)
+
+
+def _simumax_system() -> dict[str, Any]:
+    matrix = {"tflops": PEAK / 1e12, "efficient_factor": 1.0}
+    ring = {"all_reduce": (2, -1), "all_gather": (1, -1), "reduce_scatter": (1, -1), "p2p": (1, 0), "all2all": (1, -1)}
+
+    def link(rate: float) -> dict[str, Any]:  # its GB/s are GiB/s
+        bandwidth = {"gbps": rate / 2**30, "efficient_factor": 1.0, "latency_us": 0}
+        return {"processor_usage": 0.0, "bandwidth": bandwidth, "op": {name: {"scale": s, "offset": o} for name, (s, o) in ring.items()}}
+
+    return {
+        "sys_name": "h100-sxm",
+        "num_per_node": NODE,
+        "accelerator": {
+            "backend": "cuda",
+            "mem_gbs": MEMORY / 2**30,
+            "mode": "roofline",
+            "op": {name: matrix for name in ("default", "matmul", "sdp_fwd", "sdp_bwd")},
+            "bandwidth": {"default": {"gbps": MEMORY_BANDWIDTH / 2**30, "efficient_factor": 1.0, "latency_us": 0}},
+        },
+        # between nodes it wants the rate of a node
+        "networks": {"low_intra_node": link(NVLINK), "high_intra_node": link(NVLINK), "inter_node": link(NODE * NIC)},
+    }
+
+
+def _simumax_model() -> dict[str, Any]:
+    return {
+        "model_type": "dense",
+        "model_name": "llama3-70b",
+        "hidden_size": HIDDEN,
+        "head_num": HEADS,
+        "kv_head_num": KV_HEADS,
+        "head_size": HIDDEN // HEADS,
+        "intermediate_size": FFN,
+        "layer_num": LAYERS,
+        "vocab_size": VOCABULARY,
+        "use_swiglu": True,
+    }
 
 
 def _bytes(text: str) -> float:

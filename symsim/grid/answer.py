@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from symsim.grid.engines import Part, Progress, run_here, run_on_dask
+from symsim.grid.rows import Column
 from symsim.grid.shown import BY
-from symsim.grid.store import BlockStore, Column, open_store
+from symsim.grid.store import BlockStore, open_store
 from symsim.grid.sweep import Sweep
 from symsim.grid.work import Best, Front
 

@@ -14,7 +14,7 @@ from symsim.api.python import model_of, path_of, strategy_of
 from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.command import Options, make_sweep, sweep_options
-from symsim.grid.store import Column
+from symsim.grid.rows import Column
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.program.base import read_base

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symsim.algebra.quantity import BYTE, SECOND
-from symsim.grid.store import Column
+from symsim.grid.rows import Column
 from symsim.report.amounts import THIN, human, percent, plain
 from symsim.report.columns import WIDTH, table
 

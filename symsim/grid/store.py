@@ -16,42 +16,28 @@ import os
 import re
 import secrets
 import weakref
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from symsim.errors import InputError
+from symsim.grid.outputs import write_csv, write_parquet
+from symsim.grid.rows import Column, Damaged, Texts, encoded, read_part, write_part
 
 if TYPE_CHECKING:
     import numpy as np
 
-    Rows = Mapping[str, np.ndarray]
-    _Coded = dict[str, "np.ndarray | _Texts"]
+    from symsim.grid.rows import Coded, Rows
 
 SUFFIXES = (".parquet", ".csv")
 
 _FORMAT = 1
-_MAGIC = b"symsimP1"
 _MANIFEST = "sweep.json"
 _LOCK = "lock"
 _PART = re.compile(r"(0|[1-9][0-9]*)\.part")
 _OURS = re.compile(rf"{re.escape(_MANIFEST)}|{_LOCK}|{_PART.pattern}|\.[0-9a-f]+\.tmp")
-
-_ROW_GROUP = 2**20
-_CSV_ROWS = 2**15
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the rows: int64, float64, bool or str values, as its kind says, and none missing (a float may be NaN)."""
-
-    name: str
-    unit: str
-    meaning: str
-    kind: Literal["integer", "number", "boolean", "text"]
 
 
 def check_output(output: Path) -> None:
@@ -138,16 +124,16 @@ class BlockStore:
         """
         if not 0 <= block < self.blocks:
             raise ValueError(f"block {block} of a sweep of {self.blocks}")
-        coded = _coded(self.columns, rows)
+        coded = encoded(self.columns, rows)
         # The part is flushed before it gets its name, so no loss of power leaves a name without its rows. The directory
         # is not: that would cost more than the part, and a name lost with the power costs one block computed again.
         with _refused(self.directory, self._kept), _whole(self.directory / f"{block}.part", self.directory) as file:
-            _write_part(file, self.key, block, coded)
+            write_part(file, self.key, block, coded)
 
     def parts(self) -> Iterator[dict[str, np.ndarray]]:
         """The rows of each block kept, in the order of the blocks; texts as arrays of objects."""
         for coded in self._coded_parts():
-            yield {name: values.plain() if isinstance(values, _Texts) else values for name, values in coded.items()}
+            yield {name: values.plain() if isinstance(values, Texts) else values for name, values in coded.items()}
 
     def finish(self, rows: Iterable[Rows] | None = None, metadata: Mapping[str, str] | None = None, columns: Sequence[Column] | None = None) -> None:
         """Write the output, of all blocks in their order or of the `rows` given (with `columns` of their own), and drop the parts.
@@ -159,15 +145,15 @@ class BlockStore:
         if rows is None and len(self.finished()) < self.blocks:
             raise ValueError("a sweep is finished when all of its blocks are")
         final = self.columns if columns is None else tuple(columns)
-        coded = self._coded_parts() if rows is None else (_coded(final, block) for block in rows)
+        coded = self._coded_parts() if rows is None else (encoded(final, block) for block in rows)
         with _refused(self.output, self._kept):
             # The temporary stands among the parts: a process killed here leaves nothing else beside the output.
             with _whole(self.output, self.directory) as file:
                 if self.output.suffix.lower() == ".csv":
-                    _write_csv(file, final, coded)
+                    write_csv(file, final, coded)
                 else:
                     try:
-                        _write_parquet(file, final, coded, metadata or {})
+                        write_parquet(file, final, coded, metadata or {})
                     except ImportError:
                         raise InputError(_without_pyarrow(self.output)) from None
             _sync(self.output.parent)
@@ -225,19 +211,19 @@ class BlockStore:
     def _is_whole(self, block: int) -> bool:
         try:
             self._read(block)
-        except _Damaged:
+        except Damaged:
             return False
         return True
 
-    def _read(self, block: int) -> _Coded:
-        return _read_part(self.directory / f"{block}.part", self.key, block, self.columns)
+    def _read(self, block: int) -> Coded:
+        return read_part(self.directory / f"{block}.part", self.key, block, self.columns)
 
-    def _coded_parts(self) -> Iterator[_Coded]:
+    def _coded_parts(self) -> Iterator[Coded]:
         for block in sorted(self.finished()):
             try:
                 with _refused(self.directory, self._kept, "read"):
                     coded = self._read(block)
-            except _Damaged:
+            except Damaged:
                 self._clear([f"{block}.part"])
                 raise InputError(f"{self.directory}: block {block} was damaged after it was written; --resume computes it again") from None
             yield coded
@@ -364,175 +350,5 @@ def _sync(directory: Path) -> None:
         os.close(handle)
 
 
-# Rows, checked and with texts as codes
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """A column of texts: row i is `values[codes[i]]`; codes are int32, values distinct and in the order they first appear."""
-
-    codes: np.ndarray
-    values: list[str]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def plain(self) -> np.ndarray:
-        import numpy as np
-
-        return np.array(self.values, dtype=object)[self.codes]
-
-
-def _coded(columns: Sequence[Column], rows: Rows) -> _Coded:
-    import numpy as np
-
-    types = {"integer": np.int64, "number": np.float64, "boolean": np.bool_}
-    if set(rows) != {column.name for column in columns}:
-        raise ValueError(f"the rows' columns are {', '.join(rows)}; they should be {', '.join(column.name for column in columns)}")
-    coded: _Coded = {}
-    for column in columns:
-        values = np.asarray(rows[column.name])
-        if values.ndim != 1 or len(values) != len(rows[columns[0].name]):
-            raise ValueError(f"column {column.name} has the shape {values.shape} beside {len(rows[columns[0].name])} rows")
-        if column.kind == "text":
-            coded[column.name] = _coded_texts(column.name, values)
-        elif np.can_cast(values.dtype, types[column.kind], "safe"):
-            coded[column.name] = np.ascontiguousarray(values, types[column.kind])
-        else:
-            raise ValueError(f"column {column.name} is {values.dtype}, which is not {column.kind} without loss")
-    return coded
-
-
-def _coded_texts(name: str, values: np.ndarray) -> _Texts:
-    import numpy as np
-
-    seen: dict[str, int] = {}
-    codes = np.fromiter((seen.setdefault(text, len(seen)) for text in values.tolist()), np.int32, len(values))
-    if not all(isinstance(text, str) for text in seen):
-        raise ValueError(f"column {name} holds a value that is not text")
-    try:
-        "".join(seen).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"column {name} holds text with half a Unicode character, which no file can hold") from None
-    return _Texts(codes, list(seen))
-
-
-# A part: magic, length of the header (8 bytes), header (JSON), the columns' bytes, CRC-32 of all that (4 bytes); all
-# little-endian, each piece padded to 8 bytes. Not .npz or Arrow: the one is slow for small parts, the other lacks a
-# checksum, and CSV should not need pyarrow.
-
-
-class _Damaged(Exception):
-    """A part that is torn, altered or of another sweep."""
-
-
-def _write_part(file: BinaryIO, key: str, block: int, coded: _Coded) -> None:
-    stored = [_stored(values) for values in coded.values()]
-    kinds = [[array.dtype.str, values.values if isinstance(values, _Texts) else None] for array, values in zip(stored, coded.values(), strict=True)]
-    header = json.dumps({"key": key, "block": block, "rows": len(stored[0]) if stored else 0, "columns": kinds}).encode()
-    header += b" " * (-len(header) % 8)
-    checksum = 0
-    for piece in (memoryview(_MAGIC + len(header).to_bytes(8, "little") + header), *(array.data for array in stored)):
-        for content in (piece, bytes(-piece.nbytes % 8)):
-            checksum = zlib.crc32(content, checksum)
-            file.write(content)
-    file.write(checksum.to_bytes(4, "little"))
-
-
-def _stored(values: np.ndarray | _Texts) -> np.ndarray:
-    """Little-endian values; whole numbers in as few bytes as hold them, for most columns of a sweep are small ones."""
-    import numpy as np
-
-    array = values.codes if isinstance(values, _Texts) else values
-    if array.dtype.kind != "i":
-        return array.astype(array.dtype.newbyteorder("<"), copy=False)
-    low, high = (array.min(), array.max()) if array.size else (0, 0)
-    kind = next(kind for kind in ("<i1", "<i2", "<i4", "<i8") if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-    return array.astype(kind, copy=False)
-
-
-def _read_part(path: Path, key: str, block: int, columns: Sequence[Column]) -> _Coded:
-    """The rows of a part, in writable arrays; _Damaged when they are not what was written for this block of this sweep."""
-    import numpy as np
-
-    content = np.fromfile(path, np.uint8)
-    body = content[:-4]
-    if len(body) < 16 or body[:8].tobytes() != _MAGIC or zlib.crc32(body.data) != int.from_bytes(content[-4:].tobytes(), "little"):
-        raise _Damaged
-    end = 16 + int.from_bytes(body[8:16].tobytes(), "little")
-    header = json.loads(body[16:end].tobytes())
-    if header["key"] != key or header["block"] != block or len(header["columns"]) != len(columns):
-        raise _Damaged
-    types = {"integer": np.int64, "number": np.float64, "boolean": np.bool_, "text": np.int32}
-    coded: _Coded = {}
-    for column, (kind, texts) in zip(columns, header["columns"], strict=True):
-        start, size = end, header["rows"] * np.dtype(kind).itemsize
-        end += size + -size % 8
-        values = body[start : start + size].view(kind).astype(types[column.kind], copy=False)
-        coded[column.name] = _Texts(values, texts) if column.kind == "text" else values
-    return coded
-
-
-# The output
-
-
 def _without_pyarrow(output: Path) -> str:
     return f"{output}: writing Parquet needs pyarrow (pip install pyarrow); or give {output.with_suffix('.csv')}"
-
-
-def _write_parquet(file: BinaryIO, columns: Sequence[Column], parts: Iterable[_Coded], metadata: Mapping[str, str]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "text": pa.dictionary(pa.int32(), pa.string())}
-    fields = [pa.field(c.name, types[c.kind], nullable=False, metadata={"unit": c.unit, "meaning": c.meaning}) for c in columns]
-    schema = pa.schema(fields, metadata={f"symsim.{name}": text for name, text in metadata.items()})
-
-    def array(values: np.ndarray | _Texts) -> Any:
-        if isinstance(values, _Texts):
-            return pa.DictionaryArray.from_arrays(pa.array(values.codes), pa.array(values.values, pa.string())).dictionary_decode()
-        return pa.array(values)
-
-    # Row groups are cut by their number of rows alone, so small blocks make no small groups; and texts are coded anew
-    # for each, so that a group carries only the texts it uses.
-    plain = pa.schema([field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields])
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        waiting, rows = [], 0
-        for part in parts:
-            waiting.append(pa.table([array(values) for values in part.values()], schema=plain))
-            rows += len(waiting[-1])
-            while rows >= _ROW_GROUP:
-                joined = pa.concat_tables(waiting)
-                writer.write_table(joined.slice(0, _ROW_GROUP).combine_chunks().cast(schema), row_group_size=_ROW_GROUP)
-                waiting, rows = [joined.slice(_ROW_GROUP)], rows - _ROW_GROUP
-        if rows:
-            writer.write_table(pa.concat_tables(waiting).combine_chunks().cast(schema), row_group_size=_ROW_GROUP)
-
-
-def _write_csv(file: BinaryIO, columns: Sequence[Column], parts: Iterable[_Coded]) -> None:
-    file.write((",".join(_quoted(column.name) for column in columns) + "\n").encode())
-    for part in parts:
-        rows = len(next(iter(part.values())))
-        for start in range(0, rows, _CSV_ROWS):
-            cells = [_printed(values, slice(start, start + _CSV_ROWS)) for values in part.values()]
-            file.write(("\n".join(map(",".join, zip(*cells, strict=True))) + "\n").encode())
-
-
-def _printed(values: np.ndarray | _Texts, span: slice) -> Iterable[str]:
-    import numpy as np
-
-    if isinstance(values, _Texts):
-        return _Texts(values.codes[span], [_quoted(text) for text in values.values]).plain().tolist()
-    if values.dtype.kind == "b":
-        return np.where(values[span], "true", "false").tolist()
-    if values.dtype.kind == "i":
-        return map(str, values[span].tolist())
-    # Printing is what takes the time, and the numbers of a sweep repeat. As bits, for 0.0 and -0.0 are equal. repr is
-    # the shortest text that reads back as the same number.
-    bits, where = np.unique(values[span].view(np.int64), return_inverse=True)
-    return np.array([repr(number) for number in bits.view(np.float64).tolist()], dtype=object)[where].tolist()
-
-
-def _quoted(text: str) -> str:
-    # An empty text is quoted too: in a table of one column its line would otherwise be blank, which readers skip.
-    return '"' + text.replace('"', '""') + '"' if text == "" or any(mark in text for mark in ',"\r\n') else text

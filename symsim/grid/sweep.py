@@ -28,8 +28,8 @@ from symsim.grid.family import Array, Family, families
 from symsim.grid.question import Question, check_names, is_text, shown
 from symsim.grid.refused import Refused, refused
 from symsim.grid.reported import Reported
+from symsim.grid.rows import Column
 from symsim.grid.space import Space
-from symsim.grid.store import Column
 from symsim.grid.variant import Variant, variants
 from symsim.grid.work import Best, Front, Rows, Work
 from symsim.inputs.strategy import Strategy

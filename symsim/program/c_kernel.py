@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from symsim.program.c_build import CompilerError, compiler, library
-from symsim.program.c_source import Numbering, Printed, Printer, aligned
+from symsim.program.c_memory import aligned
+from symsim.program.c_source import Numbering, Printed, Printer
 from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import Plan
 

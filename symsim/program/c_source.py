@@ -24,6 +24,8 @@ from typing import Protocol
 import numpy as np
 
 from symsim.program.c_build import CompilerError
+from symsim.program.c_memory import Memory, whole
+from symsim.program.c_text import KEEPING, PRELUDE
 from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import Plan, operations
 from symsim.program.value import Value
@@ -32,12 +34,8 @@ Array = np.ndarray
 
 # a row is at least so long, where the vector is
 _LEAST_ROW = 32
-# rows are padded to whole registers, with copies of their last element
-_LANES = 8
 # arrays that repeat along a row are kept as they are beyond this many elements, and spread where the loops reach them
 _MOST_SPREAD = 1 << 21
-# beyond this many elements of arrays a copy as doubles is too much memory
-_MOST_TABLES = 1 << 26
 
 
 class Numbering(Protocol):
@@ -80,86 +78,6 @@ class _Home:
     loops: tuple[int, ...]
 
 
-_PRELUDE = """\
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-#define EACH static inline __attribute__((always_inline))
-
-/* what is no number stays none */
-EACH double larger(double a, double b) { return (a > b) | (a != a) ? a : b; }
-EACH double smaller(double a, double b) { return (a < b) | (a != a) ? a : b; }
-EACH double up(double x) { return ceil(x * (1 - copysign(0x1p-49, x))); }
-EACH double down(double x) { return floor(x * (1 + copysign(0x1p-49, x))); }
-
-/* log2 rounded up of x rounded up: the bits of n = x - 1, read off the exponent; no tree has no leaves */
-EACH double depth(double x) {
-    double n = up(x) - 1;
-    uint64_t bits;
-    memcpy(&bits, &n, 8);
-    bits = (bits >> 52) | 0x4330000000000000u;
-    double exponent;
-    memcpy(&exponent, &bits, 8);
-    exponent -= 0x1p52 + 1022;
-    double found = n > 0 ? (n < INFINITY ? exponent : n) : 0.0;
-    return x > 0 ? found : NAN;
-}
-
-/* the remainder with the sign of the divisor */
-EACH double modulo(double a, double b) {
-    double r = fmod(a, b);
-    if (b == 0) return r;
-    return r == 0 ? copysign(0.0, b) : ((b < 0) != (r < 0) ? r + b : r);
-}
-"""
-
-_KEEPING = """
-typedef struct { double *values; int64_t *numbers; int64_t count, room, kept; double worst; int64_t last; } Kept;
-
-EACH int before(double a, int64_t m, double b, int64_t n) { return a < b || (a == b && m < n); }
-
-/* the first `count` of what is kept become the least, the last of them the greatest of these */
-static __attribute__((noinline)) void settle(Kept *best) {
-    double *v = best->values;
-    int64_t *n = best->numbers, low = 0, high = best->kept - 1, k = best->count - 1;
-    if (high < k) return;
-    while (low < high) {
-        int64_t a = low, b = low + (high - low) / 2, c = high;
-        if (before(v[b], n[b], v[a], n[a])) { int64_t t = a; a = b; b = t; }
-        if (before(v[c], n[c], v[b], n[b])) b = before(v[c], n[c], v[a], n[a]) ? a : c;
-        double pivot = v[b];
-        int64_t number = n[b], i = low, j = high;
-        while (i <= j) {
-            while (before(v[i], n[i], pivot, number)) i++;
-            while (before(pivot, number, v[j], n[j])) j--;
-            if (i <= j) {
-                double x = v[i]; v[i] = v[j]; v[j] = x;
-                int64_t m = n[i]; n[i] = n[j]; n[j] = m;
-                i++, j--;
-            }
-        }
-        if (k <= j) high = j;
-        else if (k >= i) low = i;
-        else break;
-    }
-    best->kept = best->count;
-    best->worst = v[k];
-    best->last = n[k];
-}
-
-static __attribute__((noinline)) void take(Kept *best, const double *row, int64_t length, int64_t first, const int64_t *along) {
-    for (int64_t r = 0; r < length; r++) {
-        if (!(row[r] <= best->worst)) continue;
-        int64_t number = first + along[r];
-        if (row[r] == best->worst && number > best->last) continue;
-        best->values[best->kept] = row[r];
-        best->numbers[best->kept] = number;
-        if (++best->kept == best->room) settle(best);
-    }
-}
-"""
-
 _LOGICAL = {"and": "{} & {}", "or": "{} | {}", "not": "!{}"}
 _NUMERIC = {
     "add": "{} + {}",
@@ -186,7 +104,7 @@ _GIVEN = {
 
 
 class Printer:
-    """Prints one of the functions of a plan. D: tables. M: maps. W: scratch memory. P: what positions add to numbers.
+    """Prints one of the functions of a plan. D, M, W: `Memory`. P: what positions add to numbers.
 
     A loop's variable is named after its axis, r counts along a row.
     """
@@ -205,12 +123,10 @@ class Printer:
             at -= 1
         self.inner, self.row = plan.vector[:at], plan.vector[at:]
         self.length = plan.product(self.row)
-        self.width = _whole(self.length)
+        self.width = whole(self.length)
         self.rows = plan.product(self.inner)
         self.deepest = len(plan.levels) - 1
-        self.tables: list[Array] = []
-        self.maps: list[Array] = []
-        self.tabled = self.mapped = self.scratch = 0
+        self.memory = Memory(plan, self.inner)
         self.names: dict[int, str] = {}
         self.numbers: dict[tuple[float, float], str] = {}
         self.lines: list[str] = []
@@ -263,38 +179,11 @@ class Printer:
 
     # tables ------------------------------------------------------------------------------------------------------------
 
-    def _table(self, data: Array) -> int:
-        """Add numbers to D; where they begin."""
-        at = self.tabled
-        self.tabled += _whole(data.size)
-        if self.tabled > _MOST_TABLES:
-            raise CompilerError("arrays too large to be copied")
-        padded = np.zeros(_whole(data.size))
-        padded[: data.size] = data.reshape(-1)
-        self.tables.append(padded)
-        return at
-
-    def _map(self, positions: Array) -> int:
-        at = self.mapped
-        self.maps.append(positions.astype(np.int64))
-        self.mapped += positions.size
-        return at
-
-    def _reserved(self, elements: int) -> int:
-        at = self.scratch
-        self.scratch += _whole(elements)
-        return at
-
-    def _in_order(self, data: Array) -> Array:
-        """An array with its axes in the order of the plan."""
-        order = self.plan.order
-        return np.transpose(data, [*order, *(a for a in range(data.ndim) if a not in order)]).reshape([data.shape[a] for a in order])
-
     def _tabulate(self, value: Value) -> None:
         """Lay an array out by loops and row; one that would grow much by that is spread where the loops reach it."""
-        data = self._in_order(value.data)
+        data = self.memory.in_order(value.data)
         if not self._along_row(value.mask):
-            self.names[value.id] = f"D[{self._index(self._table(data), value.mask)}]"
+            self.names[value.id] = f"D[{self.memory.index(self.memory.table(data), value.mask)}]"
             return
         across = data.shape[: data.ndim - len(self.row)]
         own, full = data.shape[len(across) :], tuple(self.sizes[a] for a in self.row)
@@ -302,25 +191,12 @@ class Printer:
         if own == full or math.prod(across) * self.width <= _MOST_SPREAD:
             rows = np.broadcast_to(data, (*across, *full)).reshape(-1, self.length)
             padded = rows if self.width == self.length else rows[:, along]
-            self.names[value.id] = f"D[{self._index(self._table(padded), value.mask, self.width)} + r]"
+            self.names[value.id] = f"D[{self.memory.index(self.memory.table(padded), value.mask, self.width)} + r]"
             return
         each = math.prod(own)
         positions = np.broadcast_to(np.arange(each).reshape(own), full).reshape(-1)[along]
-        self.spread[value.id] = f"D[{self._index(self._table(data), value.mask, each)} + M[{self._map(positions)} + r]]"
+        self.spread[value.id] = f"D[{self.memory.index(self.memory.table(data), value.mask, each)} + M[{self.memory.map(positions)} + r]]"
         self._settle(value, False)
-
-    def _index(self, at: int, mask: int, stride: int = 1) -> str:
-        """Where an element lies of an array that begins at `at`: by the loops that it depends on, `stride` elements an iteration."""
-        parts = []
-        for axis in reversed((*self.plan.lead, *self.plan.loops, *self.inner)):
-            if mask >> axis & 1:
-                parts.append(f"i{axis} * {stride}" if stride != 1 else f"i{axis}")
-                stride *= self.sizes[axis]
-        return " + ".join([str(at), *reversed(parts)])
-
-    def _place(self, at: int, mask: int, stride: int = 1) -> str:
-        """Where an element lies in what is kept of one vector."""
-        return self._index(at, mask & self.plan.mask(self.inner), stride)
 
     # expressions -------------------------------------------------------------------------------------------------------
 
@@ -333,7 +209,7 @@ class Printer:
         x = float(value.data)
         key = (x, math.copysign(1.0, x))
         if key not in self.numbers:
-            self.numbers[key] = f"D[{self._table(np.array([x]))}]"
+            self.numbers[key] = f"D[{self.memory.table(np.array([x]))}]"
         return self.numbers[key]
 
     def _as_number(self, value: Value) -> str:
@@ -383,8 +259,8 @@ class Printer:
         if value.id in self.kept:
             along = self._along_row(value.mask)
             stride = self.width if along else 1
-            at = self._reserved(self.plan.product(self.homes[value.id].loops) * stride)
-            self.stored[value.id] = f"W[{self._place(at, value.mask, stride)}{' + r' if along else ''}]"
+            at = self.memory.reserved(self.plan.product(self.homes[value.id].loops) * stride)
+            self.stored[value.id] = f"W[{self.memory.place(at, value.mask, stride)}{' + r' if along else ''}]"
             self._put(f"{self.stored[value.id]} = {self._as_number(value)};")
 
     def _pass(self, home: _Home, row: "_Row | None" = None) -> None:
@@ -468,8 +344,8 @@ class Printer:
     def _anywhere(self, value: Value, mask: int) -> list[str]:
         """A test whether an array holds anywhere along the axes that are not in the mask; none where it always does."""
         beyond = tuple(k for k, a in enumerate(self.plan.order) if not mask >> a & 1)
-        held = np.asarray(np.any(self._in_order(value.data), axis=beyond))
-        return [] if held.all() else [f"(D[{self._index(self._table(held), value.mask & mask)}] != 0)"]
+        held = np.asarray(np.any(self.memory.in_order(value.data), axis=beyond))
+        return [] if held.all() else [f"(D[{self.memory.index(self.memory.table(held), value.mask & mask)}] != 0)"]
 
     # functions ---------------------------------------------------------------------------------------------------------
 
@@ -504,12 +380,10 @@ class Printer:
                 if best:
                     self._best()
                 else:
-                    self._fill(f"{self._index(0, plan.mask(plan.loops))} + block * {visits}")
+                    self._fill(f"{self.memory.index(0, plan.mask(plan.loops))} + block * {visits}")
             self._put(*(("settle(&best);", "return best.kept;") if best else ("*filled = slot;", "return to;")))
-        source = "\n".join([_PRELUDE + (_KEEPING if best else ""), *self.lines]) + "\n"
-        tables = aligned(self.tabled)
-        tables[:] = np.concatenate([np.empty(0), *self.tables])
-        return Printed(source, tables, np.concatenate([np.empty(0, dtype=np.int64), *self.maps]), self.scratch, visits, plan, self.row)
+        source = "\n".join([PRELUDE + (KEEPING if best else ""), *self.lines]) + "\n"
+        return Printed(source, *self.memory.read(), self.memory.scratch, visits, plan, self.row)
 
     def _best(self) -> None:
         """The deepest passes: rows of values, not a number where a point is not wanted; rows with a value that may be kept are looked at."""
@@ -520,7 +394,7 @@ class Printer:
                 number.append(f"P[{at} + i{axis}]")
                 at += self.sizes[axis]
         kept = 0 if self.early is None else mask
-        row = self._index(self._reserved(self.width * (self.rows if kept else 1)), kept, self.width)
+        row = self.memory.index(self.memory.reserved(self.width * (self.rows if kept else 1)), kept, self.width)
         begin = ("const double worst = best.worst;", "int64_t any = 0;")
         take = f"if (any) take(&best, W + {row}, {self.length}, {' + '.join(number)}, P + {at});"
 
@@ -536,7 +410,7 @@ class Printer:
             self._passes(self.deepest)
             self._pass(self._final(0), _Row(self.width, each(1, " ? ", 0, " : NAN"), begin, (take,), _ANY))
             return
-        flag = f"W[{self._index(self._reserved(self.rows), mask)}]"
+        flag = f"W[{self.memory.index(self.memory.reserved(self.rows), mask)}]"
         self._put("int64_t live = 0;")
         self._passes(self.deepest)
         skip = [f"if (!{test}) {{ {flag} = 0; continue; }}" for test in self._row_tests()]
@@ -547,7 +421,7 @@ class Printer:
 
     def _fill(self, number: str) -> None:
         """The deepest passes: outputs by slot and place in the vector. A slot in which nothing is wanted is used again."""
-        place = f"slot * {self.plan.length} + {self._index(0, self.plan.mask(self.inner), self.length)} + r"
+        place = f"slot * {self.plan.length} + {self.memory.index(0, self.plan.mask(self.inner), self.length)} + r"
 
         def each(outputs: Sequence[int], also: Sequence[str] = ()) -> Callable[[], list[str]]:
             return lambda: [*(f"o{k}[{place}] = {self._as_itself(self.plan.outputs[k])};" for k in outputs), *also]
@@ -581,15 +455,3 @@ class _Row:
 
 def _in_memory(text: str) -> bool:
     return text.startswith(("D[", "W["))
-
-
-def _whole(elements: int) -> int:
-    """Rounded up to whole registers."""
-    return -(-elements // _LANES) * _LANES
-
-
-def aligned(elements: int) -> Array:
-    """Uninitialised doubles that begin where a cache line does."""
-    raw = np.empty(elements + 8)
-    start = -raw.ctypes.data % 64 // 8
-    return raw[start : start + elements]
