@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from symsim.api.result import Result
     from symsim.errors import InputError
     from symsim.grid.api import SweepRows, sweep
+    from symsim.importers.job import Job
+    from symsim.importers.reading import load_job
     from symsim.inputs.architecture import Architecture
     from symsim.inputs.strategy import Strategy
     from symsim.inputs.system import System
@@ -34,12 +36,14 @@ __all__ = [
     "Architecture",
     "Formula",
     "InputError",
+    "Job",
     "Result",
     "Strategy",
     "SweepRows",
     "System",
     "compile",
     "derive",
+    "load_job",
     "load_model",
     "load_strategy",
     "load_system",
@@ -51,12 +55,14 @@ _HOMES = {
     "Architecture": "symsim.inputs.architecture",
     "Formula": "symsim.algebra.formula",
     "InputError": "symsim.errors",
+    "Job": "symsim.importers.job",
     "Result": "symsim.api.result",
     "Strategy": "symsim.inputs.strategy",
     "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
     "compile": "symsim.api.python",
     "derive": "symsim.api.python",
+    "load_job": "symsim.importers.reading",
     "load_model": "symsim.api.python",
     "load_strategy": "symsim.api.python",
     "load_system": "symsim.api.python",

@@ -133,8 +133,8 @@ def test_version():
         (["import", "hf", "absent.json"], "absent.json: no such file"),
         (["import", "hf", "a", "b"], "reads one config.json, and 2 files are given"),
         (["import", "huggingface", "a"], "symsim does not import 'huggingface'"),
-        (["import", "simumax", "a", "b"], "importing simumax configurations is not built yet"),
-        (["import", "deepspeed", "a"], "importing deepspeed configurations is not built yet"),
+        (["import", "hf"], "'symsim import hf' reads one config.json, and nothing is given"),
+        (["import", "hf", "a", "--var", "b"], "--var 'b' is not NAME=VALUE"),
     ],
 )
 def test_bad_usage(arguments: list[str], expected: str, tmp_path: Path):
@@ -212,12 +212,14 @@ def test_import_hf_writes_a_model_and_says_what_became_of_every_key(tmp_path: Pa
     config.parent.mkdir()
     config.write_text(json.dumps(LLAMA))
     done = symsim("import", "hf", str(config), "-o", str(tmp_path / "new" / "out"))
-    assert done.returncode == 0 and f"wrote {tmp_path}/new/out/model.yaml" in done.stderr
-    assert {line.split()[0] for line in done.stdout.splitlines()} >= set(LLAMA)
+    assert done.returncode == 0 and f"{tmp_path}/new/out/model.yaml" in done.stderr
+    assert {line.split()[0] for line in done.stdout.splitlines() if line} >= set(LLAMA)
     from_directory, from_config = load_model(str(tmp_path / "new" / "out")), load_model(str(config))
     assert from_directory.architecture == from_config.architecture
     assert from_config.architecture.name == "tiny-llama" and from_config.architecture.num_layers == 32
-    assert os.listdir(tmp_path / "new" / "out") == ["model.yaml"]
+    assert set(os.listdir(tmp_path / "new" / "out")) == {"ledger.json", "model.yaml"}
+    fates = {row["key"]: row["fate"] for row in json.loads((tmp_path / "new" / "out" / "ledger.json").read_text())["keys"]}
+    assert fates["hidden_size"] == "mapped" and fates.keys() >= set(LLAMA)
 
 
 def test_import_without_a_directory_writes_nothing(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from symsim.api.listing import LISTS, columns
-from symsim.errors import InputError, nearest, printable, sentence
+from symsim.api.listing import LISTS
+from symsim.errors import InputError, cut, nearest, printable, sentence
+from symsim.importers.registry import KINDS
 
 if TYPE_CHECKING:
     from symsim.api.result import Result
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 _BAD_INPUT = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
-_IMPORTED = ("hf", "simumax", "megatron", "swift", "merak", "deepspeed")
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -182,32 +183,37 @@ def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}"
     _print(LISTS[what]())
 
 
-@app.command("import")
+@app.command("import", context_settings={"ignore_unknown_options": True})
 def bring(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(_IMPORTED) + "}", help="The system the files come from.")],
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Its configuration files.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/model.yaml.")] = None,
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(KINDS) + "}", help="The system the files come from.")],
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_ARGS...", help="Its files, or arguments as on its command line.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write it to DIR, which then stands for MODEL.")] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Keys that are unknown or cannot be answered become rows of the ledger.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as one JSON object.")] = False,
+    model: Annotated[str | None, typer.Option("--of", metavar="MODEL", help="The model, where the files name none.")] = None,
+    version: Annotated[str | None, typer.Option("--version", metavar="VERSION", help="Whose defaults hold: seed or head.")] = None,
+    variables: Annotated[list[str] | None, typer.Option("--var", metavar="NAME=VALUE", help="A variable of a script; repeatable.")] = None,
+    faithful: Annotated[bool, typer.Option("--faithful", help="Known defects of the system stay in.")] = False,
 ) -> None:
     """Read another system's configuration and say what became of every key."""
-    if kind not in _IMPORTED:
-        raise InputError(f"symsim does not import '{kind}': {nearest(kind, _IMPORTED)}")
-    if kind != "hf":
-        raise InputError(f"importing {kind} configurations is not built yet; 'symsim import hf' reads a Hugging Face config.json")
-    if len(files) != 1:
-        raise InputError(f"'symsim import hf' reads one config.json, and {len(files)} files are given")
-    from symsim.inputs.models import format_model, import_hf
-    from symsim.inputs.reading import write_text
+    from symsim.importers.job import write_job
+    from symsim.importers.ledger import ledger_text
+    from symsim.importers.reading import Options, read_job
 
-    loaded = import_hf(files[0])
-    table = columns([_cells(row) for row in loaded.rows])
-    if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{output}: the directory cannot be made: {error.strerror}") from None
-        write_text(output / "model.yaml", format_model(loaded.architecture))
-    _print(table)
-    _say(f"wrote {output / 'model.yaml'}" if output is not None else "nothing written; -o DIR writes DIR/model.yaml")
+    given = dict(_pair("--var", text) for text in variables or ())
+    job = read_job(kind, inputs or (), Options(lenient, version, given, model, faithful))
+    written = write_job(job, output) if output is not None else []
+    _print(json.dumps(job.to_json()) + "\n" if as_json else ledger_text(job))
+    for note in job.notes:
+        _say(note)
+    _say(f"wrote {', '.join(map(str, written))}" if written else "nothing written; -o DIR writes what follows from it")
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"{option} '{cut(text)}' is not NAME=VALUE")
+    return name.strip(), value.strip()
 
 
 @app.command()
@@ -250,10 +256,11 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    system = system if system is not None else loaded.system
     if asked.system and system is None:
         raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None
-    result = derive(architecture, placed, asked.assumptions, asked.symbols, machine)
+    result = derive(architecture, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         _say(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
@@ -267,13 +274,6 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     for path in idle_fields(result, loaded.architecture, asked.architecture):
         _say(f"{path} has no effect on {architecture.name} under this strategy")
     return result
-
-
-def _cells(row: Any) -> tuple[str, ...]:
-    from dataclasses import astuple, is_dataclass
-
-    values = astuple(row) if is_dataclass(row) and not isinstance(row, type) else row
-    return tuple(" ".join(str(value).split()) for value in values)
 
 
 def _print(text: str) -> None:

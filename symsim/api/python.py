@@ -69,6 +69,9 @@ def derive(
     if not isinstance(model, Architecture):
         loaded = model_of(model)
         model, strategy = loaded.architecture, strategy if strategy is not None else loaded.strategy
+        system = system if system is not None else loaded.system
+        told = {name.removeprefix("assume.") for name in overrides or () if isinstance(name, str)}
+        assumptions = {**{n: v for n, v in loaded.assumptions.items() if n not in told}, **(assumptions or {})}
     if not isinstance(strategy, Strategy):
         strategy = load_strategy(strategy)
     if system is not None and not isinstance(system, System):

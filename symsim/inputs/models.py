@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,26 @@ from pydantic import ValidationError
 
 from symsim.errors import InputError, nearest
 from symsim.inputs.architecture import Architecture, format_layers
+from symsim.inputs.assumptions import resolve
 from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
 from symsim.inputs.shipped import list_models, models_directory
 from symsim.inputs.validation import validate
 
+# the files of a directory that `symsim import` writes
+MODEL, STRATEGY, SYSTEM, ASSUMPTIONS = JOB = ("model.yaml", "strategy.yaml", "system.yaml", "assumptions.yaml")
+
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """An architecture, where it came from, what became of every key of an import, and its default strategy file."""
+    """An architecture, where it came from and what became of every key of an import; of a directory also its strategy's file, its system's
+    and its assumptions, which hold unless others are given."""
 
     architecture: Architecture
     where: str
     rows: tuple[Any, ...] = ()
     strategy: str | None = None
+    system: str | None = None
+    assumptions: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_model(reference: str) -> LoadedModel:
@@ -63,13 +70,27 @@ def _from_yaml(path: str) -> LoadedModel:
 
 
 def _from_directory(path: str) -> LoadedModel:
-    model, config, strategy = (os.path.join(path, name) for name in ("model.yaml", "config.json", "strategy.yaml"))
-    if not os.path.exists(model):
-        if os.path.exists(config):
-            return import_hf(config)
-        raise InputError(f"{path}: the directory holds no model.yaml and no config.json")
-    loaded = _from_yaml(model)
-    return LoadedModel(loaded.architecture, model, (), strategy if os.path.exists(strategy) else None)
+    files = {name: os.path.join(path, name) for name in (*JOB, "config.json")}
+    there = {name for name, file in files.items() if os.path.exists(file)}
+    if MODEL not in there:
+        if "config.json" in there:
+            return import_hf(files["config.json"])
+        hint = "; symsim import with --of MODEL writes one" if STRATEGY in there else ""
+        raise InputError(f"{path}: the directory holds no model.yaml and no config.json{hint}")
+    loaded = _from_yaml(files[MODEL])
+    strategy, system = (files[name] if name in there else None for name in (STRATEGY, SYSTEM))
+    return LoadedModel(loaded.architecture, files[MODEL], (), strategy, system, _assumed(files[ASSUMPTIONS]) if ASSUMPTIONS in there else {})
+
+
+def _assumed(path: str) -> dict[str, str]:
+    """The assumptions of a directory. InputError names the line of one that there is not."""
+    document = read_yaml(path)
+    for name, value in document.data.items():
+        try:
+            resolve({name: "true" if value is True else "false" if value is False else str(value)})
+        except InputError as error:
+            raise InputError(f"{document.place((name,))}: {error}") from None
+    return {name: str(value).lower() for name, value in document.data.items()}
 
 
 def import_hf(path: str) -> LoadedModel:

@@ -36,9 +36,10 @@ def read_base(
     asked = settings_of(settings) if isinstance(settings, Mapping) else split_settings(settings)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    system = system if system is not None else loaded.system
     if asked.system and system is None:
         raise no_system(asked.system)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     named = read_strategy(None, asked.strategy)[0].model_fields_set if asked.strategy else set()
     settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
-    return Base(architecture, placed, asked.assumptions, asked.symbols, system, asked.system, settled, ranks)
+    return Base(architecture, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, system, asked.system, settled, ranks)

@@ -1,0 +1,205 @@
+"""The keys of another system's configuration, each read once, and what became of every one of them.
+
+A reader takes the keys that it knows (`integer`, `flag`, ...) and says what each is here; `finish` goes through the others with a
+table of those that change no formula and of those whose effect is not modelled. A key in neither is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from symsim.errors import InputError, cut, nearest
+from symsim.inputs.reading import Document
+
+Fate = Literal["mapped", "derived", "no_cost_effect", "not_modelled", "refused"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+_SPELT_TRUE, _SPELT_FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_NOTHING: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", "false", "False", "0", (), [], {})
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value as a source has it, and where: `FILE:LINE`, or what else names the place."""
+
+    value: Any
+    where: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the ledger: what became of a key."""
+
+    key: str
+    value: str
+    fate: Fate
+    to: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Silent:
+    """What is known of a key that no formula reads. neutral: values at which it asks for nothing, besides none, false and 0."""
+
+    fate: Fate
+    why: str
+    neutral: tuple[Any, ...] = ()
+
+
+def silent(fate: Fate, why: str, keys: str, neutral: Iterable[Any] = ()) -> dict[str, Silent]:
+    """A table of keys, given as words, of which the same is to be said."""
+    return dict.fromkeys(keys.split(), Silent(fate, why, tuple(neutral)))
+
+
+def of_document(document: Document) -> dict[str, Given]:
+    """The keys at the top of a file that was read."""
+    return {key: Given(value, document.place((key,))) for key, value in document.data.items()}
+
+
+@dataclass
+class Keys:
+    """Keys given, the table of the silent ones, and the ledger as far as it is written.
+
+    what: the kind of file, in a sentence. lenient: unknown and refused keys become rows of the ledger, not errors.
+    """
+
+    what: str
+    given: Mapping[str, Given]
+    table: Mapping[str, Silent]
+    lenient: bool = False
+    rows: dict[str, Entry] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def has(self, key: str) -> bool:
+        """Whether the key is given with a value; it counts as known, not yet as read."""
+        self.known.add(key)
+        return key in self.given and self.given[key].value is not None
+
+    def integer(self, key: str, default: Any = None, *, to: str = "", why: str = "", least: int = 0) -> Any:
+        """A whole number from `least` up, or the default."""
+        if not self.has(key):
+            return default
+        number = self._number(key)
+        if number != int(number) or number < least:
+            raise self.wrong(key, f"a whole number from {least} up")
+        self.note(key, to=to, why=why)
+        return int(number)
+
+    def number(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
+        """A finite number, or the default."""
+        if not self.has(key):
+            return default
+        value = self._number(key)
+        self.note(key, to=to, why=why)
+        return value
+
+    def flag(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
+        """True or false, or the default."""
+        if not self.has(key):
+            return default
+        value = self.given[key].value
+        text = str(value).strip().lower()
+        if text not in (*_SPELT_TRUE, *_SPELT_FALSE):
+            raise self.wrong(key, "true or false")
+        self.note(key, to=to, why=why)
+        return text in _SPELT_TRUE
+
+    def choice(self, key: str, choices: Mapping[str, Any], default: Any = None, *, to: str = "", why: str = "") -> Any:
+        """What one of the names stands for, or the default."""
+        if not self.has(key):
+            return default
+        text = str(self.given[key].value).strip()
+        if text not in choices:
+            raise self.wrong(key, f"one of {', '.join(choices)} ({nearest(text, list(choices))})")
+        self.note(key, to=to, why=why)
+        return choices[text]
+
+    def text(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
+        """Text, or the default."""
+        if not self.has(key):
+            return default
+        if not isinstance(self.given[key].value, (str, int, float)):
+            raise self.wrong(key, "text")
+        self.note(key, to=to, why=why)
+        return str(self.given[key].value)
+
+    def texts(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
+        """A list of texts (from a list, or words), or the default."""
+        if not self.has(key):
+            return default
+        value = self.given[key].value
+        found = value.split() if isinstance(value, str) else value
+        if not isinstance(found, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in found):
+            raise self.wrong(key, "a list of names")
+        self.note(key, to=to, why=why)
+        return [str(one) for one in found]
+
+    def note(self, key: str, fate: Fate = "mapped", to: str = "", why: str = "") -> None:
+        """Say what became of a key, in place of what was said before; of one that is not given, that its default holds."""
+        self.known.add(key)
+        said = self.rows.get(key)
+        given = shown(self.given[key].value) if key in self.given else "(default)"
+        if said is not None and fate == "mapped":
+            to, why = to or said.to, why or said.why
+        self.rows[key] = Entry(key, given, fate, to, why)
+
+    def wrong(self, key: str, right: str) -> InputError:
+        """The sentence for a value that cannot be."""
+        one = self.given[key]
+        return InputError(f"{one.where}: {key} is {cut(shown(one.value))}; it should be {right}")
+
+    def refuse(self, key: str, why: str) -> None:
+        """The key asks for what cannot be answered: an error, or with --lenient a row."""
+        if not self.lenient:
+            raise InputError(f"{self.given[key].where}: {key}={cut(shown(self.given[key].value))}: {why}; --lenient goes on without it")
+        self.note(key, "refused", why=why)
+
+    def finish(self) -> tuple[Entry, ...]:
+        """The ledger in the order of the keys given, with all that was not read. InputError for an unknown key."""
+        for key, one in self.given.items():
+            if key in self.rows:
+                continue
+            if key in self.table:
+                self._silent(key, one.value, self.table[key])
+            elif key in self.known and one.value is None:
+                self.note(key, "no_cost_effect", why="not set")
+            elif key in self.known:
+                self.note(key, "no_cost_effect", why="not read here, since another key decides")
+            else:
+                hint = nearest(key, sorted({*self.table, *self.known} - self.given.keys()))
+                if not self.lenient:
+                    raise InputError(f"{one.where}: {self.what} has no key '{cut(key)}': {hint}; --lenient goes on without it")
+                self.note(key, "refused", why=f"no such key: {hint}")
+        order = {key: place for place, key in enumerate(self.given)}
+        return tuple(sorted(self.rows.values(), key=lambda row: order.get(row.key, len(order))))
+
+    def _silent(self, key: str, value: Any, known: Silent) -> None:
+        off = value in (*_NOTHING, *known.neutral) if not isinstance(value, (dict, list)) else not value
+        if known.fate == "no_cost_effect" or not off:
+            if known.fate == "refused":
+                self.refuse(key, known.why)
+            else:
+                self.note(key, known.fate, why=known.why)
+        else:
+            self.note(key, "no_cost_effect", why="off at this value")
+
+    def _number(self, key: str) -> float:
+        value = self.given[key].value
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self.wrong(key, "a number")
+        return number
+
+
+def shown(value: Any) -> str:
+    """A value as one would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(shown, value))
+    return "null" if value is None else str(value)

@@ -1,0 +1,55 @@
+"""From the name of a system and its files to a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from symsim.errors import InputError, nearest
+from symsim.importers.job import Job, checked
+from symsim.importers.registry import KINDS
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user says besides the files.
+
+    lenient: keys that are unknown or cannot be answered become rows of the ledger. version: of the system whose defaults hold, where
+    there are several. variables: values of a script's variables. model: a model by name or file, where the source has none or another
+    is meant. faithful: known defects of the system stay in.
+    """
+
+    lenient: bool = False
+    version: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    model: str | None = None
+    faithful: bool = False
+
+
+def load_job(
+    kind: str,
+    *inputs: str,
+    lenient: bool = False,
+    version: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    model: str | None = None,
+    faithful: bool = False,
+) -> Job:
+    """The job that files of another system describe, or arguments as on its command line (`symsim import` has the same options).
+
+    lenient: keys that are unknown or cannot be answered become rows of the ledger. version: of the system whose defaults hold, `seed` or
+    `head`. variables: values of a script's variables. model: by name or file, where the files name none. faithful: known defects of the
+    system stay in. InputError says what does not fit, and where.
+    """
+    return read_job(kind, inputs, Options(lenient, version, dict(variables or {}), model, faithful))
+
+
+def read_job(kind: str, inputs: Sequence[str], options: Options = Options()) -> Job:
+    """The job that files of another system describe, found to go together. InputError says what does not fit, and where."""
+    if kind not in KINDS:
+        raise InputError(f"symsim does not import '{kind}': {nearest(kind, list(KINDS))}")
+    if not inputs:
+        raise InputError(f"'symsim import {kind}' reads {KINDS[kind].inputs}, and nothing is given")
+    read = import_module(f"symsim.importers.{KINDS[kind].module}").read
+    return checked(read(inputs, options))

@@ -1,0 +1,18 @@
+"""The systems whose configurations are read, and what each reader is given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """inputs: what follows `symsim import KIND`. module: of symsim/importers, whose `read(inputs, options)` gives a Job."""
+
+    inputs: str
+    module: str
+    title: str
+
+
+KINDS: dict[str, Kind] = {
+    "hf": Kind("one config.json", "huggingface", "Hugging Face"),
+}

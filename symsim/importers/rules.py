@@ -1,0 +1,115 @@
+"""What frameworks run and symsim refuses: the framework's own behaviour, as rules that change a strategy and say so in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symsim.importers.keys import Entry, Keys
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import default_dp
+
+Strategy = dict[str, Any]
+
+
+def settle(keys: Keys, strategy: Strategy, architecture: Architecture | None, who: str) -> None:
+    """Apply every rule to the strategy in place. who: the framework, for the ledger's sentences.
+
+    Rules that ask for the model are applied where it is known.
+    """
+    for rule in RULES:
+        changed = rule(strategy, architecture)
+        if changed is None:
+            continue
+        option, value, why = changed
+        if value is None:
+            strategy.pop(option, None)
+        else:
+            strategy[option] = value
+        key = next((row.key for row in keys.rows.values() if row.to == option), None)
+        if key is None:
+            keys.rows[option] = Entry(option, "(default)", "derived", option, f"{why} in {who}")
+        else:
+            keys.note(key, "no_cost_effect" if value is None else "derived", option, f"{why} in {who}")
+
+
+Changed = tuple[str, Any, str] | None
+
+
+def _sequence_parallel(strategy: Strategy, _: Architecture | None) -> Changed:
+    # Megatron-LM training/arguments.py validate_args warns and switches it off
+    return ("sp", None, "off at tp=1") if strategy.get("sp") and strategy.get("tp", 1) == 1 else None
+
+
+def _tp_overlap(strategy: Strategy, _: Architecture | None) -> Changed:
+    # Megatron-LM training/arguments.py asks for sequence parallelism with it
+    needs = strategy.get("tp", 1) == 1 or not strategy.get("sp")
+    return ("tp_comm_overlap", None, "nothing to overlap without sequence parallelism") if strategy.get("tp_comm_overlap") and needs else None
+
+
+def _param_gather(strategy: Strategy, _: Architecture | None) -> Changed:
+    alone = strategy.get("overlap_param_gather") and not strategy.get("overlap_grad_reduce")
+    return ("overlap_param_gather", None, "without effect unless overlap_grad_reduce is set") if alone else None
+
+
+def _p2p(strategy: Strategy, _: Architecture | None) -> Changed:
+    # Megatron-Core pipeline_parallel/schedules.py reads it in the interleaved schedule alone
+    idle = strategy.get("overlap_p2p_comm") and strategy.get("vpp", 1) == 1
+    return ("overlap_p2p_comm", None, "read by the interleaved schedule only") if idle else None
+
+
+def _shared_experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
+    if not strategy.get("moe_shared_expert_overlap") or architecture is None:
+        return None
+    shared = architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size
+    return None if shared else ("moe_shared_expert_overlap", None, "ignored for a model without shared experts")
+
+
+def _experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
+    dense = architecture is not None and architecture.moe is None
+    return ("ep", None, "ignored for a model without experts") if dense and strategy.get("ep", 1) > 1 else None
+
+
+def _recomputed(strategy: Strategy, architecture: Architecture | None) -> Changed:
+    """Modules that run again and that the model has: Megatron-Core asks each module for its own name."""
+    modules = strategy.get("recompute_modules")
+    if not modules or architecture is None:
+        return None
+    mixture, latent = architecture.moe is not None, architecture.attention.kind == "mla"
+    shared = architecture.moe is not None and bool(architecture.moe.moe_shared_expert_intermediate_size)
+    has = {"moe": mixture, "moe_act": mixture, "mla_up_proj": latent, "shared_experts": shared, "mlp": architecture.mlp is not None}
+    kept = [module for module in modules if has.get(module, True)]
+    if len(kept) == len(modules):
+        return None
+    missing = ", ".join(module for module in modules if module not in kept)
+    return ("recompute_modules", kept or None, f"{missing} is no module of this model")
+
+
+def _whole(strategy: Strategy, _: Architecture | None) -> Changed:
+    full = strategy.get("recompute") == "full" and "recompute_modules" in strategy
+    return ("recompute_modules", None, "not read under full recomputation") if full else None
+
+
+RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
+    _sequence_parallel,
+    _tp_overlap,
+    _param_gather,
+    _p2p,
+    _shared_experts,
+    _experts,
+    _recomputed,
+    _whole,
+)
+
+
+def padded_vocabulary(size: int, multiple: int) -> int:
+    """The vocabulary with unused rows up to a multiple (Megatron-LM training/tokenizer: make_vocab_size_divisible_by times tp)."""
+    return -(-size // multiple) * multiple
+
+
+def data_parallel(strategy: Strategy, world: int | None) -> int | None:
+    """dp of so many ranks; without a number of ranks the smallest that holds the experts. None where the ranks do not divide."""
+    tp, cp, pp = (int(strategy.get(name, 1)) for name in ("tp", "cp", "pp"))
+    if world is None:
+        return default_dp(tp, cp, int(strategy.get("ep", 1)), int(strategy.get("etp", tp)))
+    return None if world % (tp * cp * pp) else world // (tp * cp * pp)
