@@ -1,0 +1,196 @@
+"""Arguments of the Hugging Face Trainer: what each is to a step, and the table of those that no formula reads.
+
+Names and defaults: TrainingArguments of transformers 4.50.3 (132) and 5.23 (114, of which 15 are new), training_args.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symsim.errors import nearest
+from symsim.importers.fsdp import sharded, silent_names
+from symsim.importers.keys import Keys, Silent, silent
+from symsim.importers.optimizers import OPTIMIZERS
+
+LOGS = "logs, and where they go"
+RATES = "learning rates and other numbers of the update, which cost the same at any value"
+PATHS = "names, paths and files of the run"
+DATA = "which samples are read, in which order"
+RNG = "random numbers"
+HUB = "uploads to a hub, beside the training"
+DEVICE = "which device or launcher is used"
+SAVING = "checkpoints belong to the run: bytes of weights and states over the storage's bandwidth, between steps"
+EVALUATION = "evaluation belongs to the run: forwards between steps"
+LENGTH = "the length of the run: so many steps of the time given here"
+LOADING = "how samples reach the device bounds a step from below, where workers are slower than it"
+LENGTHS = "the lengths of samples and their order: ranks with short rows wait for those with long ones; every row is timed at seq_length"
+FUSED = (
+    "fused norms, activations and a loss in chunks: less by up to 12 bytes a logit at the peak and by about 10 % of a step's time; "
+    "the modules run op by op here"
+)
+COMPILED = "passes fused between products, and saved tensors chosen by the compiler: about 10 % of a step; the modules run op by op here"
+DETERMINISTIC = "deterministic kernels: attention's backward and scatters at lower shares, up to tens of per cent of those kernels"
+BUCKETS = "the last bucket, which nothing hides, is of 4*10^7 parameters or 10^6 a rank here: a few per cent of the gradients' message"
+SYNCHRONISED = "the device waits for the host once in so many steps: below 1 % of a step"
+OTHER_RUN = "read by another accelerator's or an older runner"
+
+TRAINER: dict[str, Silent] = {
+    **silent(
+        "no_cost_effect",
+        PATHS,
+        """output_dir overwrite_output_dir run_name project trackio_space_id trackio_bucket_id trackio_static_space_id logging_dir
+        resume_from_checkpoint save_safetensors enable_jit_checkpoint""",
+    ),
+    **silent(
+        "no_cost_effect",
+        RATES,
+        """learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon lr_scheduler_type lr_scheduler_kwargs warmup_ratio warmup_steps
+        label_smoothing_factor neftune_noise_alpha""",
+    ),
+    **silent(
+        "no_cost_effect",
+        LOGS,
+        """log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps logging_nan_inf_filter disable_tqdm
+        report_to""",
+    ),
+    **silent("no_cost_effect", RNG, "seed data_seed"),
+    **silent(
+        "no_cost_effect",
+        HUB,
+        """push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision push_to_hub_model_id
+        push_to_hub_organization push_to_hub_token""",
+    ),
+    **silent("no_cost_effect", DATA, "remove_unused_columns label_names length_column_name ignore_data_skip dataloader_in_order"),
+    **silent("no_cost_effect", DEVICE, "no_cuda use_cpu use_mps_device local_rank ray_scope ddp_timeout ddp_backend"),
+    **silent("no_cost_effect", OTHER_RUN, "tpu_num_cores tpu_metrics_debug use_ipex use_legacy_prediction_loop past_index mp_parameters debug"),
+    **silent("no_cost_effect", LENGTH, "max_steps num_train_epochs"),
+    **silent("no_cost_effect", "inside a step only where the model has unused parameters", "ddp_find_unused_parameters ddp_static_graph"),
+    **silent("no_cost_effect", "buffers of a decoder: rotary frequencies, some kB", "ddp_broadcast_buffers"),
+    **silent("no_cost_effect", "a cache of keys and values is for generation", "use_cache"),
+    **silent(
+        "no_cost_effect",
+        EVALUATION,
+        """do_train do_predict prediction_loss_only eval_delay eval_do_concat_batches include_inputs_for_metrics include_for_metrics
+        batch_eval_metrics eval_use_gather_object bf16_full_eval fp16_full_eval jit_mode_eval load_best_model_at_end metric_for_best_model
+        greater_is_better""",
+    ),
+    **silent(
+        "not_modelled",
+        EVALUATION,
+        """do_eval eval_steps eval_strategy evaluation_strategy per_device_eval_batch_size per_gpu_eval_batch_size eval_accumulation_steps
+        eval_on_start""",
+        ("no",),
+    ),
+    **silent("not_modelled", SAVING, "save_strategy save_steps save_only_model", ("no",)),
+    **silent("no_cost_effect", SAVING, "save_total_limit save_on_each_node restore_callback_states_from_checkpoint"),
+    **silent(
+        "not_modelled",
+        LOADING,
+        """dataloader_num_workers dataloader_prefetch_factor dataloader_pin_memory dataloader_persistent_workers dispatch_batches
+        split_batches dataloader_multiprocessing_context""",
+    ),
+    **silent("not_modelled", LENGTHS, "group_by_length dataloader_drop_last train_sampling_strategy", ("random", "sequential")),
+    **silent("not_modelled", SYNCHRONISED, "torch_empty_cache_steps include_tokens_per_second include_num_input_tokens_seen"),
+    **silent("no_cost_effect", "memory is measured around the training, where it is not skipped", "skip_memory_metrics"),
+    **silent("not_modelled", FUSED, "use_liger_kernel liger_kernel_config"),
+    **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torchdynamo"),
+    **silent("not_modelled", DETERMINISTIC, "full_determinism"),
+    **silent("not_modelled", BUCKETS, "ddp_bucket_cap_mb"),
+    **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
+    **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
+    **silent("not_modelled", "which matrices an optimizer projects or leaves out: states of those alone", "optim_target_modules"),
+    **silent("refused", "the size of a micro-batch is then what fits at run time: give it", "auto_find_batch_size"),
+    **silent("no_cost_effect", "fp32 products of bf16 or fp16 training: the loss's alone", "tf32"),
+    **silent("no_cost_effect", "which library casts; the same types", "fp16_opt_level half_precision_backend fp16_backend"),
+    **silent("no_cost_effect", "units that FSDP gathers: layers here", "fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap"),
+    **silent("no_cost_effect", "arguments of a launcher's own accelerator; its batches and data as above", "accelerator_config"),
+    **silent("no_cost_effect", "the kernels are those of no option named here", "gradient_checkpointing_kwargs activation_checkpointing_kwargs"),
+    **silent("no_cost_effect", "a section, or the name of a file with it", "fsdp_config parallelism_config"),
+    **silent("no_cost_effect", "the name of a DeepSpeed JSON: `symsim import deepspeed` reads it beside these arguments", "deepspeed"),
+    **silent_names("fsdp_config"),
+}
+
+
+def batch(keys: Keys, strategy: dict[str, Any]) -> None:
+    """micro_batch_size and num_microbatches; 8 and 1 by default."""
+    each = None
+    for key in ("per_gpu_train_batch_size", "per_device_train_batch_size"):
+        each = keys.integer(key, each, to="micro_batch_size", least=1)
+    if each is None:
+        keys.note("per_device_train_batch_size", "derived", "micro_batch_size", "8 by default")
+    strategy["micro_batch_size"] = each or 8
+    many = keys.integer("gradient_accumulation_steps", to="num_microbatches", least=1)
+    strategy["num_microbatches"] = many or 1
+
+
+def precision(keys: Keys, strategy: dict[str, Any]) -> None:
+    """The type that products run in: bf16 or fp16 where one is set, else fp32."""
+    bf16 = keys.flag("bf16", False, to="precision")
+    fp16 = keys.flag("fp16", False, to="precision")
+    if bf16 and fp16:
+        raise keys.wrong("fp16", "left out beside bf16: the Trainer runs in one of them")
+    strategy["precision"] = "bf16" if bf16 else "fp16" if fp16 else "fp32"
+    if not (bf16 or fp16):
+        keys.note("bf16", "derived", "precision", "fp32, since neither bf16 nor fp16 is set")
+
+
+def update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], key: str = "optim", default: str = "adamw_torch") -> None:
+    """The optimizer, its states' types, and clipping. InputError for a name that no trainer has."""
+    if keys.flag("adafactor", False, to="optimizer"):
+        OPTIMIZERS["adafactor"].apply(keys, "adafactor", strategy, assumptions)
+    elif not keys.has(key):
+        OPTIMIZERS[default].apply(keys, key, strategy, assumptions)
+        keys.note(key, "derived", "optimizer", f"{default} by default; {OPTIMIZERS[default].why}".rstrip("; "))
+    else:
+        name = str(keys.text(key)).casefold()
+        if name not in OPTIMIZERS:
+            raise keys.wrong(key, f"an optimizer of the Trainer ({nearest(name, list(OPTIMIZERS))})")
+        OPTIMIZERS[name].apply(keys, key, strategy, assumptions)
+    strategy["clip_grad"] = keys.number("max_grad_norm", 1.0, to="clip_grad")
+
+
+def recomputation(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], default: bool = False) -> None:
+    """Checkpoints of every decoder layer; a reentrant one runs the whole layer again, the other stops at what backward needs."""
+    keys.known |= {"gradient_checkpointing", "activation_checkpointing"}
+    found = default
+    for key in ("gradient_checkpointing", "activation_checkpointing"):
+        found = keys.flag(key, found, to="recompute")
+    if found:
+        strategy["recompute"] = "full"
+    for section in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
+        again = keys.flag(f"{section}.use_reentrant", to="assume.recompute_early_stop")
+        if found and again is not None:
+            assumptions["recompute_early_stop"] = "false" if again else "true"
+
+
+def replicas(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """Data parallelism without DeepSpeed: FSDP where it is asked for, else DDP, which reduces buckets beside backward."""
+    if sharded(keys, strategy, assumptions):
+        # accelerate's policy gathers and reduces in the type that products run in
+        strategy["grad_reduce_in_fp32"] = strategy.get("precision") == "fp32"
+        return
+    strategy |= {"zero": 0, "overlap_grad_reduce": True, "grad_reduce_in_fp32": True}
+    keys.note("fsdp", "derived", "zero, overlap_grad_reduce", "replicas that reduce buckets beside backward (DDP), where nothing shards them")
+
+
+def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:
+    """tp of transformers 4.50 (tp_size), and the degrees of parallelism_config since 5.0."""
+    tp = keys.integer("tp_size", 0, to="tp")
+    for key, option in (("tp_size", "tp"), ("cp_size", "cp"), ("sp_size", "cp")):
+        degree = keys.integer(f"parallelism_config.{key}", 0, to=option)
+        if degree > 1:
+            strategy[option] = degree
+            if key == "sp_size":
+                strategy["cp_comm_type"] = "a2a"
+    if tp > 1:
+        strategy["tp"] = tp
+
+
+def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """All that TrainingArguments says of a step, in symsim's options and assumptions. The modules run op by op (fusion=eager)."""
+    strategy["fusion"] = "eager"
+    batch(keys, strategy)
+    precision(keys, strategy)
+    tensor_parallel(keys, strategy)
+    update(keys, strategy, assumptions)
+    recomputation(keys, strategy, assumptions)
