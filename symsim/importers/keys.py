@@ -29,6 +29,17 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Unresolved:
+    """A value that cannot be known from a script, as it is written there. why: the sentence for whoever asks for it."""
+
+    text: str
+    why: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Entry:
     """A row of the ledger: what became of a key."""
 
@@ -75,7 +86,13 @@ class Keys:
     def has(self, key: str) -> bool:
         """Whether the key is given with a value; it counts as known, not yet as read."""
         self.known.add(key)
-        return key in self.given and self.given[key].value is not None
+        if key not in self.given:
+            return False
+        value = self.given[key].value
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Unresolved):
+                raise InputError(f"{one.why} (for {key})")
+        return value is not None
 
     def integer(self, key: str, default: Any = None, *, to: str = "", why: str = "", least: int = 0) -> Any:
         """A whole number from `least` up, or the default."""

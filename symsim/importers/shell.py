@@ -1,0 +1,314 @@
+"""Shell scripts and argument lists: the words of the commands in them, read without running anything.
+
+Assignments, lists, `if`, `case` and `for` over known words are followed. What only a run could tell (the output of a command, a file's
+being there, a variable that nothing sets) stays as it is written and carries its reason, which a reader raises where it needs the value.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from symsim.errors import InputError, cut
+from symsim.importers.shell_grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
+from symsim.importers.shell_tokens import Token
+from symsim.importers.shell_words import Expansion, Scope, Value, Word
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
+_DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
+_SILENT = frozenset(["true", ":", "set", "shift", "echo", "printf"])
+_MOST_STEPS = 20_000
+_MOST_WORDS = 20_000
+_DEEPEST = 20
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as it would be run: its words, and the assignments before it (`NPROC_PER_NODE=8 megatron sft ..`) with all exported."""
+
+    words: tuple[Word, ...]
+    line: int
+    environment: Mapping[str, Word]
+
+
+@dataclass(frozen=True)
+class Option:
+    """`--name value ..` or `--name=value`. name: with its dashes."""
+
+    name: str
+    values: tuple[Word, ...]
+    where: str
+
+
+def commands(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Command]:
+    """The commands of a script in their order. variables: given by the user, and so not the script's to set.
+
+    InputError where the script cannot be read; a value that cannot be known is no error here (`Word.known` raises it).
+    """
+    return scripts([(text, where)], variables)
+
+
+def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | None = None) -> list[Command]:
+    """The commands of several scripts, each with the variables that the ones before it set."""
+    scope = Scope(dict(variables or {}))
+    found: list[Command] = []
+    for text, where in texts:
+        found += _Reader(scope, where).read(text)
+    return found
+
+
+def options(words: Sequence[Word], short: bool = False) -> tuple[list[Word], list[Option]]:
+    """The words before the first option, and the options with the words that follow each. short: `-x` is an option too."""
+    before: list[Word] = []
+    found: list[Option] = []
+    for word in words:
+        name, equals, value = word.text.partition("=")
+        dashed = name.startswith("--") and len(name) > 2 or (short and re.fullmatch(r"-[A-Za-z]\w*", name) is not None)
+        if dashed and word.why is None or (dashed and equals):
+            found.append(Option(name, (Word(value, word.where, word.why),) if equals else (), word.where))
+        elif found:
+            found[-1] = Option(found[-1].name, (*found[-1].values, word), found[-1].where)
+        else:
+            before.append(word)
+    return before, found
+
+
+class _Exit(Exception):
+    """The script ends here."""
+
+
+class _Reader:
+    """Goes through the statements of one script."""
+
+    def __init__(self, scope: Scope, where: str, deep: int = 0) -> None:
+        self.scope, self.where, self.deep = scope, where, deep
+        self.expand = Expansion(scope, where)
+        self.found: list[Command] = []
+        self.functions: dict[str, Group] = {}
+        self.steps = 0
+
+    def read(self, text: str) -> list[Command]:
+        try:
+            self.all(parse(self.expand.clean(text), self.where))
+        except _Exit:
+            pass
+        return self.found
+
+    def all(self, statements: Statements) -> bool | None:
+        """Whether the last of the statements succeeds; None where only a run could tell."""
+        result: bool | None = True
+        for joined in statements:
+            if joined.joint == "&&" and result is False or joined.joint == "||" and result is True:
+                continue
+            result = self.uncertain(joined) if joined.joint != ";" and result is None else self.one(joined)
+        return result
+
+    def uncertain(self, joined: Joined) -> bool | None:
+        """A statement that runs or not: what it sets is not known."""
+        self.alternatives([(joined,), ()], joined.statement.line, "the condition before it")
+        return None
+
+    def one(self, joined: Joined) -> bool | None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise InputError(f"{self.where}:{joined.statement.line}: the script is too long to be followed")
+        result = self.statement(joined.statement)
+        # mkdir, cd and such are taken to succeed, so that what is joined to them by && runs and by || does not
+        if result is None and isinstance(joined.statement, Simple) and not _is_test(joined.statement):
+            result = True
+        return result if result is None or not joined.negated else not result
+
+    def statement(self, statement: Statement) -> bool | None:
+        if isinstance(statement, Simple):
+            return self.simple(statement)
+        if isinstance(statement, Test):
+            return self.expand.test(statement.words, True)
+        if isinstance(statement, Branch):
+            return self.branch(statement)
+        if isinstance(statement, Case):
+            return self.case(statement)
+        if isinstance(statement, Loop):
+            return self.loop(statement)
+        if statement.name:
+            self.functions[statement.name] = statement
+            return True
+        return self.all(statement.body)
+
+    def branch(self, branch: Branch) -> bool | None:
+        open_arms: list[Statements] = []
+        self.expand.doubt = ""
+        for condition, body in branch.arms:
+            held = self.all(condition)
+            if held is False:
+                continue
+            if held is True and not open_arms:
+                return self.all(body)
+            open_arms.append(body)
+            if held is True:
+                break
+        else:
+            open_arms.append(branch.otherwise)
+        if len(open_arms) == 1:
+            return self.all(open_arms[0])
+        self.alternatives(open_arms, branch.line, "the condition", self.expand.doubt)
+        return None
+
+    def case(self, case: Case) -> bool | None:
+        subject = self.expand.text(case.subject)
+        why = self.scope.reason(subject)
+        if why is not None:
+            self.alternatives([*(body for _, body in case.arms), ()], case.line, "'case'", why)
+            return None
+        for patterns, body in case.arms:
+            if any(fnmatch.fnmatchcase(self.scope.plain(subject), self.scope.plain(self.expand.text(p))) for p in patterns):
+                return self.all(body)
+        return True
+
+    def alternatives(self, bodies: Sequence[Statements], line: int, what: str, why: str = "") -> None:
+        """One of the bodies runs, and which is not known: what they set differently is not known either."""
+        before = dict(self.scope.values)
+        ends = []
+        for body in bodies:
+            self.scope.values = dict(before)
+            try:
+                self.all(body)
+            except _Exit:
+                continue
+            ends.append(self.scope.values)
+        if not ends:
+            self.scope.values = before
+            raise _Exit
+        merged = ends[0]
+        for name in sorted({name for end in ends for name in end}):
+            if any(not self.scope.same(end.get(name), merged.get(name)) for end in ends):
+                told = f"{self.where}:{line}: ${name}: it depends on {what}, which only a run could tell; --var {name}=VALUE gives it"
+                merged[name] = self.scope.unknown(f"${name}", why or told)
+        self.scope.values = merged
+
+    def loop(self, loop: Loop) -> bool | None:
+        if loop.name is None:
+            held = self.all(loop.condition)
+            if held is False:
+                return True
+            self.alternatives([loop.body, ()], loop.line, "a loop")
+            return None
+        pieces = [piece for token in loop.words for piece in self.expand.fields(token)]
+        if any(self.scope.reason(piece) is not None for piece in pieces):
+            self.alternatives([loop.body, ()], loop.line, "a loop")
+            return None
+        for piece in pieces:
+            self.scope.set(loop.name, piece)
+            self.all(loop.body)
+        return True
+
+    def simple(self, simple: Simple) -> bool | None:
+        if len(simple.words) == 1 and simple.words[0].source == "((":
+            return self.expand.arithmetic_test(simple.words[0])
+        prefix: dict[str, Value] = {}
+        rest = list(simple.words)
+        while rest and (match := _ASSIGNMENT.match(rest[0].source)) is not None:
+            prefix[match[1]] = self.assigned(rest[0], match)
+            rest = rest[1:]
+        if not rest:
+            for name, value in prefix.items():
+                self.scope.set(name, value)
+            return True
+        if rest[0].source in _DECLARING:
+            for token in rest[1:]:
+                match = _ASSIGNMENT.match(token.source)
+                if match is not None:
+                    self.scope.set(match[1], self.assigned(token, match))
+                if rest[0].source == "export":
+                    self.scope.exported.add(match[1] if match is not None else token.source)
+            return True
+        if rest[0].source in ("[", "test"):
+            closing = rest[0].source == "[" and rest[-1].source == "]"
+            return self.expand.test(tuple(rest[1:-1] if closing else rest[1:]), False)
+        pieces = [piece for token in rest for piece in self.expand.fields(token)]
+        if len(pieces) > _MOST_WORDS:
+            raise InputError(f"{self.where}:{simple.line}: a command of more than {_MOST_WORDS} words")
+        return self.command(pieces, prefix, simple.line)
+
+    def assigned(self, token: Token, match: re.Match[str]) -> Value:
+        """The value that NAME=.., NAME+=.. or NAME=( .. ) gives."""
+        name, index, more = match[1], match[2], match[3]
+        held = self.scope.get(name)
+        if index is not None:
+            return self.scope.unknown(f"${name}", f"{self.where}:{token.line}: ${name} is set element by element; --var {name}=VALUE gives it")
+        if token.array is not None:
+            added = [piece for element in token.array for piece in self.expand.fields(element)]
+            return [*(held if isinstance(held, list) else [held] if isinstance(held, str) else []), *added] if more else added
+        value = self.expand.text(token, match.end())
+        if not more or held is None:
+            return value
+        return [*held, value] if isinstance(held, list) else held + value
+
+    def command(self, pieces: list[str], prefix: dict[str, Value], line: int) -> bool | None:
+        where = f"{self.where}:{line}"
+        words = [self.scope.word(piece, where) for piece in pieces]
+        name = words[0].text if words else ":"
+        if name in _SILENT:
+            return True
+        if name == "false":
+            return False
+        if name in ("exit", "return"):
+            raise _Exit
+        if name == "unset":
+            for word in words[1:]:
+                self.scope.values.pop(word.text, None)
+            return True
+        if name == "read":
+            for variable in (word.text for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.text)):
+                self.scope.set(variable, self.scope.unknown(f"${variable}", f"{where}: ${variable} is read; --var {variable}=VALUE gives it"))
+            return True
+        if name in self.functions:
+            return self.called(self.functions[name], pieces[1:])
+        inner = _text_run(words)
+        if inner is not None:
+            return self.again(pieces[inner], line)
+        self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where)))
+        return None
+
+    def called(self, function: Group, arguments: list[str]) -> bool | None:
+        self.deeper(function.line, f"the function {cut(function.name)} calls itself too often")
+        before = self.scope.positional
+        self.scope.positional = arguments
+        try:
+            return self.all(function.body)
+        except _Exit:
+            return None
+        finally:
+            self.deep -= 1
+            self.scope.positional = before
+
+    def again(self, pieces: list[str], line: int) -> bool | None:
+        """`eval TEXT`, `bash -c TEXT`: the text's own statements."""
+        self.deeper(line, "'eval' inside 'eval' too often")
+        try:
+            return self.all(parse(" ".join(map(self.scope.again, pieces)), self.where, line))
+        finally:
+            self.deep -= 1
+
+    def deeper(self, line: int, what: str) -> None:
+        if self.deep >= _DEEPEST:
+            raise InputError(f"{self.where}:{line}: {what}")
+        self.deep += 1
+
+
+def _is_test(simple: Simple) -> bool:
+    return bool(simple.words) and simple.words[0].source in ("[", "test", "((")
+
+
+def _text_run(words: list[Word]) -> slice | None:
+    """Where the words stand that are themselves a script: behind `eval`, and behind `-c` of a shell."""
+    if words[0].text == "eval":
+        return slice(1, None)
+    for at, (shell, dash) in enumerate(zip(words, words[1:-1], strict=False)):
+        if shell.text.rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", dash.text):
+            return slice(at + 2, at + 3)
+    return None
+
+
+__all__ = ["Command", "Option", "Word", "commands", "options", "scripts"]

@@ -1,0 +1,232 @@
+"""Scripts are read as a shell would read them, and nothing of them is run."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.shell import Command, commands, options
+
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=4
+set -euo pipefail
+export CUDA_DEVICE_MAX_CONNECTIONS=1   # one
+GPUS_PER_NODE=8
+NNODES=${SLURM_NNODES:-"4"}
+WORLD_SIZE=$(($GPUS_PER_NODE * NNODES))
+DATA=$1
+TP=${TP:-2}
+if [ "$TP" -gt 1 ]; then
+    SP="--sequence-parallel"
+else
+    SP=""
+fi
+case $TP in
+    1) HIDDEN=1024 ;;
+    2 | 4) HIDDEN=2048 ;;
+    *) echo "unknown" >&2; exit 1 ;;
+esac
+[ -z "$LAYERS" ] && LAYERS=24
+MODEL_ARGS=(
+    --num-layers $LAYERS          # comment
+    --hidden-size "$HIDDEN"
+    # --swiglu
+    "--fp8-format hybrid"
+)
+MODEL_ARGS+=(--num-attention-heads 16)
+for name in overlap-grad-reduce overlap-param-gather; do MODEL_ARGS+=(--$name); done
+TRAIN_ARGS="
+    --micro-batch-size 1
+    --global-batch-size $WORLD_SIZE \\
+    --data-path ${DATA} --split 969,30,1
+"
+if [ ! -f pretrain_gpt.py ]; then
+    echo missing; exit 1
+fi
+cat <<EOF2 > notes.txt
+torchrun this is no command
+EOF2
+mkdir -p "$(dirname "$DATA")" && cd /tmp || exit 1
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes=$NNODES pretrain_gpt.py \\
+    ${MODEL_ARGS[@]} \\
+    $TRAIN_ARGS $SP '--comment' "it's $TP" 2>&1 | tee log.txt
+"""
+
+
+def launch(text: str, **variables: str) -> Command:
+    found = [one for one in commands(text, "train.sh", variables) if one.words[0].text == "torchrun"]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_script_gives_the_words_that_the_shell_would() -> None:
+    command = launch(SCRIPT)
+    texts = [word.text for word in command.words]
+    assert " ".join(texts[:5]) == "torchrun --nproc_per_node 8 --nnodes=4 pretrain_gpt.py"
+    assert "--num-layers 24 --hidden-size 2048 --fp8-format hybrid --num-attention-heads 16" in " ".join(texts)
+    assert "--overlap-grad-reduce --overlap-param-gather --micro-batch-size 1 --global-batch-size 32 --data-path $1" in " ".join(texts)
+    assert texts[-3:] == ["--sequence-parallel", "--comment", "it's 2"]
+    assert "--swiglu" not in texts and "tee" not in texts
+    assert command.environment["CUDA_DEVICE_MAX_CONNECTIONS"].text == "1"
+    unknown = [word for word in command.words if word.why is not None]
+    assert [(word.text, word.why) for word in unknown] == [("$1", "train.sh:8: $1 has no value; --var 1=VALUE gives it")]
+    lines = {word.text: word.where for word in command.words}
+    assert lines["--hidden-size"] == "train.sh:23" and lines["--micro-batch-size"] == "train.sh:30" and lines["--comment"] == "train.sh:43"
+
+
+def test_given_variables_stand_above_the_scripts_own() -> None:
+    texts = [word.text for word in launch(SCRIPT, TP="1", GPUS_PER_NODE="4", LAYERS="3", **{"1": "/data"}).words]
+    assert "--hidden-size 1024" in " ".join(texts) and "--nproc_per_node 4" in " ".join(texts) and "--num-layers 3" in " ".join(texts)
+    assert "--global-batch-size 16 --data-path /data" in " ".join(texts) and "--sequence-parallel" not in texts
+    assert not any(word.text == "torchrun" for one in commands(SCRIPT, "train.sh", {"TP": "3"}) for word in one.words)
+
+
+def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
+    script = (
+        SCRIPT.replace("if [ ! -f pretrain_gpt.py ]", "if false")
+        .replace("torchrun --nproc", "printf '%s\\n' torchrun --nproc")
+        .replace(" 2>&1 | tee log.txt", "")
+    )
+    script = script.replace("set -euo pipefail", "").replace("cat <<EOF2 > notes.txt", "cat <<EOF2 > /dev/null").replace("mkdir -p", "true")
+    try:
+        run = subprocess.run(["bash", "-c", script, "train.sh", "/data/set"], capture_output=True, text=True, timeout=20)
+    except FileNotFoundError:
+        pytest.skip("no bash here")
+    assert run.stdout.splitlines() == [word.text for word in launch(SCRIPT, **{"1": "/data/set"}).words], run.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A=1; B=${A}2; x $B", ["x", "12"]),
+        ("A='1 2'; x $A \"$A\"", ["x", "1", "2", "1 2"]),
+        ("A=(1 '2 3'); A+=(4); x \"${A[@]}\" ${#A[@]} ${A[1]}", ["x", "1", "2 3", "4", "3", "2", "3"]),
+        ('x ${A:-a b} ${A:-"a b"} ${B:=7} $B ${B:+set} ${A:+set}', ["x", "a", "b", "a b", "7", "7", "set"]),
+        ('A=(); x "${A[@]}" "" $@', ["x", ""]),
+        ("x $((2 * (3 + 4) % 5)) $((7/2)) $((2**5)) $((-7 / 2))", ["x", "4", "3", "32", "-3"]),
+        ("CMD=\"x --a '1 2'\"; eval $CMD", ["x", "--a", "1 2"]),
+        ("srun bash -c 'A=3; x $A'", ["x", "3"]),
+        ('f() { local A=$1; x $A "$@"; }; f 1 2', ["x", "1", "1", "2"]),
+        ("function f { x $#; }\nf 1 2", ["x", "2"]),
+        ("[[ $A == b* && -n $A ]] || x 1", ["x", "1"]),
+        ("A=bc; if [[ $A == b* && ! -z $A ]]; then x 1; else y 2; fi", ["x", "1"]),
+        ("A=3; if (( A > 2 )); then x 1; elif true; then y; fi", ["x", "1"]),
+        ("while [ $# -gt 0 ]; do A=$1; shift; done; A=${A:-4}; x $A", ["x", "4"]),
+        ("x a\\\n  b \\\n c", ["x", "a", "b", "c"]),
+        ("x <(sort y) a > out 2>&1 < in", ["x", "$(sort y)", "a"]),
+        ("x a\r\ny\r\n", ["x", "a"]),
+    ],
+)
+def test_expansions(text: str, expected: list[str]) -> None:
+    first = next(one for one in commands(text, "s") if one.words[0].text == "x")
+    assert [word.text for word in first.words][: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("A=$(nproc)\nx $A", "s:1: the output of 'nproc' is not known, since nothing is run"),
+        ("A=`hostname -i`\nx $A", "s:1: the output of 'hostname -i' is not known, since nothing is run"),
+        ("\nx ${A%.*}", "s:2: ${A%.*} is an expansion that is not followed here; write its value out"),
+        ("x $TP", "s:1: $TP has no value; --var TP=VALUE gives it"),
+        ("if [ -f y ]; then A=1; else A=2; fi\nx $A", "s:1: $A: it depends on the condition, which only a run could tell; --var A=VALUE gives it"),
+        ('if [ "$M" = 7b ]; then A=1; else A=2; fi\nx $A', "s:1: $M has no value; --var M=VALUE gives it"),
+        ("case $M in 7b) A=1;; *) A=2;; esac\nx $A", "s:1: $M has no value; --var M=VALUE gives it"),
+        ("x $((1 / 0))", "s:1: a division by 0"),
+        ("x $((B + 1))", "s:1: $B has no value; --var B=VALUE gives it"),
+        ("read A; x $A", "s:1: $A is read; --var A=VALUE gives it"),
+        ("for A in $(ls); do B=$A; done; x $B", "s:1: $B: it depends on a loop, which only a run could tell; --var B=VALUE gives it"),
+    ],
+)
+def test_what_cannot_be_known_says_why(text: str, why: str) -> None:
+    command = next(one for one in commands(text, "s") if one.words[0].text == "x")
+    with pytest.raises(InputError) as error:
+        command.words[1].known()
+    assert str(error.value) == why
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x 'a\nb", "s:1: the quote ' has no end"),
+        ('a\nx "b', 's:2: the quote " has no end'),
+        ("A=(1\n2", "s:1: the list A=( has no closing bracket"),
+        ("if true; then x", "s:1: 'if' has no 'fi'"),
+        ("x\nfi", "s:2: 'fi' has no beginning"),
+        ("x ${A", "s:1: the bracket { has no end"),
+        ("f() { f; }; f", "s:1: the function f calls itself too often"),
+        ("A=" + "y" * 1000 + "\n" + "A=$A$A\n" * 30, "the script's variable A holds more than 1024 KiB"),
+        ("{ " * 60, "s:1: nested too deeply"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        commands(text, "s")
+    assert str(error.value) == sentence
+
+
+def test_options_and_their_values() -> None:
+    (command,) = commands("megatron sft --lr 1e-5 --a=b --data 'x y' z --loss -1 --flag $X", "s")
+    before, found = options(command.words)
+    assert [word.text for word in before] == ["megatron", "sft"]
+    assert [(one.name, [v.text for v in one.values]) for one in found] == [
+        ("--lr", ["1e-5"]),
+        ("--a", ["b"]),
+        ("--data", ["x y", "z"]),
+        ("--loss", ["-1"]),
+        ("--flag", ["$X"]),
+    ]
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    text = (
+        f"A=$(touch {touched}); `touch {touched}`; touch {touched}; eval touch {touched}; x > {touched} <(touch {touched}) ${{A:-$(touch {touched})}}"
+    )
+    commands(text, "s")
+    assert not touched.exists()
+
+
+def test_broken_scripts_are_read_or_refused() -> None:
+    draw = random.Random(7)
+    pieces = [
+        "$((",
+        "))",
+        "${",
+        "}",
+        "'",
+        '"',
+        "`",
+        "(",
+        ")",
+        "<<E",
+        ";;",
+        "if ",
+        "fi",
+        "\\",
+        "\n",
+        "A=",
+        "[[ ",
+        "&&",
+        "\x00",
+        "\ue000L9\ue001",
+        "case x in",
+        "é",
+        "{",
+    ]
+    for _ in range(300):
+        text = SCRIPT
+        for _ in range(draw.randrange(1, 6)):
+            at = draw.randrange(len(text) + 1)
+            if draw.random() < 0.6:
+                text = text[:at] + draw.choice(pieces) + text[at:]
+            elif draw.random() < 0.5:
+                text = text[:at] + text[at + draw.randrange(1, 40) :]
+            else:
+                text = text[:at]
+        try:
+            commands(text or " ", "s")
+        except InputError:
+            pass
