@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, maximum, minimum, symbol
+from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.cost.count import held_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, parameters_of, reduction_buffer, root_parameters, shard_gradients, unit_bytes
 from symsim.cost.memory_rank import Rank, saved_layers, total
@@ -38,7 +38,8 @@ def saved_after(rank: Rank, plain: str, name: str) -> Expr:
         later = later + symbol("A_mtp") * symbol("mtp_i")
     for kind in _kinds_after(rank, plain):
         later = later + saved_layers(rank, kind)
-    if name != plain and rank.strategy.recompute == "full" and rank.strategy.recompute_method == "block":
+    leading = rank.strategy.recompute_method == "block" or rank.strategy.recompute_layers_per_stage is not None
+    if name != plain and rank.strategy.recompute == "full" and leading:
         later = later + symbol(f"A_{plain}") * (symbol(f"L_{plain}_i") - symbol(f"L_{plain}_ckpt_i"))
     return later
 
@@ -91,7 +92,10 @@ def rebuilt(rank: Rank, plain: str, name: str) -> Expr:
     """Layers of a recomputed group whose saved tensors are rebuilt together, besides the one at work."""
     if name == plain or rank.strategy.recompute != "full" or rank.strategy.recompute_method != "uniform":
         return ZERO
-    return symbol(f"A_{plain}") * (rank.strategy.recompute_num_layers - 1)
+    together = expr(rank.strategy.recompute_num_layers)
+    if rank.strategy.recompute_layers_per_stage is not None:
+        together = maximum(1, minimum(together, symbol(f"L_{plain}_ckpt_i")))
+    return symbol(f"A_{plain}") * (together - 1)
 
 
 def gradients_after(rank: Rank, name: str) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symsim.algebra.expr import ZERO, Expr, expr, minimum, symbol
+from symsim.algebra.expr import ZERO, Expr, ceil, expr, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.quantity import BYTE, Quantity
 from symsim.frameworks.framework import Framework
@@ -62,7 +62,10 @@ def saved_layers(rank: Rank, kind: str) -> Expr:
     if kind not in rank.lowered.checkpointed:
         return symbol(f"A_{kind}") * layers
     again = symbol(f"L_{kind}_ckpt_i")
-    kept = again / rank.strategy.recompute_num_layers if rank.strategy.recompute_method == "uniform" else again
+    kept = again
+    if rank.strategy.recompute_method == "uniform":
+        kept = again / rank.strategy.recompute_num_layers
+        kept = ceil(kept) if rank.strategy.recompute_layers_per_stage is not None else kept
     return symbol(f"A_{kind}") * (layers - again) + symbol(f"A_{kind}_ckpt") * kept
 
 

@@ -38,6 +38,7 @@ CONDITIONAL = (
     "pad_buckets_for_high_nccl_busbw",
     "recompute_method",
     "recompute_num_layers",
+    "recompute_layers_per_stage",
     "recompute_modules",
     "activation_func_fp8_input_store",
     "fp32_residual_connection",

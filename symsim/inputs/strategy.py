@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, Degree, Layers, Size, Stages
+from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, Degree, Layers, Size, Stages
 
 RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
 
@@ -118,6 +118,9 @@ class Strategy(BaseModel):
     )
     recompute_method: Literal["uniform", "block"] = Field("uniform", description="full: groups of layers, or the first layers of each chunk")
     recompute_num_layers: Layers = Field(1, description="full: layers a group (uniform), or layers recomputed (block)")
+    recompute_layers_per_stage: tuple[AnyLayers, ...] | None = Field(
+        None, max_length=MOST_STAGES, description="full: leading layers of every stage that run again, 8+8+6+0; the others keep what they need"
+    )
     recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
         ("core_attn",), description="selective: modules that run again in backward"
     )

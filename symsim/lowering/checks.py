@@ -17,6 +17,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
+from symsim.pipeline.stages import stages
 from symsim.placement.given import named_placement
 
 
@@ -370,6 +371,7 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(
             f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
         )
+    _recomputed_by_stage(architecture, strategy)
     if strategy.recompute != "selective":
         if strategy.recompute_modules != ("core_attn",):
             raise InputError(
@@ -402,6 +404,22 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
                 f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
                 f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
             )
+
+
+def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None:
+    given = strategy.recompute_layers_per_stage
+    if given is None:
+        return
+    text = f"recompute_layers_per_stage={'+'.join(map(str, given))}"
+    if strategy.recompute != "full":
+        raise InputError(f"{text} needs recompute=full, and recompute is {strategy.recompute}")
+    if len(given) != strategy.pp or strategy.vpp > 1:
+        held = f"{len(given)} stages, and pp={strategy.pp}" if strategy.vpp == 1 else f"one chunk a stage, and vpp={strategy.vpp}"
+        raise InputError(f"{text} is for {held}")
+    for stage in stages(architecture, strategy, 0):
+        layers = sum(chunk.last - chunk.first for chunk in stage.chunks)
+        if given[stage.index] > layers:
+            raise InputError(f"{text}: stage {stage.index} has {layers} layers, and {given[stage.index]} of them are to be recomputed")
 
 
 def _precision(_: Architecture, strategy: Strategy) -> None:

@@ -1,0 +1,109 @@
+"""recompute_layers_per_stage: other numbers of recomputed layers on every stage, against equal ones and by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.api.result import Result
+from symsim.errors import InputError
+
+MODEL = "llama3-8b"
+PIPE = "pp=4,num_microbatches=8,recompute=full"
+
+
+def derived(strategy: str) -> Result:
+    made = symsim.derive(MODEL, strategy, system="h100-sxm")
+    assert isinstance(made, Result)
+    return made
+
+
+def stages(strategy: str) -> list[dict[str, Any]]:
+    result = derived(strategy)
+    return [dict(result.stage_numbers(stage)) for stage in result.stages]
+
+
+@pytest.mark.parametrize("method", ["recompute_method=block,recompute_num_layers=3", "recompute_method=block,recompute_num_layers=8"])
+def test_equal_numbers_are_the_block_method(method):
+    count = int(method[-1])
+    named = "M_stage_peak Z_stage A_stage t_stage".split()
+    alike, given = stages(f"{PIPE},{method}"), stages(f"{PIPE},recompute_method=block,recompute_layers_per_stage={'+'.join([str(count)] * 4)}")
+    assert [[s[n] for n in named] for s in alike] == [[s[n] for n in named] for s in given]
+
+
+def test_groups_of_one_layer_are_the_block_method():
+    moments = ["M_at_forward_dense_ckpt", "M_at_backward_dense_ckpt", "M_at_backward_dense", "M_stage_peak"]
+    block, uniform = stages(f"{PIPE},recompute_method=block,recompute_layers_per_stage=5+5+5+5"), stages(f"{PIPE},recompute_layers_per_stage=5+5+5+5")
+    assert [[s[n] for n in moments] for s in block] == [[s[n] for n in moments] for s in uniform]
+
+
+def test_all_layers_are_the_uniform_method():
+    named = "M_stage_peak Z_stage A_stage t_stage".split()
+    for group in (1, 2, 4):
+        alike = stages(f"{PIPE},recompute_num_layers={group}")
+        given = stages(f"{PIPE},recompute_num_layers={group},recompute_layers_per_stage=8+8+8+8")
+        assert [[s[n] for n in named] for s in alike] == [[s[n] for n in named] for s in given]
+
+
+def test_each_stage_has_its_own_number():
+    """FLOPs run again are those of as many layers; what the others keep replaces their inputs."""
+    counts = (8, 5, 2, 0)
+    result = derived(f"{PIPE},recompute_layers_per_stage={'+'.join(map(str, counts))}")
+    numbers = result.numbers
+    for stage, count, before in zip(result.stages, counts, stages(f"{PIPE},recompute_layers_per_stage=4+4+4+4")):
+        own = result.stage_numbers(stage)
+        assert own["L_dense_ckpt_i"] == count and own["checkpoints_i"] == count
+        assert own["Z_stage"] == count * numbers["Z_dense_ckpt"]
+        assert own["A_stage"] - before["A_stage"] == (4 - count) * (numbers["A_dense"] - numbers["A_dense_ckpt"])
+    assert result.value("flops.recompute") == sum(counts) * numbers["R_dense_ckpt"]
+
+
+def test_groups_smaller_than_the_rest_are_whole():
+    """Five layers in groups of two keep three inputs, and rebuild two layers at a time; one layer rebuilds itself alone."""
+    result = derived(f"{PIPE},recompute_num_layers=2,recompute_layers_per_stage=5+1+0+8")
+    assert [result.stage_numbers(s)["checkpoints_i"] for s in result.stages] == [3, 1, 0, 4]
+    numbers = result.numbers
+    own = [result.stage_numbers(s) for s in result.stages]
+    assert own[1]["A_stage"] - own[2]["A_stage"] == numbers["A_dense_ckpt"] - numbers["A_dense"]
+    kept = 5 * numbers["A_dense"] - 3 * numbers["A_dense_ckpt"]
+    whole = derived(f"{PIPE},recompute_layers_per_stage=0+1+0+8").stage_numbers(result.stages[0])["A_stage"]
+    assert whole - own[0]["A_stage"] == kept
+    rows = "M_at_backward_dense_ckpt"
+    alone = derived(f"{PIPE},recompute_num_layers=1,recompute_layers_per_stage=5+1+0+8")
+    assert own[1][rows] == alone.stage_numbers(alone.stages[1])[rows]
+    assert own[3][rows] > alone.stage_numbers(alone.stages[3])[rows] - 4 * numbers["A_dense_ckpt"]
+
+
+def test_what_a_hoisted_recompute_keeps():
+    """Under pre_recompute_1f1b one micro-batch more is whole: eight layers in place of three of them and three inputs."""
+    result = derived(f"{PIPE},schedule=pre_recompute_1f1b,recompute_num_layers=2,recompute_layers_per_stage=5+5+5+5")
+    own, numbers = result.stage_numbers(result.stages[1]), result.numbers
+    more = own["M_stage_earlier"] - (own["alive_i"] - 1) * own["A_stage"]
+    assert more == 5 * numbers["A_dense"] - 3 * numbers["A_dense_ckpt"]
+
+
+@pytest.mark.parametrize("text", ["8+8+8+8", "8+5+2+0", "0+0+0+8"])
+def test_a_sweep_says_the_same(text):
+    axes = {"num_microbatches": [4, 8], "tp": [1, 2]}
+    found = symsim.sweep(MODEL, axes, f"pp=4,recompute=full,recompute_layers_per_stage={text}", "h100-sxm", columns="time.step,memory.peak").rows
+    assert len(found["time.step"]) == 4
+    for m, tp, step, peak in zip(found["num_microbatches"], found["tp"], found["time.step"], found["memory.peak"]):
+        one = derived(f"pp=4,recompute=full,recompute_layers_per_stage={text},num_microbatches={m},tp={tp}")
+        assert step == pytest.approx(float(one.value("time.step")), rel=1e-9) and peak == one.value("memory.peak")
+
+
+@pytest.mark.parametrize(
+    "strategy, said",
+    [
+        ("pp=4,num_microbatches=4,recompute_layers_per_stage=1+1+1+1", "needs recompute=full, and recompute is none"),
+        (f"{PIPE},recompute_layers_per_stage=1+1", "is for 2 stages, and pp=4"),
+        (f"{PIPE},recompute_layers_per_stage=8+8+8+9", "stage 3 has 8 layers, and 9 of them are to be recomputed"),
+        (f"{PIPE},vpp=2,recompute_layers_per_stage=1+1+1+1", "is for one chunk a stage, and vpp=2"),
+        (f"{PIPE},recompute_layers_per_stage=1+1+1+-1", "recompute_layers_per_stage"),
+    ],
+)
+def test_what_cannot_be_is_refused(strategy, said):
+    with pytest.raises(InputError, match=said.replace("+", r"\+")):
+        derived(strategy)
