@@ -1,4 +1,4 @@
-"""Every operator means the same in every place that evaluates it: exact expressions, conditions on numbers and on arrays,
+"""Every operator has a row that every target is made from, and means the same in all of them: exact expressions, conditions on numbers and on arrays,
 programs folded exactly and by NumPy, kernels in NumPy and in C, plain Python, compiled modules, intervals and SymPy.
 
 A depth of a tree has a number for any leaves above zero (0 up to one leaf); of none or fewer there is no tree and no number.
@@ -8,8 +8,11 @@ here are not nearer than that to a whole number. Plain Python refuses to divide 
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import random
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -19,11 +22,13 @@ import numpy as np
 import pytest
 import sympy
 
-from symsim.algebra.expr import Expr, ceil, floor, log2, maximum, minimum, symbol
+from symsim.algebra.expr import Call, Expr, ceil, floor, function, log2, maximum, minimum, symbol
+from symsim.algebra.operators import FUNCTIONS, OPERATORS, Operator, parsed
+from symsim.algebra.typeset import latex
 from symsim.algebra.view import view
 from symsim.grid.conditions import evaluate, parse_condition, parse_quantity
-from symsim.program import module, scalar
-from symsim.program.bounds import _interval
+from symsim.program import arrays, module, scalar
+from symsim.program.bounds import interval
 from symsim.program.c_kernel import CKernel, compiler
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import C_LOOP, make_plan
@@ -56,10 +61,13 @@ NUMBERS: list[Number] = [
     math.inf,
     math.nan,
 ]
-ONE = ("ceil", "floor", "log2", "abs")
-TWO = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "max": "max", "min": "min", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+DRAW = random.Random(5)
+NUMBERS += [DRAW.choice((DRAW.randrange(-99, 99), Fraction(DRAW.randrange(-999, 999), 64), DRAW.randrange(1, 1 << 40))) for _ in range(12)]
+NUMERIC = {name: row for name, row in OPERATORS.items() if row.primitive and not row.takes_truths and row.operands != 3}
+ONE = tuple(name for name, row in NUMERIC.items() if row.operands == 1)
+TWO = tuple(name for name, row in NUMERIC.items() if row.operands != 1)
 CASES = [(op, (a,)) for op in ONE for a in NUMBERS] + [(op, pair) for op in TWO for pair in itertools.product(NUMBERS, NUMBERS)]
-TRUTHS = [(op, pair) for op in ("and", "or") for pair in itertools.product((False, True), repeat=2)]
+TRUTHS = [(op, pair) for op, row in OPERATORS.items() if row.takes_truths for pair in itertools.product((False, True), repeat=row.operands or 2)]
 
 
 def meant(op: str, *args: Any) -> Any:
@@ -109,10 +117,71 @@ def finite(cases: Sequence[tuple[str, tuple[Any, ...]]]) -> list[tuple[str, tupl
     return [(op, args) for op, args in cases if all(math.isfinite(a) for a in args) and not (op in ("div", "mod") and args[1] == 0)]
 
 
-def text(op: str, *names: str) -> str:
-    if op in ("max", "min", *ONE):
-        return f"{op}({', '.join(names)})"
-    return f"{names[0]} {TWO[op]} {names[1]}"
+# the rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", OPERATORS.values(), ids=list(OPERATORS))
+def test_a_row_says_all_that_its_targets_need(row: Operator) -> None:
+    assert callable(row.exact)
+    if row.sign:
+        assert parsed()[type(_operator_of(row.text(*"ab"[: row.operands])))] == row.name
+    if row.primitive:
+        assert isinstance(getattr(np, row.numpy, None), np.ufunc) != bool(row.vector) or row.name in ("ceil", "floor")
+        assert callable(getattr(arrays, row.arrays) if row.arrays else getattr(np, row.numpy))
+        assert row.sign or row.python
+        assert row.interval is not None or row.ways
+        ast.parse(row.text(*"ab"[: row.operands]) if row.sign else row.python.format(*"abc"))
+        assert row.twice == (re.search(r"\{0\}.*\{0\}", row.python) is not None)
+    if row.name in FUNCTIONS:
+        assert row.sympy is not None and (row.slope is None) == (row.chosen is not None)
+        # as a module says it
+        assert row.arrays or row.numpy or row.name == "sum"
+        assert latex(Expr({((Call(row.name, (symbol("b"), symbol("s"))[: row.operands]), 1),): 1}))
+    assert row.primitive or row.sign or row.name in FUNCTIONS
+
+
+def _operator_of(text: str) -> ast.AST:
+    tree: Any = ast.parse(text, mode="eval").body
+    return tree.ops[0] if isinstance(tree, ast.Compare) else tree.op
+
+
+def test_what_a_row_says_of_its_meaning_holds() -> None:
+    """Of numbers drawn: which way it goes, its sign, whether it commutes and is whole, and the bounds that proofs use."""
+    drawn = [Fraction(n, 4) for n in range(0, 33)]
+    for name, row in NUMERIC.items():
+        if name == "log2":
+            drawn = drawn[1:]
+        for k, args in itertools.product(range(row.operands or 2), itertools.product(drawn[1:], repeat=row.operands or 2)):
+            more = [a + Fraction(3, 4) if k == j else a for j, a in enumerate(args)]
+            value, raised = row.exact(*args), row.exact(*more)
+            assert row.way(k) == 0 or (raised - value) * row.way(k) >= 0, (name, args, k)
+            assert not row.keeps_sign or value >= 0
+            assert not row.commutes or value == row.exact(*reversed(args))
+            assert not row.whole or value == int(value)
+        falls = [args for args in itertools.product(drawn[1:], repeat=row.operands or 2) if row.exact(*args) < 0]
+        assert row.keeps_sign or row.gives_truth or falls, name
+    for name, row in FUNCTIONS.items():
+        for bounds, side in ((row.below, 1), (row.above, -1)):
+            for x in (Fraction(n, 4) for n in range(-16, 33)):
+                for bound, condition, strictly in bounds:
+                    if condition(x) > 0 or (condition(x) == 0 and not strictly):
+                        assert (row.exact(x) - bound(x)) * side >= 0, (name, x)
+                if name != "log2" and bounds:
+                    assert any(c(x) > 0 or (c(x) == 0 and not s) for _, c, s in bounds), "some bound holds everywhere"
+
+
+def test_derivatives_are_differences() -> None:
+    x, y = symbol("x"), symbol("y")
+    step = Fraction(1, 1 << 20)
+    for name, row in FUNCTIONS.items():
+        of = function(name, *([x * 3] if row.operands == 1 else [x * 3, y] * (2 if name == "at" else 1)))
+        for at in (Fraction(7, 5), Fraction(-3, 7), Fraction(25, 7)):
+            values = {"x": abs(at) if name == "log2" else at, "y": Fraction(1, 3)}
+            above, below = (of.evaluate({**values, "x": values["x"] + s}) for s in (step, -step))
+            assert of.diff("x", values).evaluate(values) == Fraction(above - below) / (2 * step), (name, at)
+
+
+# the targets -----------------------------------------------------------------------------------------------------------
 
 
 def test_exact_expressions() -> None:
@@ -144,9 +213,8 @@ def test_sympy() -> None:
 
 
 def _of_conditions(op: str) -> Any:
-    return (parse_condition if op in ("lt", "le", "eq", "ne", "and", "or", "not") else parse_quantity)(
-        text(op, "a", "b") if op not in ONE else text(op, "a")
-    )
+    row = OPERATORS[op]
+    return (parse_condition if row.gives_truth else parse_quantity)(row.text(*"ab"[: row.operands]))
 
 
 def test_conditions_on_numbers() -> None:
@@ -179,7 +247,7 @@ def _kernel_results(make: Callable[[Any], Any]) -> dict[str, np.ndarray]:
 
     def of(op: str) -> Value:
         found = program.apply(op, over_x) if op in ONE else program.apply(op, over_x, over_y)
-        if op in ("lt", "le", "eq", "ne"):
+        if OPERATORS[op].gives_truth:
             return program.where(found, program.number(1), program.number(0))
         return found if op not in ONE else program.where(truth, over_y, found)
 
@@ -233,14 +301,14 @@ def test_plain_python() -> None:
         exec("\n".join([*scalar._HEAD, *lines]), space)
         return space["found"]
 
-    compare("scalar", evaluated, [(op, args) for op, args in rounded(finite(CASES)) if op not in ("abs", "mod")])
+    compare("scalar", evaluated, rounded(finite(CASES)))
 
 
 def test_compiled_modules() -> None:
     space: dict[str, Any] = {"np": np, "functools": __import__("functools")}
-    for helper in ("ceil", "floor", "tree_depth", "largest", "least"):
-        exec(module._HELPERS[helper], space)
-    made = {"ceil": "ceil", "floor": "floor", "log2": "tree_depth", "max": "largest", "min": "least"}
+    for helper in module._HELPERS.values():
+        exec(helper, space)
+    made = {op: row.arrays or {"max": "largest", "min": "least"}[op] for op, row in FUNCTIONS.items() if op in NUMERIC}
 
     def evaluated(op: str, args: tuple[Any, ...]) -> Any:
         with np.errstate(all="ignore"):
@@ -251,13 +319,13 @@ def test_compiled_modules() -> None:
 
 def test_intervals_hold_every_value() -> None:
     """Of any points inside, and where some have no number nothing is certain."""
-    ends = [x for x in NUMBERS if math.isfinite(x) and abs(x) < 1e6]
+    ends = [x for x in NUMBERS[:23] if math.isfinite(x) and abs(x) < 1e6]
     intervals = [(float(a), float(b)) for a, b in itertools.combinations_with_replacement(ends, 2)]
     wrong = []
     with np.errstate(all="ignore"):
         for op in ONE:
             for low, high in intervals:
-                least, most = _interval(op, [(np.float64(low), np.float64(high))], False)
+                least, most = interval(op, [(np.float64(low), np.float64(high))])
                 found = [meant(op, x) for x in ends if low <= x <= high]
                 certain = -math.inf < least or most < math.inf
                 if any(f == f and not least <= f <= most for f in found) or (certain and any(f != f for f in found)):
@@ -265,9 +333,9 @@ def test_intervals_hold_every_value() -> None:
         some = intervals[::3]
         for op in TWO:
             for (a, b), (c, d) in itertools.product(some, some):
-                least, most = _interval(op, [(np.float64(a), np.float64(b)), (np.float64(c), np.float64(d))], op in ("lt", "le", "eq", "ne"))
+                least, most = interval(op, [(np.float64(a), np.float64(b)), (np.float64(c), np.float64(d))])
                 found = [meant(op, x, y) for x in (a, b) for y in (c, d)]
-                if op in ("lt", "le", "eq", "ne"):
+                if OPERATORS[op].gives_truth:
                     bad = (least and not all(found)) or (not most and any(found))
                 else:
                     bad = any(f == f and not least <= f <= most for f in found)
@@ -277,12 +345,15 @@ def test_intervals_hold_every_value() -> None:
 
 
 @pytest.mark.parametrize(("op", "args"), TRUTHS)
-def test_truths(op: str, args: tuple[bool, bool]) -> None:
-    expected = all(args) if op == "and" else any(args)
+def test_truths(op: str, args: tuple[bool, ...]) -> None:
+    expected = {"and": all(args), "or": any(args), "not": not args[0]}[op]
     program = Program((2,), small=8)
+    # the ends of truths that are known are themselves
+    assert [bool(end) for end in interval(op, [(a, a) for a in args])] == [expected] * 2
     assert program.apply(op, *(program.number(a) for a in args)).data == expected
     assert bool(numpy_operation(op, *(np.array([a]) for a in args))[0]) == expected
-    assert evaluate(parse_condition(f"a == 1 {op} b == 1"), {"a": int(args[0]), "b": int(args[1])}) == expected
+    written = OPERATORS[op].text(*(f"{n} == 1" for n, _ in zip("ab", args)))
+    assert evaluate(parse_condition(written), dict(zip("ab", map(int, args)))) == expected
 
 
 @pytest.mark.parametrize("written", ["log2(0)", "log2(-3)", "7*log2(1-1)"])

@@ -458,6 +458,20 @@ def test_tiers_vary_together(tmp_path):
 
 @pytest.mark.parametrize(
     ("condition", "expected"),
+    [
+        ("tp > 1 and tp < 8 and tp != 4", [2]),
+        ("tp == 1 or tp == 2 or tp == 8", [1, 2, 8]),
+        ("0 < tp < 9 != 10 > tp*2", [1, 2, 4]),
+        ("max(1, 2, tp) == 2", [1, 2]),
+    ],
+)
+def test_conditions_join_more_than_two(condition, expected):
+    found = symsim.sweep("llama3-8b", {"tp": [1, 2, 4, 8]}, where=condition, columns="world")
+    assert sorted(found.rows["tp"].tolist()) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
     [("(tp-4)//2 == -1", [2]), ("ceil(0-tp) == 0-tp", [1, 2, 4, 8]), ("floor(0-tp/2) == -1", [1, 2]), ("tp % -3 < 0", [1, 2, 4, 8])],
 )
 def test_negative_numbers_round_as_numbers_do(condition, expected):

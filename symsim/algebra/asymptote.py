@@ -6,7 +6,8 @@ comes from above or below. What stays unknown (a rounding that does not vanish) 
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ONE, ZERO, Call, Expr, Symbol, _make_call, expr, symbol
+from symsim.algebra.expr import ONE, ZERO, Call, Expr, Symbol, expr, function, symbol
+from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.proof import Prover, cleared, is_whole
 from symsim.errors import InputError, cut
 
@@ -86,17 +87,18 @@ class _Limit:
         arguments = tuple(self._settled(a) for a in call.arguments)
         if call.function == "sum":
             return arguments[0]
-        if call.function in ("ceil", "floor", "log2"):
+        row = FUNCTIONS.get(call.function)
+        if row is not None and row.whole:
             return self._rounded(call.function, arguments[0])
-        if call.function not in ("max", "min", "at"):
+        if row is None:
             raise NoLimit(f"the limit of '{cut(call.key[1])}' as {self.words} is not known: expand it first")
-        keys, values = (arguments[1::2], arguments[::2]) if call.function == "at" else (arguments, arguments)
+        values, keys = Call(call.function, arguments).branches
         for place, key in enumerate(keys):
             ahead = [other - key if call.function == "min" else key - other for other in keys]
             if all(self._in_the_end(a, strict=call.function == "at" and n < place) for n, a in enumerate(ahead) if n != place):
                 return values[place]
         if call.function != "at" and all(self._leading(a)[0] <= 0 for a in arguments):
-            return _make_call(call.function, tuple(self.of(a) for a in arguments))
+            return function(call.function, *map(self.of, arguments))
         raise NoLimit(f"which argument of '{cut(call.key[1])}' counts as {self.words} is not known: a fact may say it")
 
     def _in_the_end(self, amount: Expr, strict: bool = False) -> bool:
@@ -107,19 +109,19 @@ class _Limit:
         # a leading coefficient that may be zero says nothing
         return self.prover.positive(coefficient) or (self.prover.nonnegative(coefficient) and not strict and self.name not in amount.symbols())
 
-    def _rounded(self, function: str, argument: Expr) -> Expr:
+    def _rounded(self, name: str, argument: Expr) -> Expr:
         degree, _ = self._leading(argument)
         if degree > 0:
-            unknown = symbol(f"{_UNKNOWN}{function}({argument})")
-            return unknown if function == "log2" else argument + unknown
+            unknown = symbol(f"{_UNKNOWN}{name}({argument})")
+            return unknown if name == "log2" else argument + unknown
         reached = self.of(argument)
         over = argument - reached
         whole = is_whole(reached, self.prover.domain)
         if not over or (reached.is_constant and not whole):
-            return _make_call(function, (reached,))
+            return function(name, reached)
         above, below = self._in_the_end(over), self._in_the_end(-over)
         if whole and (above or below):
-            if function == "floor":
+            if name == "floor":
                 return reached if above else reached - 1
-            return _make_call(function, (reached + 1 if above else reached,))
-        raise NoLimit(f"the limit of '{cut(function)}({cut(str(argument))})' as {self.words} is not known: its argument may be an integer")
+            return function(name, reached + 1 if above else reached)
+        raise NoLimit(f"the limit of '{cut(name)}({cut(str(argument))})' as {self.words} is not known: its argument may be an integer")

@@ -9,14 +9,13 @@ Seconds are evaluated in floating point: a rate given as a float makes everythin
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Union
 
-Number = Union[int, Fraction, float]
+from symsim.algebra.operators import EXACT, FUNCTIONS, Number
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of expressions kept as one atom: 'max', 'min', 'ceil', 'floor', 'log2' (the depth of a binary
-    tree: log2 rounded up), 'at' (`of_largest`: value, key, value, key, ...), 'sum' (a divisor of several terms), or a
+    """A function of expressions kept as one atom: one of `operators.FUNCTIONS` (of 'at' the arguments are value, key, value, key, ...), or a
     reduction over pipeline stages (`reductions.py`)."""
 
     function: str
@@ -43,37 +41,14 @@ class Call:
     def key(self) -> tuple[int, str]:
         return (1, f"{self.function}({', '.join(map(str, self.arguments))})")
 
+    @property
+    def branches(self) -> tuple[tuple["Expr", ...], tuple["Expr", ...]]:
+        """Of a call that is one of its arguments, those that it may be, and the key of each."""
+        return (self.arguments[::2], self.arguments[1::2]) if self.function == "at" else (self.arguments, self.arguments)
+
 
 Atom = Union[Symbol, Call]
 Monomial = tuple[tuple[Atom, int], ...]
-
-
-def tree_depth(leaves: Number) -> Number:
-    """The depth of a binary tree over so many leaves: log2 rounded up, 0 up to one leaf. No tree has no leaves, or fewer: nan."""
-    if not leaves > 0:
-        return math.nan
-    return (math.ceil(leaves) - 1).bit_length() if leaves != math.inf else leaves
-
-
-def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The largest or the least of numbers; what is no number among them is the answer, where Python's depends on the order."""
-    return lambda *values: next((v for v in values if v != v), None) or function(values)
-
-
-def _of_largest(*pairs: Number) -> Number:
-    """Of values (even places) the one whose key (odd places) is the largest, the first of equal ones."""
-    return pairs[2 * max(range(len(pairs) // 2), key=lambda k: pairs[2 * k + 1])]
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "max": extreme(max),
-    "min": extreme(min),
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "log2": tree_depth,
-    "at": _of_largest,
-    "sum": lambda x: x,
-}
 
 
 def _times(left: Monomial, right: Monomial) -> Monomial:
@@ -280,28 +255,29 @@ def _atom_text(atom: Atom, power: int) -> str:
 
 
 def _call(atom: Call, values: Mapping[str, Number]) -> Number:
-    result: Number = _FUNCTIONS[atom.function](*(a.evaluate(values) for a in atom.arguments))
+    result: Number = EXACT[atom.function](*(a.evaluate(values) for a in atom.arguments))
     return result
 
 
 def _atom_slope(atom: Atom, name: str, values: Mapping[str, Number] | None) -> Expr:
     if isinstance(atom, Symbol):
         return ONE if atom.name == name else ZERO
-    if atom.function in ("ceil", "floor", "log2"):
-        return ZERO
-    if atom.function not in ("max", "min", "at", "sum"):
+    row = FUNCTIONS.get(atom.function)
+    if row is None:
         if all(name not in a.symbols() for a in atom.arguments):
             return ZERO
         raise ValueError(f"{atom.function} has no derivative by {name}: expand it first")
-    branches = atom.arguments[::2] if atom.function == "at" else atom.arguments
+    if row.slope is not None:
+        return row.slope * atom.arguments[0].diff(name, values) if row.slope else ZERO
+    assert row.chosen is not None
+    branches, keys = atom.branches
     slopes = [b.diff(name, values) for b in branches] if values is None or len(branches) == 1 else []
     if slopes and all(s == slopes[0] for s in slopes):
         return slopes[0]
     if values is None:
         raise ValueError(f"which argument of {atom.key[1]} counts depends on values: give them")
-    keys = atom.arguments[1::2] if atom.function == "at" else atom.arguments
     reached = [k.evaluate(values) for k in keys]
-    return branches[reached.index(_FUNCTIONS["min" if atom.function == "min" else "max"](*reached))].diff(name, values)
+    return branches[reached.index(row.chosen(*reached))].diff(name, values)
 
 
 def _inverse(divisor: Expr) -> Expr:
@@ -321,8 +297,8 @@ def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
         return arguments[0]
     if function == "at":
         return of_largest(zip(arguments[::2], arguments[1::2]))
-    if function in _FUNCTIONS and all(a.is_constant for a in arguments):
-        value = _FUNCTIONS[function](*(a.constant() for a in arguments))
+    if function in FUNCTIONS and all(a.is_constant for a in arguments):
+        value = EXACT[function](*(a.constant() for a in arguments))
         if value == value:
             return expr(value)
     return Expr({((Call(function, arguments), 1),): 1})
@@ -337,12 +313,17 @@ def symbol(name: str) -> Expr:
     return Expr({((Symbol(name), 1),): 1})
 
 
+def function(name: str, *arguments: "Expr | Number") -> Expr:
+    """A function of `operators.FUNCTIONS` of these arguments."""
+    return _make_call(name, tuple(map(expr, arguments)))
+
+
 def maximum(*values: "Expr | Number") -> Expr:
-    return _make_call("max", tuple(map(expr, values)))
+    return function("max", *values)
 
 
 def minimum(*values: "Expr | Number") -> Expr:
-    return _make_call("min", tuple(map(expr, values)))
+    return function("min", *values)
 
 
 def of_largest(pairs: Iterable[tuple["Expr | Number", "Expr | Number"]]) -> Expr:
@@ -359,16 +340,16 @@ def of_largest(pairs: Iterable[tuple["Expr | Number", "Expr | Number"]]) -> Expr
 
 
 def ceil(value: "Expr | Number") -> Expr:
-    return _make_call("ceil", (expr(value),))
+    return function("ceil", value)
 
 
 def floor(value: "Expr | Number") -> Expr:
-    return _make_call("floor", (expr(value),))
+    return function("floor", value)
 
 
 def log2(value: "Expr | Number") -> Expr:
-    """The depth of a binary tree over so many leaves (`tree_depth`)."""
-    return _make_call("log2", (expr(value),))
+    """The depth of a binary tree over so many leaves (`operators.tree_depth`)."""
+    return function("log2", value)
 
 
 def product(factors: Iterable["Expr | Number"]) -> Expr:

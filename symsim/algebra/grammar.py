@@ -12,11 +12,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from fractions import Fraction
 from math import comb
 
-from symsim.algebra.expr import Expr, ceil, expr, floor, log2, maximum, minimum, of_largest, symbol
+from symsim.algebra.expr import Expr, expr, function, symbol
+from symsim.algebra.operators import FUNCTIONS
 from symsim.errors import InputError, cut, nearest
 
 _LONGEST = 10_000
@@ -26,9 +27,7 @@ _LARGEST_DECIMAL_EXPONENT = 400
 _MOST_TERMS = 4_000
 _MOST_BITS = 20_000
 
-_FUNCTIONS: dict[str, Callable[..., Expr]] = {"max": maximum, "min": minimum, "ceil": ceil, "floor": floor, "log2": log2}
-_FUNCTIONS["at"] = lambda *parts: of_largest(zip(parts[::2], parts[1::2]))
-_ONE_ARGUMENT = ("ceil", "floor", "log2")
+_FUNCTIONS = {name: row for name, row in FUNCTIONS.items() if name != "sum"}
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([-+]?[0-9]+))?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -232,21 +231,20 @@ class _Reader:
         return symbol(text)
 
     def _call(self, node: ast.Call, depth: int) -> Expr:
-        function = node.func.id if isinstance(node.func, ast.Name) else ""
-        if function not in _FUNCTIONS:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in _FUNCTIONS:
             raise self._refuse(node, "is not allowed: the only functions are max, min, ceil, floor, log2 and at")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
-        if not node.args or (function in _ONE_ARGUMENT and len(node.args) != 1):
-            raise self._refuse(node, f"needs {'one argument' if function in _ONE_ARGUMENT else 'at least one argument'}")
-        if function == "at" and len(node.args) % 2:
+        one = _FUNCTIONS[name].operands == 1
+        if not node.args or (one and len(node.args) != 1):
+            raise self._refuse(node, f"needs {'one argument' if one else 'at least one argument'}")
+        if name == "at" and len(node.args) % 2:
             raise self._refuse(node, "needs pairs: a value and its key, a value and its key, ...")
         arguments = [self._build(a, depth + 1) for a in node.args]
-        if function in ("max", "min") and len(arguments) == 1:
-            return arguments[0]
-        if function == "log2" and arguments[0].is_constant and not arguments[0].constant() > 0:
+        if name == "log2" and arguments[0].is_constant and not arguments[0].constant() > 0:
             raise self._refuse(node, "has no value: log2 is of numbers above zero")
-        return _FUNCTIONS[function](*arguments)
+        return function(name, *arguments)
 
 
 _KINDS: dict[type, str] = {

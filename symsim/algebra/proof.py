@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from symsim.algebra.expr import ONE, Call, Expr, Monomial, Number, Symbol, expr, symbol
+from symsim.algebra.operators import FUNCTIONS
 
 _MOST_TERMS = 600
 _MOST_WORK = 5_000  # terms looked at in one proof
@@ -89,10 +90,8 @@ def is_whole(amount: Expr, domain: Callable[[str], str]) -> bool:
 def _whole_atom(atom: Symbol | Call, domain: Callable[[str], str]) -> bool:
     if isinstance(atom, Symbol):
         return domain(atom.name) in _INTEGERS
-    if atom.function in ("ceil", "floor", "log2"):
-        return True
-    values = atom.arguments[::2] if atom.function == "at" else atom.arguments
-    return atom.function in ("max", "min", "at") and all(is_whole(a, domain) for a in values)
+    row = FUNCTIONS.get(atom.function)
+    return row is not None and (row.whole or (row.chosen is not None and all(is_whole(a, domain) for a in atom.branches[0])))
 
 
 class Prover:
@@ -218,18 +217,19 @@ class Prover:
                 proof = self._prove(_put(amount, call, argument), said, strict)
                 if proof is not None:
                     return proof
-        if name in ("max", "min", "at"):
+        row = FUNCTIONS.get(name)
+        if row is not None and row.chosen is not None:
             # what holds in a case makes many shifts: of few arguments only
             return self._all(amount, call, said, strict, with_cases=True) if not way or len(arguments) == 2 else None
-        if not way or name not in ("ceil", "floor", "log2"):
+        if not way or row is None:
             return None
         rest = _put(amount, call, expr(0))
         if (name, way) in (("ceil", -1), ("floor", 1)) and _slope(amount, call) == expr(way) and is_whole(rest, self.domain):
             # no integer lies between a number and its rounding
             return self._prove(rest - (1 if strict else 0) + way * arguments[0], said, False)
-        for bound, condition, inside in _BELOW[name] if way > 0 else _ABOVE[name]:
-            needed = self._prove(condition(arguments[0]), said, inside)
-            proof = None if needed is None else self._prove(_put(amount, call, bound(arguments[0])), said, strict)
+        for bound, condition, inside in row.below if way > 0 else row.above:
+            needed = self._prove(expr(condition(arguments[0])), said, inside)
+            proof = None if needed is None else self._prove(_put(amount, call, expr(bound(arguments[0]))), said, strict)
             if proof is not None and needed is not None:
                 return proof | needed
         return None
@@ -242,7 +242,7 @@ class Prover:
         return 1 if self._prove(slope, said, False) is not None else -1 if self._prove(-slope, said, False) is not None else 0
 
     def _all(self, amount: Expr, call: Call, said: tuple[Inequality, ...], strict: bool, with_cases: bool) -> Used | None:
-        keys, values = (call.arguments[1::2], call.arguments[::2]) if call.function == "at" else (call.arguments, call.arguments)
+        values, keys = call.branches
         used = _NOTHING
         for key, value in zip(keys, values):
             holds = [Inequality(other - key if call.function == "min" else key - other, False, -1) for other in keys if with_cases and other != key]
@@ -317,21 +317,6 @@ class Prover:
         """The symbol of what lies between a symbol and its bound: the same one for the same bound, so that proofs meet."""
         number = self._slacks.setdefault((bound, way, name), len(self._slacks))
         return symbol(f"{'>' if strict else '>='}{number}")
-
-
-_Option = tuple[Callable[[Expr], Expr], Callable[[Expr], Expr], bool]
-"""A bound of a function of x, what must not be negative for it, and whether that must be positive."""
-_ALWAYS: Callable[[Expr], Expr] = lambda x: expr(1)  # noqa: E731
-_BELOW: dict[str, tuple[_Option, ...]] = {
-    "ceil": ((lambda x: x, _ALWAYS, False), (lambda x: expr(1), lambda x: x, True)),
-    "floor": ((lambda x: x - 1, _ALWAYS, False), (lambda x: expr(1), lambda x: x - 1, False), (lambda x: expr(0), lambda x: x, False)),
-    "log2": ((lambda x: expr(1), lambda x: x - 1, True), (lambda x: expr(0), lambda x: x, True)),
-}
-_ABOVE: dict[str, tuple[_Option, ...]] = {
-    "ceil": ((lambda x: expr(0), lambda x: -x, False), (lambda x: expr(1), lambda x: 1 - x, False), (lambda x: x + 1, _ALWAYS, False)),
-    "floor": ((lambda x: x, _ALWAYS, False), (lambda x: expr(0), lambda x: 1 - x, True)),
-    "log2": ((lambda x: x, lambda x: x, True),),
-}
 
 
 def _conjunction(one: Inequality) -> Iterator[Inequality]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from symsim.algebra.expr import Call, Expr, Symbol, _make_call, expr
+from symsim.algebra.expr import Call, Expr, Symbol, expr, function
+from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.proof import Prover, is_whole
-
-_DECIDED = ("max", "min", "ceil", "floor", "log2", "at", "sum")
 
 
 class Resolver:
@@ -43,28 +42,28 @@ class Resolver:
         return total
 
     def _decided(self, call: Call) -> Expr:
-        if call.function not in _DECIDED:
+        if call.function not in FUNCTIONS:
             return Expr({((call, 1),): 1})
         if call not in self._known:
             self._known[call] = self._decide(call.function, tuple(self.resolve(a) for a in call.arguments))
         return self._known[call]
 
-    def _decide(self, function: str, arguments: tuple[Expr, ...]) -> Expr:
-        if function in ("max", "min"):
-            arguments = self._extremes(function, tuple(dict.fromkeys(arguments)))
-        elif function == "at":
+    def _decide(self, name: str, arguments: tuple[Expr, ...]) -> Expr:
+        if name in ("max", "min"):
+            arguments = self._extremes(name, tuple(dict.fromkeys(arguments)))
+        elif name == "at":
             arguments = self._candidates(arguments)
-        elif function in ("ceil", "floor"):
-            return self._rounded(function, arguments[0])
-        elif function == "log2" and self._positive(arguments[0]) and self._nonnegative(1 - arguments[0]):
+        elif name in ("ceil", "floor"):
+            return self._rounded(name, arguments[0])
+        elif name == "log2" and self._positive(arguments[0]) and self._nonnegative(1 - arguments[0]):
             return expr(0)
-        return _make_call(function, arguments)
+        return function(name, *arguments)
 
-    def _extremes(self, function: str, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
+    def _extremes(self, name: str, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
         kept = list(arguments)
         for argument in arguments:
             others = (k for k in kept if k is not argument)
-            if any(self._nonnegative(k - argument if function == "max" else argument - k) for k in others):
+            if any(self._nonnegative(k - argument if name == "max" else argument - k) for k in others):
                 kept.remove(argument)
         return tuple(kept)
 
@@ -80,13 +79,13 @@ class Resolver:
             kept = kept[:1]
         return tuple(part for pair in kept for part in pair)
 
-    def _rounded(self, function: str, argument: Expr) -> Expr:
+    def _rounded(self, name: str, argument: Expr) -> Expr:
         """An integer and what is over: the integer where nothing is, one beside it where the rest lies between two."""
         whole = Expr({m: c for m, c in argument.terms.items() if is_whole(Expr({m: c}), self.prover.domain)})
         rest = argument - whole
-        up = function == "ceil"
+        up = name == "ceil"
         for number in (1, 0) if up else (0, -1):
             low, high = (rest - (number - 1), number - rest) if up else (rest - number, number + 1 - rest)
             if self._positive(low if up else high) and self._nonnegative(high if up else low):
                 return whole + number
-        return _make_call(function, (argument,))
+        return function(name, argument)

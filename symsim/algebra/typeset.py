@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
 from symsim.algebra.kinds import SPELT, kind_of
+from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.quantity import Definition
 from symsim.algebra.vocabulary import SYMBOLS, Entry
 
@@ -58,14 +59,6 @@ _TIERS = {
     "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
     "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
     "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
-}
-_CALLS = {
-    "ceil": r"\lceil {} \rceil",
-    "floor": r"\lfloor {} \rfloor",
-    "log2": r"\lceil \log_2 {} \rceil",
-    "sum": "({})",
-    "at": r"\mathrm{at}({})",
-    **dict.fromkeys(("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair"), "{}"),
 }
 # a reduction over stages, whose argument is of stage i
 _OVER_STAGES: dict[str, Callable[..., str]] = {
@@ -194,10 +187,10 @@ class _Printer:
             text = symbol_latex(atom.name, self.names)
         else:
             inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
-            form = _CALLS.get(atom.function, f"\\{atom.function}({{}})")
             if atom.function in _OVER_STAGES:
-                inside = [_OVER_STAGES[atom.function](*(f"({x})" if len(a.terms) > 1 else x for a, x in zip(atom.arguments, inside)))]
-            text = form.replace("{}", ", ".join(inside))
+                text = _OVER_STAGES[atom.function](*(f"({x})" if len(a.terms) > 1 else x for a, x in zip(atom.arguments, inside)))
+            else:
+                text = FUNCTIONS[atom.function].latex.replace("{}", ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"

@@ -13,6 +13,7 @@ import sympy
 from sympy.multipledispatch import dispatch
 
 from symsim.algebra.expr import Atom, Expr, Symbol
+from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.vocabulary import domain
 
 
@@ -46,23 +47,6 @@ def sympy_symbol(name: str, kind: str | None = None) -> Any:
     return Share(name, positive=True) if kind == "share" else sympy.Symbol(name, **_ASSUMPTIONS[kind])
 
 
-def _depth(x: Any, evaluate: bool) -> Any:
-    # so many leaves are whole, and one leaf is a tree of no depth
-    return sympy.ceiling(sympy.log(sympy.ceiling(x), 2))
-
-
-def _at(*parts: Any, evaluate: bool) -> Any:
-    """The value whose key no other exceeds, the first of equal ones."""
-    pairs = list(zip(parts[::2], parts[1::2]))
-    most = [sympy.Max(*(k for _, k in pairs[:n] + pairs[n + 1 :]), evaluate=False) for n in range(len(pairs))]
-    # evaluated, a condition asks of whole formulas whether they are real
-    branches = [sympy.functions.elementary.piecewise.ExprCondPair(v, sympy.Ge(k, m, evaluate=False)) for (v, k), m in zip(pairs[:-1], most)]
-    return sympy.Piecewise(*branches, (pairs[-1][0], True), evaluate=False)
-
-
-_FUNCTIONS: dict[str, Any] = {"max": sympy.Max, "min": sympy.Min, "ceil": sympy.ceiling, "floor": sympy.floor, "log2": _depth, "at": _at}
-
-
 def view(expression: Expr, symbols: Mapping[str, Any] | None = None) -> Any:
     """The expression in SymPy; symbols are those of `sympy_symbol` unless given."""
     names = symbols if symbols is not None else {n: sympy_symbol(n) for n in expression.symbols()}
@@ -75,8 +59,9 @@ def view(expression: Expr, symbols: Mapping[str, Any] | None = None) -> Any:
             if isinstance(atom, Symbol):
                 found = names[atom.name]
             else:
-                arguments = [sum_view(a) for a in atom.arguments]
-                found = arguments[0] if atom.function == "sum" else _FUNCTIONS[atom.function](*arguments, evaluate=False)
+                make = FUNCTIONS[atom.function].sympy
+                assert make is not None
+                found = make(sympy, *map(sum_view, atom.arguments))
             seen[atom] = found
         return found
 

@@ -13,15 +13,14 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Union
 
-from symsim.algebra.expr import extreme, tree_depth
 from symsim.algebra.grammar import _DEEPEST, _LARGEST_DECIMAL_EXPONENT, _LONGEST, _MOST_BITS, _NUMBER, _Reader
+from symsim.algebra.operators import CALL, EXACT, OPERATORS, PRODUCT, SUM, parsed
 from symsim.errors import InputError, cut, nearest
 
 Exact = Union[int, Fraction]
@@ -31,21 +30,8 @@ _QUOTED = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
 _ASSIGNED = re.compile(r":=|(?<![<>=!])=(?!=)")
 
 _A_NUMBER, _A_TRUTH, _A_TEXT = "a number", "true or false", "text"
-_LOGIC = ("and", "or", "not")
-_COMPARISONS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
-_OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow"}
-_FUNCTIONS = ("min", "max", "ceil", "floor", "log2", "abs")
-
-_SIGNS = {
-    **{"add": " + ", "sub": " - ", "mul": "*", "div": "/", "floordiv": " // ", "mod": " % ", "and": " and ", "or": " or "},
-    **{"lt": " < ", "le": " <= ", "gt": " > ", "ge": " >= ", "eq": " == ", "ne": " != "},
-}
-# how tightly a kind binds, as in Python; what is not listed needs no parentheses anywhere
-_BINDING = {
-    **{"or": 1, "and": 2, "not": 3, "lt": 4, "le": 4, "gt": 4, "ge": 4, "eq": 4, "ne": 4},
-    **{"add": 5, "sub": 5, "mul": 6, "div": 6, "floordiv": 6, "mod": 6, "neg": 7, "pow": 8},
-}
-_ATOM = 9
+# functions of one number, or of several
+_FUNCTIONS = {name: row for name, row in OPERATORS.items() if row.primitive and not row.sign and row.operands in (1, None)}
 
 
 @dataclass(frozen=True)
@@ -115,21 +101,14 @@ def show(node: Node) -> str:
         return "true" if node.value else "false"
     if node.kind == "name":
         return str(node.value)
-    if node.kind in _FUNCTIONS:
-        return f"{node.kind}({', '.join(map(show, node.arguments))})"
-    level = _BINDING[node.kind]
-    first = node.arguments[0]
+    row = OPERATORS[node.kind]
     if node.kind == "pow":
-        return f"{_inside(first, _ATOM)}**{node.value}"
-    if node.kind in ("neg", "not"):
-        return ("-" if node.kind == "neg" else "not ") + _inside(first, level)
-    # arithmetic groups to the left; comparisons and logic take no argument of their own level
-    left = level if node.kind in ("add", "sub", "mul", "div", "floordiv", "mod") else level + 1
-    return _SIGNS[node.kind].join([_inside(first, left), *(_inside(a, level + 1) for a in node.arguments[1:])])
+        return row.text(_inside(node.arguments[0], CALL), str(node.value))
+    return row.text(*(_inside(a, row.inside(k)) for k, a in enumerate(node.arguments)))
 
 
 def _inside(node: Node, lowest: int) -> str:
-    return show(node) if _BINDING.get(node.kind, _ATOM) >= lowest else f"({show(node)})"
+    return show(node) if node.kind not in OPERATORS or OPERATORS[node.kind].binds >= lowest else f"({show(node)})"
 
 
 def _decimal(value: Any) -> str:
@@ -164,7 +143,7 @@ def _sort_of_node(node: Node) -> str:
         return ""
     if node.kind == "text":
         return _A_TEXT
-    return _A_TRUTH if node.kind == "bool" or node.kind in _LOGIC or node.kind in _COMPARISONS.values() else _A_NUMBER
+    return _A_TRUTH if node.kind == "bool" or (node.kind in OPERATORS and OPERATORS[node.kind].gives_truth) else _A_NUMBER
 
 
 def _sort_of_value(value: Any) -> str:
@@ -178,7 +157,7 @@ def _complaint(kind: str, sorts: Sequence[str]) -> str:
     known = [sort for sort in sorts if sort]
     if kind in ("eq", "ne"):
         return f"compares {known[0]} with {known[1]}" if len(set(known)) == 2 else ""
-    wanted = _A_TRUTH if kind in _LOGIC else _A_NUMBER
+    wanted = _A_TRUTH if OPERATORS[kind].takes_truths else _A_NUMBER
     wrong = next((sort for sort in known if sort != wanted), "")
     if wrong == _A_TEXT:
         return f"uses text where {wanted} is needed; text is only compared, with == or !="
@@ -220,12 +199,11 @@ class _ConditionReader(_Reader):
         if isinstance(node, ast.BinOp):
             return self._arithmetic(node, depth)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
-            return self._made(node, "neg" if isinstance(node.op, ast.USub) else "not", (self._build(node.operand, depth + 1),))
+            return self._made(node, parsed()[type(node.op)], (self._build(node.operand, depth + 1),))
         if isinstance(node, ast.Compare):
             return self._comparison(node, depth)
         if isinstance(node, ast.BoolOp):
-            kind = "and" if isinstance(node.op, ast.And) else "or"
-            return self._made(node, kind, tuple(self._build(part, depth + 1) for part in node.values))
+            return self._made(node, parsed()[type(node.op)], tuple(self._build(part, depth + 1) for part in node.values))
         if isinstance(node, ast.Call):
             return self._function(node, depth)
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -241,7 +219,7 @@ class _ConditionReader(_Reader):
         return Node(kind, arguments, value)
 
     def _arithmetic(self, node: ast.BinOp, depth: int) -> Node:
-        kind = _OPERATORS.get(type(node.op))
+        kind = parsed().get(type(node.op))
         if kind is None:
             raise self._refuse(node, "uses an operator that is not one of + - * / // % ** and or not")
         left = self._build(node.left, depth + 1)
@@ -256,9 +234,9 @@ class _ConditionReader(_Reader):
             raise self._refuse(node, "compares true or false in a chain; join two comparisons with and")
         steps = []
         for sign, left, right in zip(node.ops, sides, sides[1:]):
-            if type(sign) not in _COMPARISONS:
+            if type(sign) not in parsed():
                 raise self._refuse(node, "uses a comparison that is not one of < <= > >= == !=")
-            steps.append(self._made(node, _COMPARISONS[type(sign)], (left, right)))
+            steps.append(self._made(node, parsed()[type(sign)], (left, right)))
         return steps[0] if len(steps) == 1 else Node("and", tuple(steps))
 
     def _function(self, node: ast.Call, depth: int) -> Node:
@@ -267,7 +245,7 @@ class _ConditionReader(_Reader):
             raise self._refuse(node, "is not allowed: the only functions are min, max, ceil, floor, log2 and abs")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
-        several = function in ("min", "max")
+        several = _FUNCTIONS[function].operands is None
         if not node.args or (not several and len(node.args) != 1):
             raise self._refuse(node, f"needs {'at least one argument' if several else 'one argument'}")
         return self._made(node, function, tuple(self._build(a, depth + 1) for a in node.args))
@@ -320,7 +298,7 @@ def _bits(node: Node) -> int:
     inside = [_bits(a) for a in node.arguments]
     if node.kind == "pow" and isinstance(node.value, int):
         return inside[0] * max(abs(node.value), 1)
-    return sum(inside) if node.kind in ("add", "sub", "mul", "div", "floordiv", "mod") else max(inside)
+    return sum(inside) if OPERATORS[node.kind].binds in (SUM, PRODUCT) else max(inside)
 
 
 def _value_of(name: str, values: Mapping[str, Any]) -> Any:
@@ -345,66 +323,18 @@ def _float(value: Any) -> float:
 
 
 def _on_numbers(node: Node, arguments: Sequence[Any]) -> Any:
-    if node.kind in _PLAIN:
-        result = _PLAIN[node.kind](*arguments)
-    elif node.kind == "pow":
-        result = _power(arguments[0], node.value)
-    else:
-        # a float beside an exact number makes a float; comparisons, above, are exact even then
-        mixed = any(isinstance(a, float) for a in arguments)
-        left, right = map(_float, arguments) if mixed else arguments
-        result = _BINARY[node.kind](left, right) if right or node.kind not in _DIVISIONS else _by_zero(node.kind, left)
-    return _whole(result)
-
-
-_DIVISIONS = ("div", "floordiv", "mod")
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": lambda left, right: left / right if isinstance(left, float) else Fraction(left) / right,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-}
-
-
-def _by_zero(kind: str, left: Any) -> float:
-    return math.nan if kind == "mod" or left == 0 or left != left else math.copysign(math.inf, left)
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    try:
-        return base**exponent if isinstance(base, float) or exponent >= 0 else Fraction(base) ** exponent
-    except (OverflowError, ZeroDivisionError):
-        return -math.inf if base < 0 and exponent % 2 else math.inf
-
-
-def _rounded(function: Callable[[Any], int]) -> Callable[[Any], Any]:
-    return lambda value: function(value) if math.isfinite(value) else value
-
-
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "neg": operator.neg,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "and": lambda *truths: all(truths),
-    "or": lambda *truths: any(truths),
-    "not": operator.not_,
-    "min": extreme(min),
-    "max": extreme(max),
-    "ceil": _rounded(math.ceil),
-    "floor": _rounded(math.floor),
-    "log2": tree_depth,
-    "abs": abs,
-}
+    if node.kind == "pow":
+        return _whole(EXACT["pow"](arguments[0], node.value))
+    if OPERATORS[node.kind].binds in (SUM, PRODUCT) and any(isinstance(a, float) for a in arguments):
+        # a float beside an exact number makes a float; comparisons are exact even then
+        arguments = list(map(_float, arguments))
+    return _whole(EXACT[node.kind](*arguments))
 
 
 def _on_arrays(node: Node, arguments: list[Any]) -> Any:
     import numpy as np
+
+    from symsim.program import arrays
 
     sort = _sort_of_value(arguments[0])
     if sort == _A_TEXT:
@@ -413,23 +343,14 @@ def _on_arrays(node: Node, arguments: list[Any]) -> Any:
         # int64 would wrap around where the exact value does not
         arguments = [np.asarray(a, dtype=np.float64) if hasattr(a, "dtype") else np.float64(_float(a)) for a in arguments]
     with np.errstate(all="ignore"):
-        if node.kind in _DIVISIONS:
+        if node.kind in ("div", "floordiv", "mod"):
             # the negative zero of floats divides as zero does: 1/-a is inf for the integer 0
             arguments[1] = arguments[1] + 0.0
         if node.kind == "pow":
             return _array_power(arguments[0], node.value)
-        if node.kind == "log2":
-            return _array_tree_depth(arguments[0])
-        function = getattr(np, _UFUNCS[node.kind])
-        return function(arguments[0]) if len(arguments) == 1 and function.nin == 1 else functools.reduce(function, arguments)
-
-
-_UFUNCS = {
-    **{"add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide", "floordiv": "floor_divide", "mod": "mod", "neg": "negative"},
-    **{"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal"},
-    **{"and": "logical_and", "or": "logical_or", "not": "logical_not"},
-    **{"min": "minimum", "max": "maximum", "ceil": "ceil", "floor": "floor", "abs": "absolute"},
-}
+        row = OPERATORS[node.kind]
+        function = getattr(np, row.numpy) if row.numpy else getattr(arrays, row.arrays)
+        return function(arguments[0]) if row.operands == 1 else functools.reduce(function, arguments)
 
 
 def _array_power(base: Any, exponent: Any) -> Any:
@@ -440,12 +361,3 @@ def _array_power(base: Any, exponent: Any) -> Any:
             result = result * square
         square, left = square * square, left // 2
     return result if exponent >= 0 else 1 / result
-
-
-def _array_tree_depth(leaves: Any) -> Any:
-    import numpy as np
-
-    # leaves = mantissa 2^exponent with 1/2 <= mantissa < 1: exact, where a logarithm would round
-    mantissa, exponent = np.frexp(leaves)
-    depth = np.maximum(np.where(mantissa > 0.5, exponent, exponent - 1), 0).astype(np.float64)
-    return np.where(leaves > 0, np.where(np.isinf(leaves), np.inf, depth), np.nan)

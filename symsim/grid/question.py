@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from symsim.algebra.operators import OPERATORS
 from symsim.errors import InputError, nearest, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
@@ -92,8 +94,8 @@ def _largest_first(node: Node) -> bool:
             if best.largest_first or best.is_cost:
                 votes.add(best.largest_first == rises)
         for k, argument in enumerate(part.arguments):
-            falls = part.kind == "neg" or (k == 1 and part.kind in ("sub", "div", "floordiv", "mod"))
-            walk(argument, rises != (falls or (part.kind == "pow" and isinstance(part.value, int) and part.value < 0)))
+            falls = part.kind == "pow" and isinstance(part.value, int) and part.value < 0
+            walk(argument, rises != (falls or OPERATORS[part.kind].way(k) < 0))
 
     walk(node, True)
     return votes == {True}
@@ -176,9 +178,6 @@ def _choices(name: str) -> list[str]:
     return [str(c) for part in parts if get_origin(part) is Literal for c in get_args(part)]
 
 
-_BINARY = ("mod", "lt", "le", "eq", "ne", "and", "or")
-
-
 def lower(node: Node, reported: Reported, where: str) -> Value:
     """A tree of the condition grammar as a value of the program."""
     program = reported.program
@@ -210,10 +209,7 @@ def lower(node: Node, reported: Reported, where: str) -> Value:
         return program.apply("lt" if node.kind == "gt" else "le", a[1], a[0])
     if node.kind in ("min", "max"):
         return program.extreme(node.kind, a)
-    if node.kind in _BINARY:
-        return program.apply(node.kind, a[0], a[1])
-    assert node.kind in ("not", "ceil", "floor", "log2", "abs"), node.kind
-    return program.apply(node.kind, a[0])
+    return functools.reduce(functools.partial(program.apply, node.kind), a) if len(a) > 1 else program.apply(node.kind, a[0])
 
 
 def _named(name: str, reported: Reported, where: str) -> Value:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from symsim.program.numpy_kernel import is_boolean
+from symsim.algebra.intervals import Interval, monotone
+from symsim.algebra.operators import OPERATORS
 from symsim.program.plan import operations
 from symsim.program.program import Program
-from symsim.program.value import Value, guarded_ceil, guarded_floor, numpy_operation, tree_depth
+from symsim.program.value import Value, numpy_operation
 
 Array = np.ndarray
-Interval = tuple[Any, Any]
 # cells by their positions, or an open mesh of them: a part of one axis, and all of the others
 Cells = Array | tuple[int, slice]
 
@@ -212,7 +213,7 @@ def _bounds(program: Program, nodes: Sequence[Value], objective: Value, wanted: 
 
     with np.errstate(all="ignore"):
         for node in nodes:
-            known[node.id] = _open(_interval(node.op, [operand(a) for a in node.args], is_boolean(node)))
+            known[node.id] = _open(interval(node.op, [operand(a) for a in node.args]))
         low = operand(objective)[0]
         low = np.where(np.isnan(low), -np.inf, low)
     return low, operand(wanted)[1]
@@ -243,72 +244,14 @@ def _reduced(value: Value, inner: Sequence[int], cells: Cells) -> Interval:
     return _gathered(low, cells, ()), (_gathered(high, cells, ()) if over else _gathered(low, cells, ()))
 
 
-def _interval(op: str, args: list[Interval], boolean: bool) -> Interval:
-    """An operation on intervals; booleans are (is it surely true, can it be true)."""
-    if op == "add":
-        (a, b), (c, d) = args
-        return a + c, b + d
-    if op == "sub":
-        (a, b), (c, d) = args
-        return a - d, b - c
-    if op == "mul":
-        (a, b), (c, d) = args
-        if np.min(a) >= 0 and np.min(c) >= 0:
-            return a * c, b * d
-        corners = (a * c, a * d, b * c, b * d)
-        return _least_of(corners), _most_of(corners)
-    if op == "div":
-        (a, b), (c, d) = args
-        if np.min(a) >= 0 and np.min(c) > 0:
-            return a / d, b / c
-        corners = (a / c, a / d, b / c, b / d)
-        crosses = (np.asarray(c) <= 0) & (np.asarray(d) >= 0)
-        return np.where(crosses, -np.inf, _least_of(corners)), np.where(crosses, np.inf, _most_of(corners))
-    if op in ("max", "min"):
-        (a, b), (c, d) = args
-        return (np.maximum(a, c), np.maximum(b, d)) if op == "max" else (np.minimum(a, c), np.minimum(b, d))
-    if op in ("ceil", "floor"):
-        rounded = guarded_ceil if op == "ceil" else guarded_floor
-        return rounded(args[0][0]), rounded(args[0][1])
-    if op == "log2":
-        # where some have no number nothing is certain
-        a, b = args[0]
-        return np.where(np.greater(a, 0), tree_depth(a), -np.inf), np.where(np.greater(a, 0), tree_depth(b), np.inf)
-    if op == "abs":
-        a, b = args[0]
-        return np.where((np.asarray(a) <= 0) & (np.asarray(b) >= 0), 0.0, np.minimum(abs(a), abs(b))), np.maximum(abs(a), abs(b))
-    if op == "mod":
-        c, d = np.asarray(args[1][0], dtype=float), np.asarray(args[1][1], dtype=float)
-        crosses = (c <= 0) & (d >= 0)
-        return np.where(crosses, -np.inf, np.minimum(c, 0)), np.where(crosses, np.inf, np.maximum(d, 0))
-    if op == "lt":
-        (a, b), (c, d) = args
-        return np.less(b, c), np.less(a, d)
-    if op == "le":
-        (a, b), (c, d) = args
-        return np.less_equal(b, c), np.less_equal(a, d)
-    if op in ("eq", "ne"):
-        (a, b), (c, d) = args
-        sure = np.equal(a, b) & np.equal(c, d) & np.equal(a, c)
-        can = np.less_equal(a, d) & np.less_equal(c, b)
-        return (sure, can) if op == "eq" else (np.logical_not(can), np.logical_not(sure))
-    if op in ("and", "or"):
-        (a, b), (c, d) = args
-        return (np.logical_and(a, c), np.logical_and(b, d)) if op == "and" else (np.logical_or(a, c), np.logical_or(b, d))
-    if op == "not":
-        a, b = args[0]
-        return np.logical_not(b), np.logical_not(a)
-    assert op == "where", op
-    (sure, can), (a, b), (c, d) = args
-    if boolean:
-        return np.where(sure, a, np.where(can, np.logical_and(a, c), c)), np.where(sure, b, np.where(can, np.logical_or(b, d), d))
-    low = np.where(sure, a, np.where(can, np.minimum(a, c), c))
-    return low, np.where(sure, b, np.where(can, np.maximum(b, d), d))
-
-
-def _least_of(corners: Sequence[Any]) -> Any:
-    return np.fmin(np.fmin(corners[0], corners[1]), np.fmin(corners[2], corners[3]))
-
-
-def _most_of(corners: Sequence[Any]) -> Any:
-    return np.fmax(np.fmax(corners[0], corners[1]), np.fmax(corners[2], corners[3]))
+def interval(op: str, operands: Sequence[Interval]) -> Interval:
+    """An operation on intervals; of truths the ends are whether one is surely true, and possibly."""
+    row = OPERATORS[op]
+    if row.interval is not None:
+        return row.interval(np, *operands)
+    low, high = monotone(partial(numpy_operation, op), row.way, operands)
+    if not row.of_positive:
+        return low, high
+    # where some have no number nothing is certain
+    none = np.isnan(low)
+    return np.where(none, -np.inf, low), np.where(none, np.inf, high)

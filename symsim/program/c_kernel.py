@@ -10,8 +10,8 @@ import numpy as np
 from symsim.program.c_build import CompilerError, compiler, library
 from symsim.program.c_memory import aligned
 from symsim.program.c_source import Numbering, Printed, Printer
-from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import Plan
+from symsim.program.value import is_boolean
 
 __all__ = ["LONGEST", "CKernel", "CompilerError", "compiler"]
 

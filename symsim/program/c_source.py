@@ -23,12 +23,12 @@ from typing import Protocol
 
 import numpy as np
 
+from symsim.algebra.operators import OPERATORS
 from symsim.program.c_build import CompilerError
 from symsim.program.c_memory import Memory, whole
 from symsim.program.c_text import KEEPING, PRELUDE
-from symsim.program.numpy_kernel import is_boolean
 from symsim.program.plan import Plan, operations
-from symsim.program.value import Value
+from symsim.program.value import Value, is_boolean
 
 Array = np.ndarray
 
@@ -78,24 +78,6 @@ class _Home:
     loops: tuple[int, ...]
 
 
-_LOGICAL = {"and": "{} & {}", "or": "{} | {}", "not": "!{}"}
-_NUMERIC = {
-    "add": "{} + {}",
-    "sub": "{} - {}",
-    "mul": "{} * {}",
-    "div": "{} / {}",
-    "max": "larger({}, {})",
-    "min": "smaller({}, {})",
-    "mod": "modulo({}, {})",
-    "abs": "fabs({})",
-    "ceil": "up({})",
-    "floor": "down({})",
-    "log2": "depth({})",
-    "lt": "{} < {}",
-    "le": "{} <= {}",
-    "eq": "{} == {}",
-    "ne": "{} != {}",
-}
 _ANY = " reduction(|:any)"
 _GIVEN = {
     "best": "const int64_t *restrict P, double *values, int64_t *numbers, int64_t count, int64_t room, double limit",
@@ -225,17 +207,13 @@ class Printer:
         return self._as_truth(value) if is_boolean(value) else self._as_number(value)
 
     def _expression(self, value: Value) -> str:
-        op, args = value.op, value.args
         if value.id in self.spread:
             return f"({self.spread[value.id]} != 0)" if is_boolean(value) else self.spread[value.id]
-        if op == "where":
+        row, args = OPERATORS[value.op], value.args
+        if row.name == "where":
             yes, no = (self._as_truth(a) if is_boolean(value) else self._as_number(a) for a in args[1:])
-            return f"{self._as_truth(args[0])} ? {yes} : {no}"
-        if op in _LOGICAL:
-            return _LOGICAL[op].format(*map(self._as_truth, args))
-        if op in _NUMERIC:
-            return _NUMERIC[op].format(*map(self._as_number, args))
-        raise CompilerError(f"no C for {op}")
+            return row.c.format(self._as_truth(args[0]), yes, no)
+        return row.c.format(*map(self._as_truth if row.takes_truths else self._as_number, args))
 
     # statements --------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ and underscores.
 from __future__ import annotations
 
 import builtins
+import inspect
 import json
 import keyword
 import math
@@ -23,8 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol, symbol
+from symsim.algebra.expr import Atom, Call, Expr, Monomial, Symbol, symbol
+from symsim.algebra.operators import FUNCTIONS, Number
 from symsim.errors import InputError
+from symsim.program import arrays
 from symsim.program.base import Base
 from symsim.program.module_shared import Shared, is_call, is_symbol
 from symsim.program.module_text import WIDTH, comment, default, docstring, statement_lines
@@ -44,54 +47,8 @@ _SECTIONS = {
     "step": "The step",
 }
 
-_HELPERS: dict[str, str] = {
-    "arrays": '''
-def arrays(*values):
-    """Floats, which do not wrap around as whole numbers of 64 bits do."""
-    return [np.asarray(value, dtype=np.float64) for value in values]
-''',
-    "ceil": '''
-def ceil(x):
-    """x rounded up; less than 2^-49 of x above a whole number is taken for rounding."""
-    return np.ceil(x * (1 - np.copysign(2.0**-49, x)))
-''',
-    "ceil_beside": '''
-def ceil_beside(x, whole):
-    """x, what is left of a larger number, rounded up; less than 2^-49 of the larger one is taken for rounding."""
-    return np.ceil(x - 2.0**-49 * whole)
-''',
-    "floor": '''
-def floor(x):
-    """x rounded down; less than 2^-49 of x below a whole number is taken for rounding."""
-    return np.floor(x * (1 + np.copysign(2.0**-49, x)))
-''',
-    "tree_depth": '''
-def tree_depth(x):
-    """The depth of a binary tree over x leaves: log2 rounded up, 0 up to one leaf; of none there is no tree."""
-    others = np.ceil(x * (1 - 2.0**-49)) - 1
-    depth = np.where(others > 0, np.where(others < np.inf, np.frexp(others)[1], others), 0.0)
-    return np.where(np.greater(x, 0), depth, np.nan)
-''',
-    "largest": '''
-def largest(*values):
-    """The largest of several, element by element."""
-    return functools.reduce(np.maximum, values)
-''',
-    "least": '''
-def least(*values):
-    """The least of several, element by element."""
-    return functools.reduce(np.minimum, values)
-''',
-    "of_largest": '''
-def of_largest(keys, values):
-    """Of the values the one whose key is the largest; the first of equal ones."""
-    most, found = keys[0], values[0]
-    for key, value in zip(keys[1:], values[1:]):
-        found = np.where(most < key, value, found)
-        most = np.maximum(most, key)
-    return found[()]
-''',
-}
+# without the types, which would need an import
+_HELPERS = {name: re.sub(r": Any\b| -> Any\b", "", inspect.getsource(made)) for name, made in inspect.getmembers(arrays, inspect.isfunction)}
 _TAKEN = frozenset({"np", "functools", "kernel", *_HELPERS, *dir(builtins)})
 
 
@@ -331,18 +288,16 @@ class _Code:
         texts = [self.expression(a) for a in atom.arguments]
         if atom.function == "sum":
             return f"({texts[0]})"
-        if atom.function in ("max", "min") and len(texts) == 2:
-            return f"np.{atom.function}imum({', '.join(texts)})"
-        if atom.function in ("max", "min"):
-            helper = "largest" if atom.function == "max" else "least"
-            self.called.add(helper)
-            return f"{helper}({', '.join(texts)})"
         if atom.function == "at":
-            self.called.add("of_largest")
-            return f"of_largest(({', '.join(texts[1::2])}), ({', '.join(texts[::2])}))"
-        helper = "tree_depth" if atom.function == "log2" else atom.function
-        self.called.add(helper)
-        return f"{helper}({texts[0]})"
+            return f"{self._helper('of_largest')}(({', '.join(texts[1::2])}), ({', '.join(texts[::2])}))"
+        row = FUNCTIONS[atom.function]
+        if row.operands is None and len(texts) > 2:
+            return f"{self._helper({'max': 'largest', 'min': 'least'}[row.name])}({', '.join(texts)})"
+        return f"{self._helper(row.arrays) if row.arrays else f'np.{row.numpy}'}({', '.join(texts)})"
+
+    def _helper(self, name: str) -> str:
+        self.called.add(name)
+        return name
 
     # what is returned --------------------------------------------------------------------------------------------------
 

@@ -13,29 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from symsim.algebra.operators import GUARD, OPERATORS
+from symsim.program.arrays import tree_depth
 from symsim.program.plan import Plan, operations
-from symsim.program.value import GUARD, Value, numpy_operation, tree_depth
+from symsim.program.value import Value, is_boolean, numpy_operation
 
 LONGEST = 8192
-
-_CALLS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "divide",
-    "max": "maximum",
-    "min": "minimum",
-    "mod": "mod",
-    "abs": "absolute",
-    "lt": "less",
-    "le": "less_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-    "and": "logical_and",
-    "or": "logical_or",
-    "not": "logical_not",
-}
-_BOOLEAN = frozenset({"lt", "le", "eq", "ne", "and", "or", "not"})
 
 
 class NumpyKernel:
@@ -52,12 +35,6 @@ class NumpyKernel:
     def scan(self, first: int, last: int, sink: Any) -> None:
         with np.errstate(all="ignore"):
             self._scan(first, last, sink)
-
-
-def is_boolean(value: Value) -> bool:
-    if value.op == "where":
-        return is_boolean(value.args[1])
-    return isinstance(value.data, bool) or (isinstance(value.data, np.ndarray) and value.data.dtype == bool) or value.op in _BOOLEAN
 
 
 class _Printer:
@@ -129,16 +106,8 @@ class _Printer:
 
     def statement(self, value: Value, out: str) -> list[str]:
         args = [self.operand(a) for a in value.args]
-        if value.op in _CALLS:
-            return [f"np.{_CALLS[value.op]}({', '.join(args)}, out={out})"]
-        if value.op == "where":
-            return [f"np.copyto({out}, {args[2]})", f"np.copyto({out}, {args[1]}, where={args[0]})"]
-        if value.op in ("ceil", "floor"):
-            sign = "-" if value.op == "ceil" else "+"
-            guard = [f"np.copysign(GUARD, {args[0]}, out={out})", f"np.{'subtract' if sign == '-' else 'add'}(1, {out}, out={out})"]
-            return [*guard, f"np.multiply({args[0]}, {out}, out={out})", f"np.{value.op}({out}, out={out})"]
-        assert value.op == "log2", value.op
-        return [f"{out}[:] = tree_depth({args[0]})"]
+        row = OPERATORS[value.op]
+        return [part.format(*args, out=out) for part in row.vector] or [f"np.{row.numpy}({', '.join(args)}, out={out})"]
 
 
 def _print(plan: Plan, guard: int | None) -> tuple[str, dict[str, Any]]:
@@ -187,7 +156,7 @@ class _Places:
         kind = is_boolean(value)
         ended = [a for a in dict.fromkeys(value.args) if self.last.get(a.id) == step]
         # these write their result before they have read all operands
-        at_once = value.op not in ("where", "log2", "ceil", "floor")
+        at_once = not OPERATORS[value.op].vector
         lent = [a for a in ended if at_once and is_boolean(a) == kind]
         if lent:
             name = self.names[lent[0].id]

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from symsim.algebra.expr import Expr
-from symsim.program.value import COMMUTES, EXACT, Number, Value, numpy_operation
+from symsim.algebra.operators import EXACT, OPERATORS, Number
+from symsim.program.value import Value, numpy_operation
 
 # values over this many points or fewer are computed while the program is built
 SMALL = 1 << 15
@@ -110,7 +111,7 @@ class Program:
 
     def apply(self, op: str, *args: Value) -> Value:
         """One operation on values; done at once where its result is small."""
-        if op in COMMUTES and args[0].id > args[1].id:
+        if OPERATORS[op].commutes and args[0].id > args[1].id:
             args = (args[1], args[0])
         key = (op, *(a.id for a in args))
         found = self._interned.get(key)

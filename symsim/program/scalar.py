@@ -16,18 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from symsim.algebra.operators import GUARD, LOOSEST, OPERATORS, PRODUCT
 from symsim.program.base import Base
 from symsim.program.plan import operations
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.unrolled import Unrolled, at_base, unroll
-from symsim.program.value import GUARD, Value
+from symsim.program.value import Value
 
 # an input stands for as many points as this, so that what depends on fewer inputs is computed first
 _POINTS = 1 << 20
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
-# how tightly an operation binds: what binds less than its place needs parentheses
-_BINDS = {"lt": 0, "le": 0, "eq": 0, "ne": 0, "add": 1, "sub": 1, "mul": 2, "div": 2}
 # operands that Python's parser and a reader take in one line
 _LONGEST = 400
 _HEAD = ["from math import ceil, floor, nan"]
@@ -108,15 +106,14 @@ class _Printer:
         self.lines.append(f"x{value.id} = {text}")
         self.names[value.id] = f"x{value.id}"
 
-    def text(self, value: Value, binding: int = -1) -> str:
+    def text(self, value: Value, binding: int = LOOSEST) -> str:
         """A value where nothing that binds less than `binding` may stand bare."""
         if value.known:
             return _number(value.data)
         if value.id in self.names:
             return self.names[value.id]
-        own = _BINDS.get(value.op, -1 if value.op in ("max", "min", "where", "log2") else 9)
-        found = self.texts[value.id]
-        return f"({found})" if own < binding else found
+        row, found = OPERATORS[value.op], self.texts[value.id]
+        return f"({found})" if row.sign and row.binds < binding else found
 
     def _named(self, value: Value) -> str:
         """A name or a number, made if need be: what is read twice."""
@@ -125,36 +122,19 @@ class _Printer:
         return self.text(value)
 
     def _expression(self, value: Value) -> str:
-        op, args = value.op, value.args
-        if op in _SIGNS:
-            binding = _BINDS[op]
-            # a - (b - c) and a / (b * c) keep their parentheses
-            return f"{self.text(args[0], binding)} {_SIGNS[op]} {self.text(args[1], binding + (op in ('sub', 'div', 'mul')))}"
-        if op in ("max", "min"):
-            a, b = self._named(args[0]), self._named(args[1])
-            return f"{a} if {a} {'>' if op == 'max' else '<'} {b} else {b}"
-        if op == "where":
-            return f"{self.text(args[1], 0)} if {self.text(args[0], 0)} else {self.text(args[2], 0)}"
-        if op == "ceil":
-            return f"ceil({self._guarded(args[0], -GUARD)})"
-        if op == "floor":
-            return f"floor({self._guarded(args[0], GUARD)})"
-        assert op == "log2", op
-        leaves = self._named(args[0])
-        return f"(ceil({leaves} * {1 - GUARD!r}) - 1).bit_length() if {leaves} > 0 else nan"
-
-    def _guarded(self, value: Value, by: float) -> str:
-        if _never_negative(value):
-            return f"{self.text(value, 2)} * {1 + by!r}"
-        name = self._named(value)
-        return f"{name} * ({1 + by!r} if {name} > 0 else {1 - by!r})"
+        row, args = OPERATORS[value.op], value.args
+        if row.sign:
+            return row.text(*(self.text(a, row.inside(k)) for k, a in enumerate(args)))
+        if row.python_positive and all(map(_never_negative, args)):
+            return row.python_positive.format(*map(self.text, args))
+        return row.python.format(*map(self._named if row.twice else self.text, args))
 
 
 def _never_negative(value: Value) -> bool:
     """Of sizes, degrees and rates, which inputs are."""
     if value.known:
         return bool(np.all(value.data >= 0))
-    return value.op == "input" or (value.op in ("add", "mul", "div", "max", "min", "ceil", "floor", "log2") and all(map(_never_negative, value.args)))
+    return value.op == "input" or (OPERATORS[value.op].keeps_sign and all(map(_never_negative, value.args)))
 
 
 def _number(x: Any) -> str:
@@ -166,5 +146,5 @@ def _rounded(printer: _Printer, rounded: str, value: Value, left_of: Value | Non
     if not rounded or value.known:
         return text
     if left_of is not None:
-        return f"ceil(({text}) - {printer.text(left_of, 2)} * {GUARD!r})"
+        return f"ceil(({text}) - {printer.text(left_of, PRODUCT)} * {GUARD!r})"
     return f"ceil(({text}) * {1 - GUARD!r})" if rounded == "up" else f"floor(({text}) * {1 + GUARD!r})"

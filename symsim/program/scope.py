@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symsim.algebra.expr import Call, Expr, Symbol
+from symsim.algebra.operators import FUNCTIONS
 from symsim.program.program import Program
 from symsim.program.value import Value
 
@@ -71,7 +72,7 @@ class Scope:
         return program.total(terms)
 
     def _call(self, call: Call, exact: bool) -> Value:
-        if call.function in ("ceil", "floor", "log2"):
+        if FUNCTIONS[call.function].whole:
             return self.program.apply(call.function, self.lower(call.arguments[0], True))
         arguments = [self.lower(a, exact) for a in call.arguments]
         if call.function == "sum":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,12 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import extreme
-from symsim.algebra.expr import tree_depth as tree_depth_of
-
-GUARD = 2.0**-49
-
-Number = int | Fraction | float
+from symsim.algebra.operators import OPERATORS, Number
+from symsim.program import arrays
 
 
 @dataclass(eq=False)
@@ -42,75 +37,22 @@ class Value:
         return f"{self.op}#{self.id}" if self.data is None else f"{self.op}#{self.id}={self.data}"
 
 
-def guarded_ceil(x: Any) -> Any:
-    return np.ceil(x * (1 - np.copysign(GUARD, x)))
-
-
-def guarded_floor(x: Any) -> Any:
-    return np.floor(x * (1 + np.copysign(GUARD, x)))
-
-
-def tree_depth(x: Any) -> Any:
-    """log2 rounded up, of what is rounded up itself (symsim.algebra.expr.tree_depth)."""
-    n = guarded_ceil(x) - 1
-    depth = np.where(n > 0, np.where(n < np.inf, np.frexp(n)[1], n), 0.0)
-    return np.where(np.greater(x, 0), depth, np.nan)
-
-
 _NUMPY: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mod": np.mod,
-    "ceil": guarded_ceil,
-    "floor": guarded_floor,
-    "log2": tree_depth,
-    "abs": np.abs,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "where": np.where,
+    name: getattr(arrays, row.arrays) if row.arrays else getattr(np, row.numpy) for name, row in OPERATORS.items() if row.primitive
 }
-
-
-def _by_zero(x: Any) -> float:
-    return math.nan if not x or x != x else math.copysign(math.inf, x)
-
-
-EXACT: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: _by_zero(a) if not b else a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b,
-    "max": extreme(max),
-    "min": extreme(min),
-    "mod": lambda a, b: a % b if b else math.nan,
-    "ceil": lambda x: math.ceil(x) if math.isfinite(x) else x,
-    "floor": lambda x: math.floor(x) if math.isfinite(x) else x,
-    "log2": tree_depth_of,
-    "abs": abs,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-    "not": lambda a: not a,
-    "where": lambda c, a, b: a if c else b,
-}
-COMMUTES = frozenset({"add", "mul", "max", "min", "and", "or", "eq", "ne"})
 
 
 def numpy_operation(op: str, *args: Any) -> Any:
     """One operation on numbers and arrays, in floating point."""
     return _NUMPY[op](*(_as_array(a) for a in args))
+
+
+def is_boolean(value: Value) -> bool:
+    """Whether a value is true or false rather than a number."""
+    if value.op == "where":
+        return is_boolean(value.args[1])
+    row = OPERATORS.get(value.op)
+    return isinstance(value.data, bool) or (isinstance(value.data, np.ndarray) and value.data.dtype == bool) or (row is not None and row.gives_truth)
 
 
 def _as_array(x: Any) -> Any:

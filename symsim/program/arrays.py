@@ -1,0 +1,52 @@
+"""Operations on arrays that NumPy lacks. A compiled module holds those that it needs as they stand here."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+
+def arrays(*values: Any) -> Any:
+    """Floats, which do not wrap around as whole numbers of 64 bits do."""
+    return [np.asarray(value, dtype=np.float64) for value in values]
+
+
+def ceil(x: Any) -> Any:
+    """x rounded up; less than 2^-49 of x above a whole number is taken for rounding."""
+    return np.ceil(x * (1 - np.copysign(2.0**-49, x)))
+
+
+def ceil_beside(x: Any, whole: Any) -> Any:
+    """x, what is left of a larger number, rounded up; less than 2^-49 of the larger one is taken for rounding."""
+    return np.ceil(x - 2.0**-49 * whole)
+
+
+def floor(x: Any) -> Any:
+    """x rounded down; less than 2^-49 of x below a whole number is taken for rounding."""
+    return np.floor(x * (1 + np.copysign(2.0**-49, x)))
+
+
+def tree_depth(x: Any) -> Any:
+    """The depth of a binary tree over x leaves: log2 rounded up, 0 up to one leaf; of none there is no tree."""
+    others = np.ceil(x * (1 - 2.0**-49)) - 1
+    depth = np.where(others > 0, np.where(others < np.inf, np.frexp(others)[1], others), 0.0)
+    return np.where(np.greater(x, 0), depth, np.nan)
+
+
+def largest(*values: Any) -> Any:
+    """The largest of several, element by element."""
+    return functools.reduce(np.maximum, values)
+
+
+def least(*values: Any) -> Any:
+    """The least of several, element by element."""
+    return functools.reduce(np.minimum, values)
+
+
+def of_largest(keys: Any, values: Any) -> Any:
+    """Of the values the one whose key is the largest; the first of equal ones."""
+    most, found = keys[0], values[0]
+    for key, value in zip(keys[1:], values[1:]):
+        found = np.where(most < key, value, found)
+        most = np.maximum(most, key)
+    return found[()]
