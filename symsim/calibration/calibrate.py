@@ -27,6 +27,7 @@ from symsim.errors import InputError
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import COLLECTIVES, System, symbol_values
+from symsim.inputs.systems import format_system
 
 OPS = ("memory", "gemm", "grouped_gemm", "attention", "collective")
 FOLDS = 5
@@ -331,13 +332,8 @@ def plain(reference: str) -> dict[str, Any]:
     return read_yaml(models_directory() / "systems" / f"{reference}.yaml" if reference in list_systems() else reference).data
 
 
-def write_system(path: Path, data: Mapping[str, Any], calibration: Calibration, measured: str) -> None:
-    """Write a complete system file: `data` is the plain data of the system calibrated, `measured` names the points.
-
-    The file is written whole or not at all; InputError says why it could not be.
-    """
-    from symsim.inputs.reading import format_yaml, write_text
-
+def calibrated(data: Mapping[str, Any], calibration: Calibration, measured: str) -> dict[str, Any]:
+    """A system's plain data with the fitted coefficients and their source; `measured` names the points. InputError where one is zero."""
     made = deepcopy(dict(data))
     source = _unused("calibrated", made["sources"])
     made["sources"][source] = f"symsim calibrate, {measured} - {_summary(calibration)}"
@@ -347,11 +343,17 @@ def write_system(path: Path, data: Mapping[str, Any], calibration: Calibration, 
         _put(made, name, [_text(name, value), "measured", source])
     stated = {str(entry[2]) for entry in _entries(made)}
     made["sources"] = {name: text for name, text in made["sources"].items() if name in stated}
-    made["name"] = path.name.rsplit(".", 1)[0]
-    text = format_yaml({key: value for key, value in made.items() if key != "network"}) + "network:\n"
-    for tier in made["network"]:
-        text += "  - " + format_yaml(tier, "    ")[4:]
-    write_text(path, text)
+    return made
+
+
+def write_system(path: Path, data: Mapping[str, Any], calibration: Calibration, measured: str) -> None:
+    """Write a complete system file: `data` is the plain data of the system calibrated, `measured` names the points.
+
+    The file is written whole or not at all; InputError says why it could not be.
+    """
+    from symsim.inputs.reading import write_text
+
+    write_text(path, format_system({**calibrated(data, calibration, measured), "name": path.name.rsplit(".", 1)[0]}))
 
 
 def _put(data: dict[str, Any], name: str, entry: list[str]) -> None:

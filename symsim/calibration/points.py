@@ -89,7 +89,7 @@ def read_points(reference: str) -> Points:
     elif path.lower().endswith(".json"):
         data = read_json(path).data
         if isinstance(data.get("accelerator"), dict):
-            found = _simumax(data["accelerator"], path)
+            found = simumax_points(data["accelerator"], path)
         elif isinstance(data.get("fits"), dict):
             found = Points(_nccl(data["fits"], name, path), {})
         else:
@@ -172,7 +172,7 @@ def _positive(given: Any, where: str) -> float:
     return number
 
 
-def _simumax(accelerator: Mapping[str, Any], path: str) -> Points:
+def simumax_points(accelerator: Mapping[str, Any], path: str) -> Points:
     """Times behind the efficiencies of SimuMax v1.2: FLOPs / (tflops 1e12 efficiency), attention counted without its mask
     as 2 and 5 b s^2 heads (d_qk + d_v) though it is causal (simumax/core/config.py; simu_tools/efficency_test)."""
     points = []

@@ -16,7 +16,7 @@ from symsim.inputs.models import ASSUMPTIONS, JOB, MODEL, STRATEGY, SYSTEM, form
 from symsim.inputs.reading import format_yaml, write_text
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.systems import load_system
+from symsim.inputs.systems import format_system, load_system
 
 LEDGER = "ledger.json"
 
@@ -89,7 +89,7 @@ def write_job(job: Job, directory: Path) -> list[Path]:
     if job.strategy is not None:
         texts[STRATEGY] = format_yaml(job.strategy)
     if job.system is not None:
-        texts[SYSTEM] = format_yaml(job.system)
+        texts[SYSTEM] = format_system(job.system)
     if job.assumptions:
         texts[ASSUMPTIONS] = format_yaml(job.assumptions)
     try:

@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Silent:
-    """What is known of a key that no formula reads. neutral: values at which it asks for nothing, besides none, false and 0."""
+    """What is known of a key that no formula reads. neutral: values at which it asks for nothing; none, false, 0 and the like where empty."""
 
     fate: Fate
     why: str
@@ -162,6 +162,12 @@ class Keys:
             to, why = to or said.to, why or said.why
         self.rows[key] = Entry(key, given, fate, to, why)
 
+    def place(self, key: str) -> str:
+        """Where a key stands; of one that is not given, the file."""
+        if key in self.given:
+            return self.given[key].where
+        return next((one.where.rpartition(":")[0] or one.where for one in self.given.values()), self.what)
+
     def wrong(self, key: str, right: str) -> InputError:
         """The sentence for a value that cannot be."""
         one = self.given[key]
@@ -193,7 +199,8 @@ class Keys:
         return tuple(sorted(self.rows.values(), key=lambda row: order.get(row.key, len(order))))
 
     def _silent(self, key: str, value: Any, known: Silent) -> None:
-        off = value in (*_NOTHING, *known.neutral) if not isinstance(value, (dict, list)) else not value
+        nothing = (None, *known.neutral) if known.neutral else _NOTHING
+        off = not value if isinstance(value, (dict, list)) else value in nothing
         if known.fate == "no_cost_effect" or not off:
             if known.fate == "refused":
                 self.refuse(key, known.why)
@@ -219,4 +226,6 @@ def shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         return " ".join(map(shown, value))
+    if isinstance(value, dict):
+        return f"({len(value)} entries)"
     return "null" if value is None else str(value)

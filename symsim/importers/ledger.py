@@ -7,25 +7,26 @@ import textwrap
 
 from symsim.importers.job import Job
 
-_KEY, _VALUE, _TO = 44, 16, 28
-_NARROWEST = 20
+_WIDEST, _NARROWEST = 160, 60
+_LONGEST_VALUE = 24
 
 
 def ledger_text(job: Job) -> str:
     """Every key with its value, its fate and what it is here, as wide as the terminal; the counts of fates below."""
-    width = max(shutil.get_terminal_size((160, 24)).columns, 60)
-    key = min(max((len(r.key) for r in job.rows), default=0), _KEY, width // 3)
-    value = min(max((len(r.value) for r in job.rows), default=0), _VALUE, width // 6)
+    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
+    heads = [f"{row.key} = {_cut(row.value)}" if row.value else row.key for row in job.rows]
+    left = min(max(map(len, heads), default=0), width // 2)
     lines = []
-    for row in job.rows:
+    for row, head in zip(job.rows, heads):
         told = "; ".join(part for part in (f"-> {row.to}" if row.to else "", row.why) if part)
-        head = f"{row.key:{key}}  {_cut(row.value, value):{value}}  {row.fate.replace('_', ' '):14}  "
-        room = max(width - len(head), _NARROWEST)
-        rest = textwrap.wrap(told, room) or [""]
-        lines.append((head + rest[0]).rstrip())
-        lines += [" " * min(len(head), width - room) + more for more in rest[1:]]
+        said = row.fate.replace("_", " ") + (": " if told and not row.to else " ") + told
+        rest = textwrap.wrap(said, width - left - 2, break_long_words=False, break_on_hyphens=False) or [""]
+        if len(head) > left:
+            lines.append(head)
+            head = ""
+        lines += [f"{start:{left}}  {text}".rstrip() for start, text in zip([head, *[""] * len(rest)], rest)]
     return "\n".join([*lines, "", f"{len(job.rows)} keys: {job.counted()}"]) + "\n"
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 2] + ".."
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 2] + ".."

@@ -15,4 +15,5 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "hf": Kind("one config.json", "huggingface", "Hugging Face"),
+    "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax", "SimuMax"),
 }

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from symsim.algebra.grammar import parse_value
 from symsim.errors import InputError, cut, nearest, printable
 from symsim.inputs.known import Known
-from symsim.inputs.reading import Document, read_yaml
+from symsim.inputs.reading import Document, format_yaml, read_yaml
 from symsim.inputs.shipped import list_systems, models_directory
 from symsim.inputs.system import System
 from symsim.inputs.validation import validate
@@ -58,6 +58,14 @@ def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -
 
 def no_system(changes: Mapping[tuple[str, ...], str]) -> InputError:
     return InputError(f"--set {'.'.join(next(iter(changes)))} changes a system's number, and none is named: give one with -y")
+
+
+def format_system(data: Mapping[str, Any]) -> str:
+    """The contents of a system's file as YAML."""
+    text = format_yaml({key: value for key, value in data.items() if key != "network"}) + "network:\n"
+    for tier in data["network"]:
+        text += "  - " + format_yaml(tier, "    ")[4:]
+    return text
 
 
 def override_system(system: System | None, changes: Mapping[tuple[str, ...], str]) -> System | None:

@@ -34,7 +34,7 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u206
 
 @dataclass(frozen=True)
 class Case:
-    """A command's arguments, the files beside which it runs, and the file it should write.
+    """A command's arguments, the files beside which it runs, and the file it should write, or the directory.
 
     files: contents by name; None is a directory, text beginning with 'link:' a symbolic link, 'mode:' a file nobody may read.
     """
@@ -42,6 +42,7 @@ class Case:
     arguments: tuple[str, ...]
     files: Mapping[str, bytes | None] = field(default_factory=dict)
     output: str | None = None
+    directory: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def place_of_work() -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def run(case: Case, place: Path) -> Outcome:
-    """Run a case in a fresh directory of `place`."""
+def run(case: Case, place: Path, then: tuple[str, ...] = ()) -> Outcome:
+    """Run a case in a fresh directory of `place`, and what is to be run after it."""
     here = place / "here"
     here.mkdir()
     try:
@@ -113,6 +114,10 @@ def run(case: Case, place: Path) -> Outcome:
         status, out, err, fault, seconds = _run(case.arguments)
         if not fault:
             fault = _wrong(case, status, out, err, before, here)
+        if then and not fault and not status:
+            before = _listed(here)
+            status, out, err, fault, seconds = _run(then)
+            fault = fault or _wrong(Case(then), status, out, err, before, here)
         return Outcome(status, fault, err if status else out[:200], seconds)
     finally:
         os.chdir(place)
@@ -191,7 +196,9 @@ def _wrong(case: Case, status: int, out: str, err: str, before: Mapping[str, byt
     new = after.keys() - before.keys()
     if status == 2:
         return f"files: left behind: {sorted(new)[0][-40:]}" if new else ""
-    stray = sorted(n for n in new if n != case.output and not (case.output or "").startswith(f"{n}/"))
+    made = f"{case.directory}/" if case.directory else "//"
+    own |= {case.directory}
+    stray = sorted(n for n in new if n not in own and not n.startswith(made) and not (case.output or "").startswith(f"{n}/"))
     if stray:
         return f"files: one too many: {stray[0][-40:]}"
     helped = out.startswith("Usage: ")

@@ -1,0 +1,328 @@
+"""SimuMax's three files, system, strategy and model (v1.0 to v1.2), as a job.
+
+Keys, defaults and meanings: SimuMax v1.2 (git 4dcaae5), simumax/core/config.py, StrategyConfig and ModelConfig; docs/strategy.md has the
+older ones. What its own formulas do otherwise is said in the ledger, not imitated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers import simumax_system
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys, of_document, silent
+from symsim.importers.rules import padded_vocabulary, settle
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.models import load_model
+from symsim.inputs.reading import Document, read_json
+from symsim.inputs.validation import validate
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+_WHO = "SimuMax"
+_DROPOUT = 0.1  # SimuMax has a switch and no rate; Megatron-LM's default
+_VOCABULARY_MULTIPLE = 128
+_DUMMY_WGRAD_SINCE = (2, 3)
+_MOST_IN_USE = 0.94
+
+_STRATEGY_TABLE = {
+    **silent(
+        "no_cost_effect",
+        "which links a group runs over follows from the network's tiers, as `auto` there",
+        "tp_net cp_net pp_net dp_net ep_net etp_net edp_net",
+    ),
+    **silent("no_cost_effect", "never read there: data-parallel messages add up, as they do here without overlap", "overlap_grad_reduce"),
+    **silent("no_cost_effect", "from which version te_version counts", "te_dummy_wgrad_min_version te_grouped_linear_dummy_wgrad_min_version"),
+    **silent(
+        "not_modelled",
+        "attention's output kept before or after its exchange: a tensor of b s h / tp a layer",
+        "te_cp_a2a_save_pre_posta2a_min_version",
+        ("2.8.0",),
+    ),
+    **silent("not_modelled", "which buffers of the context-parallel exchange live at once: up to four of q, k and v", "cp_a2a_mode", ("async_cp",)),
+    **silent("not_modelled", "a factor on the pipeline that grows with the ranks: 1 + 0.09 sqrt(log2 of the groups)", "enable_straggler_model"),
+    **silent("not_modelled", "a share of the scores leaves attention's FLOPs and time", "attention_sparse_ratio attention_sparse_rati", (0.0,)),
+    **silent("not_modelled", "a norm in separate passes: about five times its bytes", "use_fused_norm", (True,)),
+    **silent("not_modelled", "the activation in separate passes: 5 and 8 tensors of width f for 3 and 3", "use_fused_swiglu", (True,)),
+    **silent("not_modelled", "each weight gradient is a tensor of its own first: the largest one more at the peak", "use_accm_weight", (True,)),
+    **silent("not_modelled", "a weight gradient is written and then added: three passes over it for one", "use_fused_grad_accumulation", (True,)),
+    **silent("not_modelled", "recomputed experts start from their FP8 inputs, half the bytes", "cache_groupgemm_col_fp8_inputs"),
+    **silent("not_modelled", "inputs of the experts' first product wait on the host and leave the peak", "offload_groupgemm_col_inputs"),
+}
+_MODEL_TABLE = silent("no_cost_effect", "a label", "model_type model_name orig_vocab_size")
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+_GRANULARITIES = {
+    "full_block": "full",
+    "sdp_only": "core_attn",
+    "selective_recompute": "regions",
+    "attn_only": "attn_recompute",
+    "mlp_only": "mlp_recompute",
+    "null": None,
+    "None": None,
+}
+_REGIONS = {
+    "attn_recompute": "attention's projections and norms run again too",
+    "mla_rms_recompute": "the input norm and the down-projections run again too",
+    "mlp_recompute": "the products of the feed-forward network or the experts run again",
+    "mlp_rms_recompute": "the norm before the feed-forward network, the router and shared experts run again",
+}
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of SYSTEM.json STRATEGY.json MODEL.json, in any order; each may be left out. InputError for what is none of them."""
+    files: dict[str, Document] = {}
+    for path in inputs:
+        document = read_json(path)
+        what = _what(document)
+        if what in files:
+            raise InputError(f"{path}: a second {what} file; the first is {files[what].where}")
+        files[what] = document
+    settings = Keys("SimuMax's strategy", of_document(files["strategy"]), _STRATEGY_TABLE, options.lenient) if "strategy" in files else None
+    assumptions: dict[str, str] = {}
+    strategy = _strategy(settings, assumptions) if settings is not None else None
+    rows: list[Entry] = []
+    architecture = load_model(options.model).architecture if options.model else None
+    if "model" in files:
+        model = Keys("SimuMax's model", of_document(files["model"]), _MODEL_TABLE, options.lenient)
+        data, routed = _model(model, files["model"], (strategy or {}).get("tp", 1), assumptions)
+        if settings is not None and settings.flag("enable_dropout", False, to="hidden_dropout, attention_dropout", why=f"at {_DROPOUT}"):
+            data |= {"hidden_dropout": _DROPOUT, "attention_dropout": _DROPOUT}
+        architecture = validate(Architecture, data, files["model"].where)
+        strategy = {**(strategy or {}), **routed} if strategy is not None or routed else None
+        rows += model.finish()
+    if settings is not None and strategy is not None:
+        _recomputed(settings, strategy, architecture)
+        settle(settings, strategy, architecture, _WHO)
+        rows += settings.finish()
+    system, found = simumax_system.read(files["system"], options.lenient) if "system" in files else (None, ())
+    return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions)
+
+
+def _what(document: Document) -> str:
+    for key, what in (("accelerator", "system"), ("networks", "system"), ("hidden_size", "model"), ("head_num", "model"), ("layer_num", "model")):
+        if key in document.data:
+            return what
+    if {"tp_size", "pp_size", "seq_len", "world_size", "micro_batch_size", "micro_batch_num"} & document.data.keys():
+        return "strategy"
+    raise InputError(f"{document.where}: no file of SimuMax: a system has 'accelerator', a model 'hidden_size', a strategy 'tp_size'")
+
+
+def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
+    """StrategyConfig but recomputation, which asks for the model."""
+    found: dict[str, Any] = {}
+    for key, option in (("tp_size", "tp"), ("cp_size", "cp"), ("pp_size", "pp"), ("ep_size", "ep")):
+        found[option] = keys.integer(key, 1, to=option, least=1)
+    found["etp"] = keys.integer("etp_size", 1, to="etp", least=1)
+    if not keys.has("etp_size") and found["tp"] > 1:
+        keys.note("etp_size", "derived", "etp", "1 there; tp unless written here")
+    world = keys.integer("world_size", 8, to="dp", why="dp = world / (tp cp pp)", least=1)
+    if not keys.has("world_size"):
+        keys.note("world_size", "derived", "dp", "8 ranks there")
+    each = found["tp"] * found["cp"] * found["pp"]
+    if world % each:
+        raise InputError(f"{keys.place('world_size')}: world_size {world} is no multiple of tp_size cp_size pp_size = {each}")
+    found["dp"] = world // each
+    found |= _batch(keys, found["dp"])
+    if keys.flag("enable_sequence_parallel", True, to="sp"):
+        found["sp"] = True
+    if keys.choice("cp_comm_type", {"a2a": "a2a", "all_gather": "all_gather"}, "a2a", to="cp_comm_type") == "a2a" and found["cp"] > 1:
+        found["cp_comm_type"] = "a2a"
+    elif found["cp"] > 1:
+        found["cp_comm_type"] = "all_gather"
+    found["rank_order"] = keys.text("order_of_paralielism", "tp-cp-ep-dp-pp", to="rank_order")
+    keys.choice("moe_dispatcher_policy", {"all2all": 0, "all2all-seq": 0}, to="moe_token_dispatcher_type")
+    found |= _pipeline(keys)
+    found["zero"] = keys.integer("zero_state", 1, to="zero")
+    sixteen = keys.flag("grad_reduce_in_bf16", False, to="grad_reduce_in_fp32", why="inverted")
+    single = keys.flag("use_fp32_accum_grad", True, to="grad_reduce_in_fp32")
+    found["grad_reduce_in_fp32"] = single and not sixteen
+    found["precision"] = keys.choice("dtype", {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}, "bf16", to="precision")
+    if keys.flag("fp8", False, to="fp8", why="tensorwise: a switch without a recipe there, one scale a tensor in its cost"):
+        found["fp8"] = "tensorwise"
+    if keys.flag("cross_entropy_loss_fusion", False, to="cross_entropy_fusion", why="te"):
+        found["cross_entropy_fusion"] = "te"
+    _assumed(keys, assumptions)
+    return found
+
+
+def _batch(keys: Keys, dp: int) -> dict[str, Any]:
+    found = {"seq_length": keys.integer("seq_len", 4096, to="seq_length", least=1)}
+    found["micro_batch_size"] = keys.integer("micro_batch_size", 1, to="micro_batch_size", least=1)
+    count = keys.integer("micro_batch_num", None, to="num_microbatches", least=1)
+    together = keys.integer("global_batch_size", None, to="num_microbatches", why="derived from the others there", least=1)
+    if count is None and together is not None:
+        count, left = divmod(together, dp * found["micro_batch_size"])
+        if left:
+            raise keys.wrong("global_batch_size", f"a multiple of dp micro_batch_size = {dp * found['micro_batch_size']}")
+    found["num_microbatches"] = count or 1
+    return found
+
+
+def _pipeline(keys: Keys) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage", "microbatch_group_size_per_vp_stage"):
+        value = keys.integer(name, None, to=name, least=1)
+        if value is not None:
+            found[name] = value
+    for name in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"):
+        if keys.flag(name, False, to=name):
+            found[name] = True
+    found["vpp"] = keys.integer("interleaving_size", 1, to="vpp", least=1)
+    beside = keys.flag("pp_comm_async", True, to="overlap_p2p_comm")
+    if beside and found["vpp"] > 1:
+        found["overlap_p2p_comm"] = True
+    elif keys.has("pp_comm_async"):
+        why = "not read by the plain 1F1B of its cost model" if beside else "boundary tensors wait here too"
+        keys.note("pp_comm_async", "no_cost_effect", why=why)
+    return found
+
+
+def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
+    """Keys that are assumptions here."""
+    flash = keys.flag("use_flash_sdp", True, to="assume.attention_kernel")
+    keys.flag("use_math_sdp", False, to="assume.attention_kernel", why="use_flash_sdp decides")
+    if not flash:
+        assumptions["attention_kernel"] = "math"
+    if keys.flag("recompute_variance", False, to="assume.recompute_early_stop"):
+        assumptions["recompute_early_stop"] = "true"
+    assumptions["moe_probabilities"] = "experts" if keys.flag("dispatch_probs", False, to="assume.moe_probabilities") else "combine"
+    if not keys.has("dispatch_probs"):
+        keys.note("dispatch_probs", "derived", "assume.moe_probabilities", "combine: false there, as Megatron-Core 0.12")
+    version = keys.text("te_version", None, to="assume.te_dummy_wgrad", why="true from 2.3 on")
+    parts = [int(part) if part.isascii() and part.isdigit() and len(part) < 9 else -1 for part in (version or "0").split(".")[:2]]
+    if -1 in parts:
+        raise keys.wrong("te_version", "a version such as 2.11.0")
+    assumptions["te_dummy_wgrad"] = "true" if tuple(parts) >= _DUMMY_WGRAD_SINCE else "false"
+    share = keys.number("mem_factor", _MOST_IN_USE)
+    if keys.has("mem_factor") and share == _MOST_IN_USE:
+        keys.note("mem_factor", "mapped", "assume.memory", "reserved divides a peak by it; the peak here is of bytes in use")
+    elif keys.has("mem_factor"):
+        keys.note("mem_factor", "not_modelled", why=f"reserved memory would be the peak over {share:g}; assume.memory=reserved takes {_MOST_IN_USE}")
+
+
+def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """What runs again. SimuMax counts layers of a stage; here `block` counts those of a chunk."""
+    on = keys.flag("enable_recompute", True, to="recompute", why="the switch of all of them")
+    how = keys.choice("recompute_granularity", _GRANULARITIES, None, to="recompute")
+    layers = keys.integer("recompute_layer_num", 0, to="recompute_num_layers")
+    regions = {name for name in _REGIONS if keys.flag(name, False)}
+    megatron = keys.flag("megatron_recompute", False, to="recompute", why="selective")
+    modules = keys.texts("megatron_recompute_modules", None, to="recompute_modules")
+    for name in sorted(_REGIONS):
+        if keys.has(name) and (how != "regions" or name not in regions):
+            keys.note(name, "no_cost_effect", why="off" if name not in regions else "read with recompute_granularity=selective_recompute")
+    if on and megatron and modules:
+        strategy |= {"recompute": "selective", "recompute_modules": modules}
+    elif on and how == "full" and layers:
+        strategy |= {"recompute": "full", "recompute_method": "block", "recompute_num_layers": _at_most(layers, strategy, architecture)}
+    elif on and how == "core_attn":
+        strategy |= {"recompute": "selective", "recompute_modules": ["core_attn"]}
+    elif on and how is not None:
+        _selective(keys, strategy, regions if how == "regions" else {how}, architecture)
+
+
+def _selective(keys: Keys, strategy: dict[str, Any], regions: set[str], architecture: Architecture | None) -> None:
+    """Its regions by the nearest modules that run again here, and what is left of each."""
+    mixture = architecture is not None and architecture.moe is not None
+    modules = []
+    for region in sorted(regions):
+        if region == "attn_recompute":
+            modules.append("core_attn")
+        elif region == "mlp_recompute" and not mixture:
+            modules.append("mlp")
+        keys.note(region, "not_modelled", "recompute_modules" if modules else "", _REGIONS[region])
+    if modules:
+        strategy |= {"recompute": "selective", "recompute_modules": modules}
+
+
+def _at_most(layers: int, strategy: dict[str, Any], architecture: Architecture | None) -> int:
+    """Layers of a chunk that run again: no more than its longest has."""
+    if architecture is None:
+        return layers
+    chunks = strategy["pp"] * strategy["vpp"]
+    ends = [strategy.get(f"num_layers_in_{end}_pipeline_stage") for end in ("first", "last")]
+    rest, others = architecture.num_layers - sum(n or 0 for n in ends), chunks - strategy["vpp"] * sum(n is not None for n in ends)
+    longest = max(-(-rest // others) if others > 0 else 0, *(-(-(n or 0) // strategy["vpp"]) for n in ends), 1)
+    return min(layers, longest)
+
+
+def _model(keys: Keys, document: Document, tp: int, assumptions: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """ModelConfig as a model file, and what of it is a strategy here (how rows of experts are padded)."""
+    hidden, heads = _needed(keys, "hidden_size", "hidden_size"), _needed(keys, "head_num", "attention.num_attention_heads")
+    attention: dict[str, Any] = {"num_attention_heads": heads}
+    latent = keys.choice("attention_type", {"mha": False, "mla": True}, False, to="attention.kind")
+    groups = keys.integer("kv_head_num", heads, to="attention.num_query_groups", least=1)
+    head = keys.integer("head_size", None, to="attention.kv_channels", least=1)
+    sizes = {name: keys.integer(name, None, to=f"attention.{name}", least=1) for name in _LATENT}
+    if latent:
+        attention |= {"kind": "mla", **{name: size for name, size in sizes.items() if size is not None}}
+    else:
+        attention |= {"num_query_groups": groups, **({"kv_channels": head} if head else {})}
+    gated = keys.flag("use_swiglu", False, to="mlp.gated, mlp.activation")
+    network = {"gated": gated, "activation": "silu" if gated else "gelu"}
+    width = keys.integer("intermediate_size", None, to="mlp.ffn_hidden_size", least=1)
+    layers, experts = _needed(keys, "layer_num", "layers"), keys.integer("expert_num", 1, to="moe.num_moe_experts", least=1)
+    dense = keys.integer("dense_layers", 0, to="layers") if experts > 1 else layers
+    keys.known.add("dense_layers")
+    data: dict[str, Any] = {
+        "name": keys.text("model_name", "") or _stem(document.where),
+        "hidden_size": hidden,
+        "vocab_size": _vocabulary(keys, tp),
+        "attention": attention,
+        "layers": " + ".join(f"{n} * {kind}" for n, kind in ((min(dense, layers), "dense"), (layers - dense, "moe")) if n > 0),
+    }
+    if "model_name" in keys.rows:
+        keys.note("model_name", "mapped", "name")
+    if dense:
+        if width is None:
+            raise InputError(f"{document.where}: intermediate_size is missing")
+        data["mlp"] = {"ffn_hidden_size": width, **network}
+    routed = _experts(keys, experts, width, network, data, assumptions) if experts > 1 else {}
+    return data, routed
+
+
+def _experts(
+    keys: Keys, experts: int, width: int | None, network: dict[str, Any], data: dict[str, Any], assumptions: dict[str, str]
+) -> dict[str, Any]:
+    shared = keys.integer("moe_shared_expert_intermediate_size", None, to="moe.moe_shared_expert_intermediate_size", least=1)
+    data["layer_kinds"] = {**({"dense": {"ffn": "mlp"}} if "mlp" in data else {}), "moe": {"ffn": "moe"}}
+    data["moe"] = {
+        "num_moe_experts": experts,
+        "moe_router_topk": _needed(keys, "topk", "moe.moe_router_topk"),
+        "moe_ffn_hidden_size": keys.integer("moe_ffn_hidden_size", width, to="moe.moe_ffn_hidden_size", least=1),
+        **network,
+        **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
+    }
+    serial = keys.choice("group_linear_mode", {"parallel": False, "serial": True}, False, to="assume.moe_grouped_gemm")
+    if serial:
+        assumptions["moe_grouped_gemm"] = "false"
+    capacity = keys.number("capacity", 1, to="moe_expert_capacity_factor")
+    if not keys.flag("moe_pad_expert_input_to_capacity", True, to="moe_pad_expert_input_to_capacity"):
+        return {}
+    return {"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": float(capacity)}
+
+
+def _vocabulary(keys: Keys, tp: int) -> int:
+    """The vocabulary as it is padded there: to a multiple of 128 tp unless said otherwise."""
+    size = _needed(keys, "vocab_size", "vocab_size")
+    multiple = keys.integer("make_vocab_size_divisible_by", _VOCABULARY_MULTIPLE, to="vocab_size", least=1) * tp
+    if not keys.flag("padded_vocab_size", True, to="vocab_size"):
+        return size
+    padded = padded_vocabulary(size, multiple)
+    if padded != size:
+        keys.note("vocab_size", "derived", "vocab_size", f"{padded}: padded to a multiple of {multiple}")
+    return padded
+
+
+def _needed(keys: Keys, key: str, to: str) -> int:
+    value = keys.integer(key, None, to=to, least=1)
+    if value is None:
+        raise InputError(f"{keys.place(key)}: {key} is missing")
+    return int(value)
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json") or "model"

@@ -1,0 +1,193 @@
+"""SimuMax's files as a job: what each key becomes, and what SimuMax itself computes for the same files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shared import SHARED
+
+import symsim
+from symsim.errors import InputError
+from symsim.importers.job import write_job
+from symsim.inputs.reading import read_yaml
+
+IMPORTED = Path(__file__).parent / "imported" / "simumax"
+PEER = SHARED / "peers" / "simumax"
+STRATEGY = json.loads((IMPORTED / "dense" / "strategy.json").read_text())
+# StrategyConfig of SimuMax v1.2 (simumax/core/config.py), and a key that its guide of v1.1 misspells
+FIELDS = """
+    seq_len micro_batch_size micro_batch_num global_batch_size dtype fp8 world_size tp_size cp_size pp_size ep_size etp_size cp_comm_type
+    cp_a2a_mode order_of_paralielism moe_dispatcher_policy enable_sequence_parallel num_layers_in_first_pipeline_stage
+    num_layers_in_last_pipeline_stage account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split interleaving_size
+    microbatch_group_size_per_vp_stage pp_comm_async enable_straggler_model zero_state overlap_grad_reduce grad_reduce_in_bf16
+    use_fp32_accum_grad use_accm_weight use_fused_grad_accumulation cache_groupgemm_col_fp8_inputs offload_groupgemm_col_inputs
+    enable_recompute recompute_granularity recompute_layer_num attn_recompute mla_rms_recompute mlp_recompute mlp_rms_recompute
+    recompute_variance megatron_recompute megatron_recompute_modules use_flash_sdp use_math_sdp attention_sparse_ratio attention_sparse_rati
+    use_fused_norm use_fused_swiglu enable_dropout cross_entropy_loss_fusion te_version te_dummy_wgrad_min_version
+    te_grouped_linear_dummy_wgrad_min_version te_cp_a2a_save_pre_posta2a_min_version tp_net cp_net pp_net dp_net ep_net etp_net edp_net
+    dispatch_probs mem_factor""".split()
+
+
+def job(tmp_path: Path, strategy: dict[str, Any] | None = None, model: dict[str, Any] | None = None, lenient: bool = False) -> symsim.Job:
+    """The job of the dense example with some keys changed."""
+    files = []
+    for name, changes in (("strategy", strategy), ("model", model)):
+        data = json.loads((IMPORTED / "dense" / f"{name}.json").read_text())
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps({**data, **(changes or {})}))
+    return symsim.load_job("simumax", *map(str, files), lenient=lenient)
+
+
+def fates(made: symsim.Job) -> dict[str, str]:
+    return {row.key: row.fate for row in made.rows}
+
+
+def test_a_job_of_three_files(tmp_path: Path) -> None:
+    made = symsim.load_job("simumax", *map(str, sorted((IMPORTED / "dense").iterdir())))
+    assert made.strategy == {
+        "tp": 4, "cp": 1, "pp": 2, "ep": 1, "etp": 1, "dp": 2, "seq_length": 4096, "micro_batch_size": 1, "num_microbatches": 16, "sp": True,
+        "rank_order": "tp-cp-ep-dp-pp", "vpp": 2, "zero": 1, "grad_reduce_in_fp32": True, "precision": "bf16", "cross_entropy_fusion": "te",
+        "recompute": "full", "recompute_method": "block", "recompute_num_layers": 3,
+    }  # fmt: skip
+    assert made.architecture is not None and made.architecture.vocab_size == 128512 and made.assumptions["te_dummy_wgrad"] == "true"
+    write_job(made, tmp_path)
+    system = symsim.load_system(tmp_path / "system.yaml")
+    chip, tier, outer = system.accelerator, system.network[0], system.network[1]
+    assert float(chip.memory_bandwidth.value) == 3120 * 2**30 and chip.multiprocessors.value == 132
+    # of all collectives that say so, a hop and a call; a node's links are shared by its eight ranks
+    assert (float(tier.latency.value), float(tier.launch.value if tier.launch else 0)) == pytest.approx((5e-6, 11e-6))
+    assert float(tier.efficiency["all_reduce"].value) == 0.75 and float(outer.bandwidth.value) == 370 / 8 * 2**30
+    # halved: theirs counts the whole square of a causal kernel's scores
+    assert float(system.kernels.attention.forward.value) == 0.55
+    # six points of products are enough to fit their curve
+    assert system.kernels.gemm.efficiency.source == "calibrated"
+    assert symsim.derive(tmp_path).value("time.step") > 0
+
+
+def test_every_key_of_the_strategy_has_a_row(tmp_path: Path) -> None:
+    made = job(tmp_path, dict.fromkeys(FIELDS))
+    assert set(FIELDS) <= fates(made).keys()
+    if (SHARED / "vocabulary.yaml").exists():
+        said = read_yaml(SHARED / "vocabulary.yaml").data
+        theirs = {alias["key"].strip() for at in said["canonical"].values() for alias in at.get("aliases", {}).get("simumax", [])}
+        assert not {key for key in theirs if key.isidentifier()} - set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"fp8": True}, {"fp8": "tensorwise"}),
+        ({"grad_reduce_in_bf16": True}, {"grad_reduce_in_fp32": False}),
+        ({"cp_size": 2, "world_size": 32}, {"cp": 2, "cp_comm_type": "a2a"}),
+        ({"recompute_granularity": "sdp_only"}, {"recompute": "selective", "recompute_modules": ["core_attn"]}),
+        (
+            {"recompute_granularity": None, "megatron_recompute": True, "megatron_recompute_modules": ["layernorm"]},
+            {"recompute": "selective", "recompute_modules": ["layernorm"]},
+        ),
+        ({"enable_recompute": False}, {"recompute": None}),
+        ({"recompute_layer_num": 99}, {"recompute_num_layers": 7}),
+        ({"pp_comm_async": True}, {"overlap_p2p_comm": True}),
+        ({"zero_state": 0}, {"zero": 0}),
+        ({"micro_batch_num": None, "global_batch_size": 64}, {"num_microbatches": 32}),
+    ],
+)
+def test_what_a_key_becomes(changes: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
+    made = job(tmp_path, changes)
+    assert made.strategy is not None and {name: made.strategy.get(name) for name in expected} == expected
+
+
+def test_assumptions_that_a_strategy_settles(tmp_path: Path) -> None:
+    made = job(tmp_path, {"use_flash_sdp": False, "te_version": None, "dispatch_probs": True, "recompute_variance": True})
+    assert made.assumptions == {
+        "attention_kernel": "math", "te_dummy_wgrad": "false", "moe_probabilities": "experts", "recompute_early_stop": "true",
+    }  # fmt: skip
+
+
+def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> None:
+    on = {"use_accm_weight": False, "attention_sparse_ratio": 0.5, "enable_straggler_model": True, "use_fused_swiglu": False}
+    assert {fates(job(tmp_path, on))[key] for key in on} == {"not_modelled"}
+    off = {"use_accm_weight": True, "attention_sparse_ratio": 0.0, "enable_straggler_model": False, "use_fused_swiglu": True}
+    assert {fates(job(tmp_path, off))[key] for key in off} == {"no_cost_effect"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model", "sentence"),
+    [
+        ({"tp_sise": 2}, {}, "strategy.json:1: SimuMax's strategy has no key 'tp_sise': did you mean 'etp_size'"),
+        ({"tp_size": 3}, {}, "strategy.json:1: world_size 16 is no multiple of tp_size cp_size pp_size = 6"),
+        ({"tp_size": "4x"}, {}, "strategy.json:1: tp_size is 4x; it should be a number"),
+        ({"recompute_granularity": "full"}, {}, "recompute_granularity is full; it should be one of full_block"),
+        ({"te_version": "new"}, {}, "te_version is new; it should be a version such as 2.11.0"),
+        ({}, {"head_num": None}, "model.json:1: head_num is missing"),
+        ({}, {"head_num": 25}, "model.json: attention: num_attention_heads 25 is not a multiple of num_query_groups 8"),
+        ({"pp_size": 3, "world_size": 24}, {"layer_num": 1}, "layers"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(strategy: dict[str, Any], model: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        job(tmp_path, strategy, model)
+    assert sentence in str(raised.value)
+
+
+def test_lenient_goes_on(tmp_path: Path) -> None:
+    assert fates(job(tmp_path, {"tp_sise": 2}, lenient=True))["tp_sise"] == "refused"
+
+
+def test_a_file_of_nothing_known(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    with pytest.raises(InputError, match="no file of SimuMax: a system has 'accelerator'"):
+        symsim.load_job("simumax", str(tmp_path / "a.json"))
+
+
+def test_links_of_a_socket_that_ranks_share(tmp_path: Path) -> None:
+    """PCIe tiers by size of group; what a pair of ranks reaches beside others is a rank's share, one ring of all has the whole."""
+    system = json.loads((IMPORTED / "dense" / "system.json").read_text())
+    inner = system["networks"].pop("high_intra_node")
+    wide = json.loads(json.dumps(inner))
+    wide["op"]["all_gather"]["dp_fixed_bw"] = {"2": 4, "4": 7.65}
+    wide["op"]["all_gather"]["efficient_factor"] = 0.5
+    system["networks"] |= {"intra_with_pcie": True, "intra_node_pcie_4x": inner, "intra_node_pcie_8x": wide}
+    (tmp_path / "s.json").write_text(json.dumps(system))
+    made = symsim.load_job("simumax", str(tmp_path / "s.json"))
+    write_job(made, tmp_path)
+    tiers = symsim.load_system(tmp_path / "system.yaml").network
+    assert [tier.ranks for tier in tiers] == [4, 8, "all"]
+    assert float(tiers[1].bandwidth.value) == 4 * 2**30 and tiers[1].ring is not None and float(tiers[1].ring.value) == 200 * 2**30
+
+
+# runs of SimuMax itself: several models, degrees and machines
+RUNS = (
+    "a100_llama3_70b_l12_tp2_mbc8",
+    "a100_llama3_8b_tp1pp2_mbc4",
+    "a100_llama3_70b_l12_tp2_full_recompute",
+    "a100_mixtral_8x7b_ep8_pp1",
+    "a100_deepseekv2_l4_ep4_pp2_mbc8",
+    "b200_deepseekv3_l4_tp1_ep8_pp1_dp8_mbc4_cef",
+    "b200_llama3_405b_l4_tp2_cp4_pp1_dp1_seq32768_mbc4_cef",
+)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_states_and_flops_are_those_of_simumax(name: str, tmp_path: Path) -> None:
+    if not (PEER / f"{name}.json").exists():
+        pytest.skip("../shared/peers/simumax is not on this machine")
+    run = json.loads((PEER / f"{name}.json").read_text())
+    asked = run["config"]
+    files = []
+    for what, folder in (("strategy", "strategy"), ("model", "models")):
+        data = json.loads((PEER / "configs" / folder / f"{asked[f'{what}_file']}.json").read_text())
+        files.append(tmp_path / f"{what}.json")
+        files[-1].write_text(json.dumps({**data, **(asked.get(f"{what}_overrides") or {})}))
+    made = symsim.load_job("simumax", *map(str, files))
+    result = symsim.derive(made.architecture, made.strategy, made.assumptions).to_json()
+    for chunk, stage in (("first_stage_chunk", 0), ("last_stage_chunk", -1)):
+        if chunk in run["chunks"]:
+            theirs, ours = run["chunks"][chunk]["total"]["model_bytes"], result["memory"]["stages"][stage]
+            for here, there in (("weights", "weight"), ("gradients", "grad"), ("optimizer", "state")):
+                assert ours[here] == theirs[f"dense_{there}"] + theirs[f"moe_{there}"]
+    if len(run["chunks"]) == 1:
+        ranks = made.strategy["tp"] * made.strategy["cp"] if made.strategy else 1
+        assert result["flops"]["forward"] == run["chunks"]["first_stage_chunk"]["total"]["flops"]["fwd"] * ranks

@@ -1,0 +1,134 @@
+"""What holds for configurations of every system that are imported: the ledger, the directory, mutated inputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import symsim
+from symsim.errors import InputError
+from symsim.importers.job import Job, write_job
+from symsim.importers.keys import FATES, Given, Keys, silent
+from symsim.importers.registry import KINDS
+from symsim.importers.rules import data_parallel, settle
+from symsim.inputs.models import load_model
+
+sys.path.insert(0, str(Path(__file__).parent / "draws"))
+import imports  # noqa: E402
+from inputs_run import place_of_work  # noqa: E402
+
+IMPORTED = Path(__file__).parent / "imported"
+
+
+def keys(lenient: bool = False, **given: object) -> Keys:
+    table = {**silent("no_cost_effect", "a label", "title"), **silent("not_modelled", "what changes", "odd")}
+    return Keys("a file", {key: Given(value, f"job.yaml:{line}") for line, (key, value) in enumerate(given.items(), 1)}, table, lenient)
+
+
+def test_every_key_has_a_row_in_the_order_given() -> None:
+    made = keys(title="t", odd=3, tp="8", pp=None)
+    assert made.integer("tp", 1, to="tp", least=1) == 8 and made.integer("pp", 2) == 2
+    rows = made.finish()
+    assert [(r.key, r.value, r.fate, r.to) for r in rows] == [
+        ("title", "t", "no_cost_effect", ""),
+        ("odd", "3", "not_modelled", ""),
+        ("tp", "8", "mapped", "tp"),
+        ("pp", "null", "no_cost_effect", ""),
+    ]
+    assert keys(odd=False).finish()[0].fate == "no_cost_effect"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"titel": 1}, "job.yaml:1: a file has no key 'titel': did you mean 'title'?"),
+        ({"tp": "eight"}, "job.yaml:1: tp is eight; it should be a number"),
+        ({"tp": 1.5}, "job.yaml:1: tp is 1.5; it should be a whole number from 1 up"),
+        ({"tp": True}, "job.yaml:1: tp is true; it should be a number"),
+        ({"tp": 10**400}, "it should be a number"),
+    ],
+)
+def test_a_wrong_key_or_value_is_one_sentence(given: dict[str, object], sentence: str) -> None:
+    made = keys(**given)
+    with pytest.raises(InputError) as raised:
+        made.integer("tp", 1, least=1)
+        made.finish()
+    assert sentence in str(raised.value)
+
+
+def test_lenient_keeps_what_is_unknown_in_the_ledger() -> None:
+    (row,) = keys(lenient=True, titel=1).finish()
+    assert (row.fate, row.why) == ("refused", "no such key: did you mean 'title'?")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model", "option", "left"),
+    [
+        ({"sp": True}, "llama3-8b", "sp", None),
+        ({"sp": True, "tp": 2, "tp_comm_overlap": True}, "llama3-8b", "tp_comm_overlap", True),
+        ({"tp": 2, "tp_comm_overlap": True}, "llama3-8b", "tp_comm_overlap", None),
+        ({"overlap_param_gather": True}, "llama3-8b", "overlap_param_gather", None),
+        ({"overlap_p2p_comm": True, "pp": 2}, "llama3-8b", "overlap_p2p_comm", None),
+        ({"moe_shared_expert_overlap": True}, "mixtral-8x7b", "moe_shared_expert_overlap", None),
+        ({"moe_shared_expert_overlap": True}, "deepseek-v3", "moe_shared_expert_overlap", True),
+        ({"ep": 8}, "llama3-8b", "ep", None),
+        ({"recompute": "selective", "recompute_modules": ["core_attn", "mla_up_proj"]}, "llama3-8b", "recompute_modules", ["core_attn"]),
+        ({"recompute": "full", "recompute_modules": ["core_attn"]}, "llama3-8b", "recompute_modules", None),
+    ],
+)
+def test_what_frameworks_run_becomes_a_rule_with_a_row(strategy: dict[str, object], model: str, option: str, left: object) -> None:
+    made, asked = keys(**{option: strategy[option]}), dict(strategy)
+    made.note(option, to=option)
+    settle(made, asked, load_model(model).architecture, "a framework")
+    assert asked.get(option) == left
+    (row,) = [r for r in made.finish() if r.key == option]
+    assert row.fate == ("mapped" if left == strategy[option] else "derived" if left else "no_cost_effect")
+    symsim.derive(model, {"num_microbatches": 4, **asked})
+
+
+def test_ranks_that_the_degrees_leave() -> None:
+    assert data_parallel({"tp": 2, "pp": 2}, 16) == 4 and data_parallel({"tp": 3}, 16) is None
+    assert data_parallel({"ep": 8, "etp": 1}, None) == 8
+
+
+def test_a_directory_holds_one_import(tmp_path: Path) -> None:
+    architecture = load_model("llama3-8b").architecture
+    write_job(Job("hf", (), architecture, {"tp": 2}, None, {"causal": "half"}), tmp_path)
+    assert symsim.derive(tmp_path).strategy.tp == 2 and symsim.derive(tmp_path).assumptions["causal"] == "half"
+    assert symsim.derive(tmp_path, "tp=4", {"causal": "full"}).assumptions["causal"] == "full"
+    assert symsim.derive(tmp_path, overrides={"assume.causal": "exact"}).assumptions["causal"] == "exact"
+    write_job(Job("hf", (), architecture), tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"model.yaml", "ledger.json"}
+
+
+def test_a_wrong_assumption_of_a_directory_is_named(tmp_path: Path) -> None:
+    write_job(Job("hf", (), load_model("llama3-8b").architecture, None, None, {"causal": "half"}), tmp_path)
+    (tmp_path / "assumptions.yaml").write_text("causal: halb\n")
+    with pytest.raises(InputError, match=r"assumptions.yaml:1: assume.causal=halb is not a choice: did you mean 'half'"):
+        symsim.derive(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if (IMPORTED / kind).is_dir()])
+def test_the_jobs_of_a_kind_are_read_and_evaluated(kind: str, tmp_path: Path) -> None:
+    for number, files in enumerate(imports.jobs(kind)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        for name, text in files.items():
+            (place / name).write_text(text)
+        named = [str(place / n) if n in files else n for n in (files.get("arguments.txt") or "\n".join(sorted(files))).splitlines()]
+        job = symsim.load_job(kind, *named)
+        told = job.to_json()
+        assert json.loads(json.dumps(told)) == told and {row["fate"] for row in told["keys"]} <= set(FATES)
+        write_job(job, place / "out")
+        assert symsim.derive(place / "out", system=None if job.system else "h100-sxm").value("time.step") > 0
+
+
+@pytest.mark.parametrize("kind", imports.KINDS)
+def test_mutated_jobs_end_in_an_answer_or_a_sentence(kind: str) -> None:
+    with place_of_work() as place:
+        found = [(number, imports.outcome(kind, number, place)) for number in range(120)]
+    assert not [(number, one.fault) for number, one in found if one.fault]
+    assert {one.status for _, one in found} == {0, 2}
