@@ -61,8 +61,8 @@ def test_layers_beyond_their_bound_are_refused_before_they_are_written_out(layer
 
 
 def test_stages_and_experts_are_bounded_together():
-    with pytest.raises(InputError, match=f"pp\\*vpp=128\\*4=512 stages are too many: at most {MOST_STAGES}"):
-        derived("llama3-8b", "pp=128,vpp=4", "num_layers=512")
+    with pytest.raises(InputError, match=f"pp\\*vpp=128\\*64=8192 stages are too many: at most {MOST_STAGES:,}"):
+        derived("llama3-8b", "pp=128,vpp=64", "num_layers=8192")
     with pytest.raises(InputError, match=f"32 layers of 400000 experts are 12800000, which are too many: at most {MOST_EXPERTS}"):
         derived("mixtral-8x7b", "tp=1", "E=400000")
 
@@ -114,12 +114,12 @@ def test_a_file_that_would_take_minutes_to_read_is_refused(name: str, content: s
 @pytest.mark.parametrize(
     ("axis", "reason"),
     [
-        ("vpp=65536,2", "65536 is more than the largest value that a grid takes, 256"),
+        ("vpp=65536,2", "65536 is more than the largest value that a grid takes, 4096"),
         ("dp=1,1000001", "1000001 is more than the largest value that a grid takes, 1000000"),
         ("world=8,100000000000000000000", "is more than the largest value that a grid takes"),
         ("hidden_size=4096,10000000000000000000", "10000000000000000000 is more than the largest value that a grid takes"),
         ("hidden_size=1:100000", "100000 values, which are read one by one; at most 10000 are"),
-        ("vpp==num_microbatches*1000", "vpp cannot be 4000"),
+        ("vpp==num_microbatches*2000", "vpp cannot be 8000"),
     ],
 )
 def test_an_axis_is_bounded_as_its_setting_is(axis: str, reason: str):

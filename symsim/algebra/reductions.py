@@ -85,10 +85,10 @@ def stage_runs(stages: Iterable[Mapping[str, Number]]) -> tuple[Run, ...]:
 
 def members(runs: Iterable[Run]) -> dict[Holdings, tuple[int, ...]]:
     """The stages of each class, in order of the first."""
-    found: dict[Holdings, tuple[int, ...]] = {}
+    found: dict[Holdings, list[int]] = {}
     for run in runs:
-        found[run.holdings] = (*found.get(run.holdings, ()), *range(run.first, run.last + 1))
-    return found
+        found.setdefault(run.holdings, []).extend(range(run.first, run.last + 1))
+    return {held: tuple(stages) for held, stages in found.items()}
 
 
 Ranks = tuple[tuple[tuple[int, ...], int, int], ...]
@@ -108,14 +108,19 @@ class Line:
     fullest: Mapping[Holdings, tuple[int, ...]]
 
     @cached_property
+    def members(self) -> dict[Holdings, tuple[int, ...]]:
+        """The stages of each class, in order of the first."""
+        return members(self.runs)
+
+    @cached_property
     def classes(self) -> dict[Holdings, int]:
-        """Stages of each class, in order of the first."""
-        return {held: len(stages) for held, stages in members(self.runs).items()}
+        """How many stages each class has."""
+        return {held: len(stages) for held, stages in self.members.items()}
 
     @cached_property
     def first(self) -> dict[Holdings, int]:
         """The first stage of each class."""
-        return {held: stages[0] for held, stages in members(self.runs).items()}
+        return {held: stages[0] for held, stages in self.members.items()}
 
     @cached_property
     def alone(self) -> Ranks:
@@ -216,10 +221,12 @@ def reduced(
     after = {name: node for name, node in named(body)[1].items() if node.function == "stages_after"}
     if after:
         # of consecutive equal ranks any one waits as long, and the last is the first to count when micro-batches are few
-        found = []
-        for k, (stages, _, last) in enumerate(runs):
-            behind = {name: _total(of(own, node.arguments[0]) * (e - b + 1) for own, b, e in runs[k + 1 :]) for name, node in after.items()}
-            found.append(of(stages, body, {"i": last, **behind}))
+        found: list[Any] = []
+        left: dict[tuple[int, ...], int] = {}
+        for stages, first, last in reversed(runs):
+            behind = {name: _total(of(own, node.arguments[0]) * count for own, count in left.items()) for name, node in after.items()}
+            found.insert(0, of(stages, body, {"i": last, **behind}))
+            left = {stages: left.pop(stages, 0) + last - first + 1, **left}
         return largest(found)
     if body.symbols() & set(placed):
         return largest([at(place, body, {}) for place in line.places])

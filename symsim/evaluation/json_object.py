@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symsim.algebra.expr import Number
@@ -33,9 +33,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
             "total": int(number["N"]),
             "active": int(number.get("N_active", number["N"])),
             "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number},
-            "per_rank": [
-                {"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage
-            ],
+            "per_rank": [{"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
         },
         "flops": {
             "forward": int(number["F"]),
@@ -43,12 +41,11 @@ def json_object(at: Evaluation) -> dict[str, Any]:
             "recompute": int(number["R"]),
             "by_module": flops_by_module(at),
             "per_rank": [
-                {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])}
-                for s, n in per_stage
+                {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])} for s, n in per_stage
             ],
         },
         "hbm_bytes": {"per_rank": [{"stage": s.index, "forward": _whole(n["Q_stage"]), "backward": _whole(n["U_stage"])} for s, n in per_stage]},
-        "messages": [m for s, n in per_stage for m in _messages(at, s, n)],
+        "messages": _messages(at),
         "gradient_buffers": [
             {"stage": s.index, "chunk": b.chunk, "kind": b.kind, "elements": b.elements, "buckets": len(b.buckets)}
             for s in at.stages
@@ -60,7 +57,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
     }
 
 
-def _memory(at: Evaluation, per_stage: list[dict[str, Number]]) -> dict[str, Any]:
+def _memory(at: Evaluation, per_stage: Sequence[Mapping[str, Number]]) -> dict[str, Any]:
     """Bytes of one rank of each stage; `transient` is what the peak holds beyond the others, `at` the moment it is held."""
     stages: list[dict[str, Any]] = []
     for stage, number in zip(at.stages, per_stage):
@@ -93,7 +90,16 @@ def _time(at: Evaluation) -> dict[str, Any]:
     }
 
 
-def _messages(at: Evaluation, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
+def _messages(at: Evaluation) -> list[dict[str, Any]]:
+    """Messages of one rank of every stage, stage by stage."""
+    said: dict[int, list[dict[str, Any]]] = {}
+    for members in at.alike:
+        stage = at.stages[members[0]]
+        said |= dict.fromkeys(members, _messages_of(at, stage, at.stage_numbers(stage)))
+    return [{**message, "stage": stage.index} for stage in at.stages for message in said[stage.index]]
+
+
+def _messages_of(at: Evaluation, stage: Stage, numbers: Mapping[str, Number]) -> list[dict[str, Any]]:
     return [
         {
             "phase": m.phase,

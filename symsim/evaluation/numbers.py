@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from symsim.algebra.expr import Call, Expr, Number
+from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.quantity import Definition
-from symsim.algebra.reductions import Line, first_of_largest, members, named, reduced, stage_runs
+from symsim.algebra.reductions import Holdings, Line, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, cut, nearest
@@ -18,7 +18,9 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages
+from symsim.pipeline.fullest import fullest
+from symsim.pipeline.schedules import schedule_of, schedule_sizes
+from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages, table_copies
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 
@@ -72,7 +74,7 @@ class Evaluation:
     @cached_property
     def embedding_copies(self) -> int:
         """Stages that hold a copy of the embedding table."""
-        return sum(s.embedding or bool(s.mtp) or (s.loss and self.model.tie_word_embeddings) for s in self.stages)
+        return table_copies(self.model, self.strategy)
 
     @cached_property
     def values(self) -> dict[str, Number]:
@@ -87,7 +89,7 @@ class Evaluation:
             if spec.ffn_hidden_size:
                 found[f"f_{kind}"] = spec.ffn_hidden_size
         for kind in self.lowered.checkpointed:
-            found[f"L_{kind}_ckpt"] = sum(self._checkpointed(s)[0][kind] for s in self.stages)
+            found[f"L_{kind}_ckpt"] = sum(self.stage_values(s)[f"L_{kind}_ckpt_i"] for s in self.stages)
         if self.system is not None:
             found |= symbol_values(self.system, self.strategy)
         return found
@@ -117,11 +119,22 @@ class Evaluation:
                 known[definition.symbol] = value.evaluate(ChainMap(own, known) if own else known)
         return known
 
+    @cached_property
+    def fullest(self) -> int:
+        """The stage whose rank needs most memory, the first of equal ones."""
+        return max(self.line.places, key=lambda place: self.stage_numbers(self.stages[place])["M_stage_peak"])
+
+    @cached_property
+    def slowest(self) -> int:
+        """The stage whose micro-batch takes longest, the first of equal ones."""
+        return max(self.line.first.values(), key=lambda place: self.stage_numbers(self.stages[place])["t_stage"])
+
     def _reduced(self, call: Call) -> Number:
         """The number of a reduction over stages."""
 
         def at(stage: int, body: Expr, given: Mapping[str, Number]) -> Number:
-            return body.evaluate(ChainMap(dict(given), self.stage_numbers(self.stages[stage])))
+            numbers = self.stage_numbers(self.stages[stage])
+            return body.evaluate(ChainMap(dict(given), *numbers.maps) if given else numbers)
 
         value: Number = reduced(call, self.line, at, self.placed_names, max, first_of_largest)
         return value
@@ -131,7 +144,34 @@ class Evaluation:
         """The stages of the pipeline in classes of equal ones, at this number of micro-batches."""
         runs = stage_runs(self.stage_values(stage) for stage in self.stages)
         names = tuple(n for n in self.stage_values(self.stages[0]) if n != "i")
-        return Line(names, runs, members(runs))
+        schedule, sizes = schedule_of(self.strategy), schedule_sizes(self.strategy)
+        return Line(names, runs, {held: fullest(schedule, own, sizes) for held, own in members(runs).items()})
+
+    @cached_property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """Stages that hold the same and send as many messages together, in order of the first."""
+        found: dict[object, list[int]] = {}
+        for stage in self.stages:
+            found.setdefault((_held(self.stage_values(stage)), stage.sent, stage.received), []).append(stage.index)
+        return tuple(map(tuple, found.values()))
+
+    def alike_in(self, names: Collection[str]) -> list[tuple[int, ...]]:
+        """Stages that have the same numbers of these definitions, known before they are evaluated: those that hold the same and,
+        where a definition depends on the place, have as much in flight."""
+        needed = set(names)
+        for definition in reversed(self.stage_definitions[1]):
+            needed |= definition.expr.symbols() if definition.symbol in needed else set()
+        direct = [d for d in self._placed[0] if d.symbol in needed]
+        found: dict[object, list[int]] = {}
+        for held, equal in self.line.members.items():
+            known: dict[str, Expr | Number] = {**self._alike(self.stages[equal[0]])}
+            del known["i"]
+            for d in direct:
+                known[d.symbol] = d.expr.substitute({n: known[n] for n in d.expr.symbols() - {"i"}})
+            own = [expr(known[d.symbol]) for d in direct]
+            for stage in equal:
+                found.setdefault((held, *(e.evaluate({"i": stage}) for e in own)), []).append(stage)
+        return sorted(map(tuple, found.values()))
 
     def _checkpointed(self, stage: Stage) -> tuple[dict[str, int], int]:
         """Layers of each kind that a stage recomputes in full, and how many inputs it keeps for that."""
@@ -149,12 +189,21 @@ class Evaluation:
             kept += -(-size // strategy.recompute_num_layers) if strategy.recompute_method == "uniform" else size
         return kinds, kept
 
-    def stage_values(self, stage: Stage) -> dict[str, Number]:
+    def stage_values(self, stage: Stage) -> Mapping[str, Number]:
         """The stage's own symbols: layers of each kind, and what else it holds."""
+        if stage.index not in self._own:
+            self._own[stage.index] = self._values_of(stage)
+        return self._own[stage.index]
+
+    @cached_property
+    def _own(self) -> dict[int, Mapping[str, Number]]:
+        return {}
+
+    def _values_of(self, stage: Stage) -> Mapping[str, Number]:
         model = self.model
         found: dict[str, Number] = {"i": stage.index}
-        for kind in model.kind_names():
-            found[f"L_{kind}_i"] = sum(kinds_between(model, c.first, c.last)[kind] for c in stage.chunks)
+        layers = [kinds_between(model, c.first, c.last) for c in stage.chunks]
+        found |= {f"L_{kind}_i": sum(held[kind] for held in layers) for kind in model.kind_names()}
         if self.lowered.checkpointed:
             kinds, kept = self._checkpointed(stage)
             found |= {f"L_{k}_ckpt_i": n for k, n in kinds.items()} | {"checkpoints_i": kept}
@@ -174,23 +223,53 @@ class Evaluation:
             found |= {"received_i": stage.received, "returned_i": stage.sent}
         return found
 
-    def stage_numbers(self, stage: Stage) -> dict[str, Number]:
-        """Numbers of the stage's definitions. Stages that hold the same are evaluated once, save what depends on `i`."""
+    def stage_numbers(self, stage: Stage) -> ChainMap[str, Number]:
+        """Numbers of the stage's definitions. Stages that hold the same are evaluated once, save what depends on the place."""
+        alike = self._alike(stage)
+        direct = self._direct(stage.index, alike)
+        here: dict[str, Number] = {"i": stage.index, **direct}
+        # of stages with as many micro-batches in flight the rest is the same
+        key = (_held(self.stage_values(stage)), *direct.values())
+        if key not in self._placed_known:
+            known = {**alike, **here}
+            for definition in self._placed[1]:
+                known[definition.symbol] = definition.expr.evaluate(known)
+            self._placed_known[key] = {d.symbol: known[d.symbol] for d in self._placed[1]}
+        return ChainMap(here, self._placed_known[key], alike)
+
+    def _alike(self, stage: Stage) -> dict[str, Number]:
+        """Numbers that all stages have that hold what this one does."""
         own = self.stage_values(stage)
-        alike = tuple(v for n, v in own.items() if n != "i")
-        if alike not in self._alike:
+        held = _held(own)
+        if held not in self._known:
             known = {**self.numbers, **own}
             for definition in self.stage_definitions[0]:
                 known[definition.symbol] = definition.expr.evaluate(known)
-            self._alike[alike] = known
-        known = {**self._alike[alike], "i": stage.index}
-        for definition in self.stage_definitions[1]:
-            known[definition.symbol] = definition.expr.evaluate(known)
-        return known
+            self._known[held] = known
+        return self._known[held]
+
+    def _direct(self, index: int, alike: dict[str, Number]) -> dict[str, Number]:
+        """Numbers of the definitions that hold the place itself."""
+        here: dict[str, Number] = {"i": index}
+        for definition in self._placed[0]:
+            here[definition.symbol] = definition.expr.evaluate(ChainMap(here, alike))
+        del here["i"]
+        return here
 
     @cached_property
-    def _alike(self) -> dict[tuple[Number, ...], dict[str, Number]]:
+    def _known(self) -> dict[Holdings, dict[str, Number]]:
         return {}
+
+    @cached_property
+    def _placed_known(self) -> dict[tuple[object, ...], dict[str, Number]]:
+        return {}
+
+    @cached_property
+    def _placed(self) -> tuple[list[Definition], list[Definition]]:
+        """Definitions that depend on the place: up to the last that holds `i` itself, and the rest, which stands on them."""
+        every = self.stage_definitions[1]
+        direct = max((n + 1 for n, d in enumerate(every) if "i" in d.expr.symbols()), default=0)
+        return every[:direct], every[direct:]
 
     @cached_property
     def placed_names(self) -> frozenset[str]:
@@ -211,6 +290,11 @@ class Evaluation:
             else:
                 same.append(definition)
         return same, differing
+
+
+def _held(symbols: Mapping[str, Number]) -> Holdings:
+    """What a stage holds, without its place."""
+    return tuple(int(v) for n, v in symbols.items() if n != "i")
 
 
 class UnknownName(InputError, KeyError):
@@ -252,10 +336,10 @@ def _value(result: Evaluation, name: str) -> Number:
         if symbol in known:
             return known[symbol]
     if entry is not None and entry.over in ("stages", "fullest"):
-        stages = [result.stage_numbers(s) for s in result.stages]
         if entry.over == "fullest":
-            return max(stages, key=lambda n: n["M_stage_peak"])[symbol]
-        return max(n[symbol] for n in stages)
+            return result.stage_numbers(result.stages[result.fullest])[symbol]
+        places = result.line.places if symbol in result.placed_names else result.line.first.values()
+        return max(result.stage_numbers(result.stages[place])[symbol] for place in places)
     raise _unknown(result, name, [*result.numbers, *result.step_numbers])
 
 

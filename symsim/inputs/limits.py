@@ -18,8 +18,8 @@ MOST_RANKS = 10**6
 MOST_EXPERTS = 500_000
 # layers are listed one by one (Hugging Face's layer_types, gradient buckets); the deepest networks trained have some hundred
 MOST_LAYERS = 10_000
-# pp * vpp: each stage is evaluated and reported by itself; the longest pipelines in use have some dozens
-MOST_STAGES = 256
+# pp * vpp: equal stages are evaluated once, but --json has a row for each; the longest pipelines in use have some dozens
+MOST_STAGES = 4096
 # each is derived by itself
 MOST_LAYER_KINDS = 32
 MOST_TIERS = 12

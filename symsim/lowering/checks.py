@@ -183,7 +183,7 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
     extra = strategy.account_for_embedding_in_pipeline_split + strategy.account_for_loss_in_pipeline_split
     layout = strategy.pipeline_model_parallel_layout
     if chunks > MOST_STAGES:
-        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} stages are too many: at most {MOST_STAGES} are evaluated")
+        raise InputError(f"pp*vpp={pp}*{vpp}={chunks} stages are too many: at most {MOST_STAGES:,} are evaluated")
     if vpp > 1 and pp == 1:
         raise InputError(f"vpp={vpp} needs pp above 1: virtual stages interleave the pipeline's stages")
     ends = [

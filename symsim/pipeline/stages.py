@@ -16,6 +16,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.pipeline.layout import pipeline_layout
 
 _RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
+_FOLDED = ("zbv", "dualpipev")  # schedules in which a rank holds two chunks, the pipeline coming back as a V
 _HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
 
 
@@ -78,8 +79,12 @@ class Stage:
 def table_copies(model: Architecture, strategy: Strategy) -> int:
     """Stages that hold a copy of the embedding table: where tokens are looked up, where depths of MTP do it again, and where a
     tied head multiplies with it."""
-    made = stages(model, strategy, model.mtp_num_layers)
-    return sum(s.embedding or bool(s.mtp) or (s.loss and model.tie_word_embeddings) for s in made)
+    if strategy.pipeline_model_parallel_layout:
+        made = stages(model, strategy, model.mtp_num_layers)
+        return sum(s.embedding or bool(s.mtp) or (s.loss and model.tie_word_embeddings) for s in made)
+    chunks = strategy.pp * strategy.vpp
+    holders = [0, *([chunks - 1] if model.mtp_num_layers or model.tie_word_embeddings else [])]
+    return len({_rank_of(chunk, strategy) for chunk in holders})
 
 
 def gathers_on_arrival(strategy: Strategy, assumptions: Mapping[str, str]) -> bool:
@@ -136,7 +141,12 @@ def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
 def _chunks_of(rank: int, strategy: Strategy) -> list[int]:
     """Which chunks of the model a rank holds: every pp-th, or the two of a V (zbv: arXiv:2405.15362, dualpipev)."""
     n = strategy.pp * strategy.vpp
-    return [rank, n - 1 - rank] if strategy.schedule in ("zbv", "dualpipev") else list(range(rank, n, strategy.pp))
+    return [rank, n - 1 - rank] if strategy.schedule in _FOLDED else list(range(rank, n, strategy.pp))
+
+
+def _rank_of(chunk: int, strategy: Strategy) -> int:
+    """The rank that holds a chunk of the model."""
+    return min(chunk, strategy.pp * strategy.vpp - 1 - chunk) if strategy.schedule in _FOLDED else chunk % strategy.pp
 
 
 def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:

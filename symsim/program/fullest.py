@@ -9,7 +9,9 @@ import numpy as np
 from symsim.algebra.expr import Expr, Number
 from symsim.algebra.reductions import Line, members, stage_runs
 from symsim.inputs.strategy import Strategy
-from symsim.pipeline.schedules import Schedule, schedule_of
+from symsim.pipeline.fullest import falls
+from symsim.pipeline.schedule import Schedule
+from symsim.pipeline.schedules import schedule_of
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 
@@ -27,7 +29,7 @@ def line_of(strategy: Strategy, stages: Iterable[Mapping[str, Number]], microbat
 def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
     """The stages of a strategy at whatever number of micro-batches: what is in flight bends where it passes a group, a round or twice
     the depth, and nowhere beyond."""
-    several = [*range(1, 4 * strategy.pp + 2 * group), 1 << 20]
+    several = [1] if falls(schedule_of(strategy)) else [*range(1, 4 * strategy.pp + 2 * group), 1 << 20]
     return line_of(strategy, stages, np.array(several), np.array([_group_of(strategy, n, group) for n in several]))
 
 
@@ -39,8 +41,8 @@ def _group_of(strategy: Strategy, m: int, otherwise: int) -> int:
 
 def _fullest(schedule: Schedule, stages: Sequence[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> tuple[int, ...]:
     """Of stages that hold the same, those that no other matches in what is in flight at every number of micro-batches."""
-    if len(stages) == 1:
-        return tuple(stages)
+    if len(stages) == 1 or falls(schedule):
+        return (stages[0],)
     counts = [_over_stages(e, stages, sizes, microbatches, groups) for e in (schedule.in_flight, schedule.whole)]
     left: list[int] = []
     for k in sorted(range(len(stages)), key=lambda k: -float(counts[0][k].sum())):

@@ -86,7 +86,7 @@ class _Opening:
         return [Table(spans(said), (Column("dimensions", 20), Column("on", 20)), rows)] if rows else []
 
     def _summary(self) -> Table:
-        number, most = self.result.numbers, self.totals.stage_numbers
+        number, most = self.result.numbers, [self.totals.stage_numbers(first) for _, first in self.totals.alike]
         rows = [("parameters", number["N"], ELEMENT)]
         if "N_active" in number:
             rows.append(("parameters a token uses", number["N_active"], ELEMENT))

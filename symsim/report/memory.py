@@ -12,13 +12,13 @@ from symsim.report.amounts import exact, human
 from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import MEMORY_PARTS, Step
-from symsim.report.totals import ranges
+from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 24  # bars of a picture
 
 
 def sections(step: Step, ink: Ink) -> list[Section]:
-    which = f" of stage {step.fullest}" if len(step.stages) > 1 else ""
+    which = f" of stage {step.fullest}" if step.depth > 1 else ""
     said = (
         f"What one rank holds at the fullest moment of a step. {step.verdict[:1].upper()}{step.verdict[1:]}. "
         f"The peak{which} is reached in: {step.moment(step.fullest)}."
@@ -60,29 +60,29 @@ def _candidates(formula: Expr) -> tuple[Expr, ...]:
 def bars(step: Step) -> Gauges:
     """A bar for every stage (equal ones together), its parts, and the accelerator's memory as a line."""
     scale = max(step.capacity, step.peak(step.fullest)) * 1.02
-    classes = _alike(step)
-    shown = classes if len(classes) <= _MOST else [*classes[: _MOST // 2], *classes[-_MOST // 2 :]]
+    every = step.alike_in_memory
+    shown = every if len(every) <= _MOST else [*every[: _MOST // 2], *every[-_MOST // 2 :]]
     gauges = []
-    for members, first in shown:
+    for members, first in _alike(step, shown):
         parts = tuple((MEMORY_PARTS[p], n / scale, human(n, BYTE)) for p, n in step.memory(first).items() if n)
-        label = f"stage {ranges(members)}" if len(step.stages) > 1 else "one rank"
+        label = f"stage {ranges(members)}" if step.depth > 1 else "one rank"
         gauges.append(Gauge(label, human(step.peak(first), BYTE), parts))
-    left = f" {len(classes) - len(shown)} rows between the first and the last are left out." if len(shown) < len(classes) else ""
+    left = f" {len(every) - len(shown):,} rows between the first and the last are left out." if len(shown) < len(every) else ""
     words = f"{human(step.capacity, BYTE)} of {step.system.name}"
     return Gauges(spans(f"Peak memory of one rank of every stage against the accelerator's.{left}"), tuple(gauges), step.capacity / scale, words)
 
 
-def _alike(step: Step) -> list[tuple[list[int], int]]:
-    """Stages with equal parts together: (their indices, the one that speaks for them)."""
+def _alike(step: Step, stages: Sequence[tuple[int, ...]]) -> list[tuple[list[int], int]]:
+    """Of these, stages with equal parts together: (their indices, the one that speaks for them)."""
     classes: dict[tuple[int, ...], list[int]] = {}
-    for n in range(len(step.stages)):
-        classes.setdefault((*step.memory(n).values(), step.peak(n)), []).append(n)
-    return [(members, members[0]) for members in classes.values()]
+    for members in stages:
+        classes.setdefault((*step.memory(members[0]).values(), step.peak(members[0])), []).extend(members)
+    return [(sorted(members), members[0]) for members in classes.values()]
 
 
 def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
     """The definitions in order, with the fullest stage's values; what is nothing comes last."""
-    book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stages[step.fullest]}
+    book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stage(step.fullest)}
     widest = max(width(ink.names[n]) for n in names)
     made = [
         e
@@ -96,21 +96,23 @@ def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
 
 def _tables(step: Step, ink: Ink) -> list[Table]:
     found = moments(step.result.derivation)
-    values = step.stages[step.fullest]
+    values = step.stage(step.fullest)
     held = sorted(((values[n], said, n) for n, said in found.items() if values[n]), key=lambda m: -m[0])
     when = tuple(Row((said, ink.symbol(n), human(-int(-v // 1), BYTE))) for v, said, n in held)
-    parts = [p for p in MEMORY_PARTS if any(step.memory(n)[p] for n in range(len(step.stages)))]
+    every = step.alike_in_memory
+    shown = _alike(step, thinned(every))
+    parts = [p for p in MEMORY_PARTS if any(step.memory(first)[p] for _, first in shown)]
     rows = []
-    for members, first in _alike(step):
+    for members, first in shown:
         cells = [exact(step.memory(first)[p]) for p in parts]
         rows.append(Row((ranges(members), *cells, exact(step.peak(first)), human(step.peak(first), BYTE))))
     columns = (Column(ink.symbol("i"), 7), *(Column(MEMORY_PARTS[p], 11, True) for p in parts), Column("peak", 11, True), Column("about", 7, True))
-    which = f" of stage {step.fullest}" if len(step.stages) > 1 else ""
+    which = f" of stage {step.fullest}" if step.depth > 1 else ""
     return [
         Table(
             spans(f"Moments of a step, the fullest first: bytes of one rank{which}."),
             (Column("moment", 30), Column("symbol", 12), Column("held", 9, True)),
             when,
         ),
-        Table(spans("Bytes of one rank of every stage at its peak."), columns, tuple(rows)),
+        Table(spans(f"Bytes of one rank of every stage at its peak.{left_out(every)}"), columns, tuple(rows)),
     ]

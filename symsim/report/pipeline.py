@@ -9,9 +9,10 @@ from symsim.report.document import Code, Column, Equation, Equations, Paragraph,
 from symsim.report.ink import Ink
 from symsim.report.step import Step
 from symsim.report.timing import PIPELINE
-from symsim.report.totals import ranges
+from symsim.report.totals import left_out, ranges, thinned
 
 _DRAWN = 4000  # operations of a picture, at most
+_MOST_STAGES = 256  # of a pipeline whose order is replayed for a picture
 
 
 def section(step: Step, ink: Ink) -> Section:
@@ -24,6 +25,9 @@ def section(step: Step, ink: Ink) -> Section:
     said = f": {schedule.meaning} ({schedule.source}). The slowest stage waits {percent(bubble)} of the pipeline's time."
     parts: list[Part] = [Paragraph(spans(Code(schedule.name), said)), Equations((*_equations(step, ink), *_in_flight(step, ink, schedule)))]
     parts.append(_flight_table(step, ink, schedule))
+    stages = result.strategy.pp * result.strategy.vpp
+    if stages > _MOST_STAGES:
+        return Section("Schedule", (*parts, Paragraph(spans(f"A pipeline of {stages:,} stages is not drawn: at most {_MOST_STAGES} are."))))
     return Section("Schedule", (*parts, picture(step)))
 
 
@@ -43,11 +47,13 @@ def in_flight(step: Step, stage: int) -> int:
 
 def _flight_table(step: Step, ink: Ink, schedule: Schedule) -> Table:
     classes: dict[int, list[int]] = {}
-    for n in range(len(step.stages)):
+    for n in range(step.depth):
         classes.setdefault(in_flight(step, n), []).append(n)
-    rows = tuple(Row((ranges(members), exact(count), f"{count / step.result.strategy.vpp:.4g}")) for count, members in classes.items())
+    counts = {tuple(members): count for count, members in classes.items()}
+    shown, every = thinned(list(counts)), list(counts)
+    rows = tuple(Row((ranges(list(s)), exact(counts[s]), f"{counts[s] / step.result.strategy.vpp:.4g}")) for s in shown)
     columns = (Column(ink.symbol("i"), 12), Column("chunks' forwards held", 12, True), Column("micro-batches of the stage", 14, True))
-    return Table(spans("Forwards whose backward is still to come, at most."), columns, rows)
+    return Table(spans(f"Forwards whose backward is still to come, at most.{left_out(every)}"), columns, rows)
 
 
 def picture(step: Step) -> Timeline:
@@ -64,6 +70,7 @@ def picture(step: Step) -> Timeline:
         if numbers[n]
     )
     left = f" {drawn} of {exact(asked)} micro-batches are drawn." if drawn < asked else ""
-    equal = "Every stage is drawn with the seconds of the slowest" if len({n["t_stage"] for n in step.stages}) > 1 else "Seconds of a stage"
+    unequal = len({step.stage(n)["t_stage"] for n in step.result.line.first.values()}) > 1
+    equal = "Every stage is drawn with the seconds of the slowest" if unequal else "Seconds of a stage"
     said = f"One step of {schedule_of(strategy).name}; time units are milliseconds. {equal}: {taken}.{left}"
     return Timeline(spans(said), schedule_of(strategy).name, stages, drawn, chunks, durations, group)

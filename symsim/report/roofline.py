@@ -15,7 +15,7 @@ _NAMED, _LISTED = 5, 20
 
 
 def section(step: Step) -> Section:
-    which = f" of stage {step.slowest}, the slowest" if len(step.stages) > 1 else ""
+    which = f" of stage {step.slowest}, the slowest" if step.depth > 1 else ""
     whole = sum(k.total for k in step.kernels)
     moving = sum(k.total for k in step.kernels if not k.flops)
     said = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.known import TAGS
 from symsim.inputs.system import System, quantities
+from symsim.pipeline.fullest import falls
+from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.kernels import Kernel, stage_kernels
@@ -65,19 +68,24 @@ class Step:
         """The convention that makes MFU or HFU exceed 100 %, in a sentence; empty where neither does."""
         return above_peak(self.result)
 
-    @cached_property
-    def stages(self) -> list[dict[str, Number]]:
-        return [self.result.stage_numbers(stage) for stage in self.result.stages]
+    @property
+    def depth(self) -> int:
+        """Stages of the pipeline."""
+        return len(self.result.stages)
 
-    @cached_property
+    def stage(self, index: int) -> Mapping[str, Number]:
+        """Numbers of a stage."""
+        return self.result.stage_numbers(self.result.stages[index])
+
+    @property
     def slowest(self) -> int:
         """The stage whose micro-batch takes longest."""
-        return max(range(len(self.stages)), key=lambda n: self.stages[n]["t_stage"])
+        return self.result.slowest
 
-    @cached_property
+    @property
     def fullest(self) -> int:
         """The stage whose rank needs most memory."""
-        return max(range(len(self.stages)), key=lambda n: self.stages[n]["M_stage_peak"])
+        return self.result.fullest
 
     @cached_property
     def kernels(self) -> list[Kernel]:
@@ -91,7 +99,7 @@ class Step:
 
     def exposed(self, stage: int) -> float:
         """Seconds of messages that nothing hides, of one micro-batch of a stage."""
-        numbers = self.stages[stage]
+        numbers = self.stage(stage)
         return float(sum(numbers[n] for n in exposed_of_stage(self.result.derivation)))
 
     def number(self, name: str) -> float:
@@ -127,19 +135,21 @@ class Step:
     @property
     def why_slowest(self) -> str:
         """One sentence about the slowest stage."""
-        slowest, mean = self.stages[self.slowest], sum(n["t_stage"] for n in self.stages) / len(self.stages)
+        slowest = self.stage(self.slowest)
+        classes = [(self.stage(first), members) for first, members in zip(self.result.line.first.values(), self.result.line.members.values())]
+        mean = sum(numbers["t_stage"] * len(members) for numbers, members in classes) / self.depth
         time = f"{seconds(slowest['t_stage'])} a micro-batch"
-        if len(self.stages) == 1:
+        if self.depth == 1:
             return f"One stage: {time}."
         over = float(slowest["t_stage"] / mean - 1)
         if over < 1e-9:
-            return f"All {len(self.stages)} stages take the same: {time}."
+            return f"All {self.depth} stages take the same: {time}."
         mine = self.blocks(slowest)
-        others = [self.blocks(n) for n in self.stages]
-        more = {b: mine[b] - sum(o[b] for o in others) / len(others) for b in mine}
+        others = [(self.blocks(numbers), len(members)) for numbers, members in classes]
+        more = {b: mine[b] - sum(other[b] * count for other, count in others) / self.depth for b in mine}
         block = max(more, key=lambda b: more[b])
         said = _BLOCKS.get(block, f"its layers of kind {kind_of(block)}" if block else "sharded parameters")
-        alike = [n for n, numbers in enumerate(self.stages) if numbers["t_stage"] == slowest["t_stage"]]
+        alike = sorted(n for numbers, members in classes if numbers["t_stage"] == slowest["t_stage"] for n in members)
         who = f"Stage {self.slowest} is" if len(alike) == 1 else f"Stages {ranges(alike)} are"
         where = f"with {seconds(more[block])} more than the mean in {said}"
         return f"{who} the slowest: {time}, {100 * over:.1f} % above the mean of all, {where}."
@@ -154,7 +164,7 @@ class Step:
     def memory(self, stage: int) -> dict[str, int]:
         """Bytes of each of MEMORY_PARTS at the peak, to which they add up but for rounding. Where the whole of all does not
         stand at one moment, it is gradients, then activations, that are not there yet."""
-        parts = {part: whole(self.stages[stage][f"M_stage_{part}"]) for part in MEMORY_PARTS}
+        parts = {part: whole(self.stage(stage)[f"M_stage_{part}"]) for part in MEMORY_PARTS}
         absent = sum(parts.values()) - self.peak(stage)
         for part in ("gradients", "activations"):
             away = min(max(0, absent - len(parts)), parts[part])
@@ -162,13 +172,18 @@ class Step:
             absent -= away
         return parts
 
+    @cached_property
+    def alike_in_memory(self) -> list[tuple[int, ...]]:
+        """Stages with the same bytes together."""
+        return self.result.alike_in(("M_stage_peak", *(f"M_stage_{part}" for part in MEMORY_PARTS)))
+
     def peak(self, stage: int) -> int:
-        return whole(self.stages[stage]["M_stage_peak"])
+        return whole(self.stage(stage)["M_stage_peak"])
 
     def moment(self, stage: int) -> str:
         """When the peak is reached, in words."""
         found = moments(self.result.derivation)
-        return found[max(found, key=lambda n: self.stages[stage][n])]
+        return found[max(found, key=lambda n: self.stage(stage)[n])]
 
     @property
     def fits(self) -> bool:
@@ -181,9 +196,18 @@ class Step:
         amount = f"{human(abs(room), BYTE)} ({100 * abs(room) / self.capacity:.0f} %)"
         if room >= 0:
             return f"fits, {amount} to spare"
-        over = [n for n in range(len(self.stages)) if self.peak(n) > self.capacity]
-        where = f" on stage{'s' if len(over) > 1 else ''} {ranges(over)}" if len(self.stages) > 1 else ""
+        over = self._over()
+        where = f" on stage{'s' if len(over) > 1 else ''} {ranges(over)}" if self.depth > 1 else ""
         return f"does not fit: {amount} too much{where}"
+
+    def _over(self) -> list[int]:
+        """Stages of which a rank needs more than the accelerator has."""
+        if not falls(schedule_of(self.result.strategy)):
+            return [n for n in range(self.depth) if self.peak(n) > self.capacity]
+        found: list[int] = []
+        for stages in self.result.line.members.values():
+            found += stages[: bisect_left(stages, True, key=lambda n: self.peak(n) <= self.capacity)]
+        return sorted(found)
 
 
 def axis_words(axis: str) -> str:
@@ -197,6 +221,7 @@ def tags(system: System) -> dict[str, int]:
     return {tag: known.count(tag) for tag in TAGS if tag in known}
 
 
-def stage_seconds(numbers: Mapping[str, Number]) -> dict[str, float]:
-    """Seconds of a stage under the names of `eval --json`."""
-    return {key: float(numbers[f"{name}_stage"]) for key, name in STAGE_TIMES.items()}
+def stage_seconds(step: Step) -> dict[tuple[int, ...], dict[str, float]]:
+    """Seconds of equal stages under the names of `eval --json`."""
+    names = {key: f"{name}_stage" for key, name in STAGE_TIMES.items()}
+    return {stages: {k: float(step.stage(stages[0])[n]) for k, n in names.items()} for stages in step.result.alike_in(names.values())}

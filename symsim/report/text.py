@@ -84,7 +84,7 @@ def _modules(totals: Totals) -> str:
 
 def _stages(totals: Totals) -> str:
     result = totals.result
-    again = any(n["Z_stage"] for n in totals.stage_numbers)
+    again = any(totals.stage_numbers(first)["Z_stage"] for _, first in totals.alike)
     columns = [
         ("P_stage", "parameters", ELEMENT),
         ("X_stage", "forward", FLOP),
@@ -94,7 +94,7 @@ def _stages(totals: Totals) -> str:
     ]
     rows = []
     for members, first in totals.alike:
-        numbers = totals.stage_numbers[first]
+        numbers = totals.stage_numbers(first)
         layers = sum(int(numbers[f"L_{k}_i"]) for k in result.model.kind_names())
         rows.append([ranges(members).replace("\u2013", "-"), str(layers), *(human(whole(numbers[n]), u) for n, _, u in columns)])
     return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
@@ -106,7 +106,7 @@ def _placement(result: Evaluation) -> str:
 
 
 def _messages(totals: Totals) -> str:
-    busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
+    busiest = totals.busiest
     rows = [
         [
             phase,
@@ -122,7 +122,7 @@ def _messages(totals: Totals) -> str:
     ]
     if not rows:
         return "Messages: none"
-    where = f" of stage {busiest}, the busiest" if len(totals.messages) > 1 else ""
+    where = f" of stage {busiest}, the busiest" if len(totals.result.stages) > 1 else ""
     return table(
         f"Messages of one rank{where} (mb: micro-batch)",
         ["phase", "operation", "over", "ranks", "calls", "handed in", "got back", "per"],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE
 from symsim.report.amounts import human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
 from symsim.report.kernels import Kernel, achieved
 from symsim.report.step import MEMORY_PARTS, Step, stage_seconds, tags
-from symsim.report.totals import ranges
+from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 10  # kernels shown
 _BAR = 20
@@ -23,7 +25,7 @@ def _answer(step: Step) -> str:
     numbers = step.result.step_numbers
     ranks, rank_tokens = int(numbers["world"]), step.number("tokens_per_second") / numbers["world"]
     peak = rate(float(numbers["Phi"]), "FLOP/s")
-    where = f", stage {step.fullest}" if len(step.stages) > 1 else ""
+    where = f", stage {step.fullest}" if step.depth > 1 else ""
     rows = [
         ("one step takes", seconds(numbers["t_step"]), f"{ranks:,} accelerator{'s' if ranks > 1 else ''}"),
         ("tokens a second", f"{step.number('tokens_per_second'):,.0f}", f"{rank_tokens:,.1f} on each accelerator"),
@@ -73,7 +75,7 @@ def _where(step: Step) -> str:
 
 
 def _kernels(step: Step) -> str:
-    micro = float(step.stages[step.slowest]["t_stage"])
+    micro = float(step.stage(step.slowest)["t_stage"])
     rows = [[f"{title(k)} {k.phase}", str(k.calls), seconds(k.total), _percent(k.total / micro), k.bound, achieved(k)] for k in step.kernels[:_MOST]]
     shown = sum(k.total for k in step.kernels[:_MOST])
     rest = sum(k.total for k in step.kernels) - shown
@@ -83,7 +85,7 @@ def _kernels(step: Step) -> str:
     for what, time in (("messages that nothing hides", exposed), ("waiting for the host's launches", micro - shown - rest - exposed)):
         if time > 1e-9 * micro:
             rows.append([what, "", seconds(time), _percent(time / micro), "", ""])
-    of = f" of stage {step.slowest}" if len(step.stages) > 1 else ""
+    of = f" of stage {step.slowest}" if step.depth > 1 else ""
     said = (
         "dgrad, wgrad: gradients of inputs and of weights. Bound: which alone would take longest: multiplying, HBM traffic, or latency (starting, "
         "and walking along rows)."
@@ -100,9 +102,9 @@ def _stage_times(step: Step) -> str:
         "recompute": "recompute",
         "tail": "after, a step",
     }
-    found = [stage_seconds(n) for n in step.stages]
-    shown = [n for n in names if any(f[n] for f in found)]
-    rows = _alike([[seconds(f[n]) if f[n] else "-" for n in shown] for f in found])
+    found = stage_seconds(step)
+    shown = [n for n in names if any(f[n] for f in found.values())]
+    rows = _alike({stages: [seconds(f[n]) if f[n] else "-" for n in shown] for stages, f in found.items()})
     return "\n".join(
         [
             table("Seconds of each stage, one micro-batch (messages that nothing hides included)", ["stage", *(names[n] for n in shown)], rows),
@@ -111,12 +113,12 @@ def _stage_times(step: Step) -> str:
     )
 
 
-def _alike(rows: list[list[str]]) -> list[list[str]]:
+def _alike(rows: Mapping[tuple[int, ...], list[str]]) -> list[list[str]]:
     """Rows with the numbers of their stages in front, equal ones together."""
     classes: dict[tuple[str, ...], list[int]] = {}
-    for n, row in enumerate(rows):
-        classes.setdefault(tuple(row), []).append(n)
-    return [[_ascii(ranges(members)), *row] for row, members in classes.items()]
+    for stages, row in rows.items():
+        classes.setdefault(tuple(row), []).extend(stages)
+    return [[_ascii(ranges(sorted(members))), *row] for row, members in classes.items()]
 
 
 def _bytes(step: Step) -> str:
@@ -124,8 +126,8 @@ def _bytes(step: Step) -> str:
     most = max(parts.values())
     rows = [[MEMORY_PARTS[p], human(n, BYTE), _percent(n / peak), stroke(n / most, _BAR).ljust(_BAR)] for p, n in parts.items() if n]
     rows.append(["peak", human(peak, BYTE), "100.0 %", " " * _BAR])
-    of = f" of stage {step.fullest}, the fullest," if len(step.stages) > 1 else ""
-    alive = plain(step.stages[step.fullest]["alive_i"])
+    of = f" of stage {step.fullest}, the fullest," if step.depth > 1 else ""
+    alive = plain(step.stage(step.fullest)["alive_i"])
     held = f"Activations: of {alive} micro-batch{'es' if alive != '1' else ''} at once."
     return "\n".join(
         [
@@ -136,13 +138,14 @@ def _bytes(step: Step) -> str:
 
 
 def _stage_memory(step: Step) -> str:
-    if len(step.stages) == 1:
+    if step.depth == 1:
         return ""
-    found = [step.memory(n) for n in range(len(step.stages))]
-    shown = [p for p in MEMORY_PARTS if any(f[p] for f in found)]
-    cells = [[*(human(f[p], BYTE) for p in shown), human(step.peak(n), BYTE)] for n, f in enumerate(found)]
-    heading = {"optimizer": "optimizer"}
-    return table("Memory of one rank of each stage", ["stage", *(heading.get(p, p) for p in shown), "peak"], _alike(cells))
+    every = step.alike_in_memory
+    found = {stages: step.memory(stages[0]) for stages in thinned(every)}
+    shown = [p for p in MEMORY_PARTS if any(f[p] for f in found.values())]
+    cells = {stages: [*(human(f[p], BYTE) for p in shown), human(step.peak(stages[0]), BYTE)] for stages, f in found.items()}
+    made = table("Memory of one rank of each stage", ["stage", *shown, "peak"], _alike(cells))
+    return f"{made}\n {left_out(every)}".rstrip()
 
 
 def _tags(step: Step) -> str:

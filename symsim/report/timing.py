@@ -8,6 +8,7 @@ from symsim.algebra.expr import ZERO, Call, Expr, expr, symbol
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.typeset import width
+from symsim.cost.step_time import STAGE_TIMES
 from symsim.inputs import curves
 from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
@@ -260,7 +261,7 @@ def _timed(step: Step, group: str, skip: Iterable[str] = ()) -> list[Definition]
 
 def _stages(step: Step, ink: Ink) -> Section:
     """Equations of stage i, with the values of the slowest, and a row of numbers for every stage."""
-    slowest = {**step.result.numbers, **step.stages[step.slowest]}
+    slowest = {**step.result.numbers, **step.stage(step.slowest)}
     defined = [*_timed(step, "time"), *_timed(step, "stages")]
     nothing = [d.symbol for d in defined if not d.expr]
     widest = max(width(ink.names[d.symbol]) for d in defined)
@@ -273,14 +274,14 @@ def _stages(step: Step, ink: Ink) -> Section:
             equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, beside=widest)
     if nothing:
         equations.append(ink.zeros(nothing))
-    found = [stage_seconds(n) for n in step.stages]
-    shown = [n for n in found[0] if any(f[n] for f in found)]
+    found = stage_seconds(step)
+    shown = [n for n in STAGE_TIMES if any(f[n] for f in found.values())]
     classes: dict[tuple[str, ...], list[int]] = {}
-    for n, f in enumerate(found):
-        classes.setdefault(tuple(seconds(f[k]) for k in shown), []).append(n)
-    rows = tuple(Row((ranges(members), *cells)) for cells, members in classes.items())
+    for stages, f in found.items():
+        classes.setdefault(tuple(seconds(f[k]) for k in shown), []).extend(stages)
+    rows = tuple(Row((ranges(sorted(members)), *cells)) for cells, members in classes.items())
     columns = (Column(ink.symbol("i"), 9), *(Column(n.replace("_", " "), 10, True) for n in shown))
-    said = f"Values are those of stage {step.slowest}, whose micro-batch takes longest." if len(step.stages) > 1 else "There is one stage."
+    said = f"Values are those of stage {step.slowest}, whose micro-batch takes longest." if step.depth > 1 else "There is one stage."
     table = Table(spans("Seconds of one rank of every stage: one micro-batch, and what follows the pipeline (tail)."), columns, rows)
     return Section("Seconds of a stage", (Paragraph(spans(said)), Equations(tuple(equations)), table), 2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from symsim.algebra.expr import Expr, Number, Symbol
@@ -29,14 +29,18 @@ class Totals:
     def __init__(self, result: Evaluation):
         self.result = result
 
-    @cached_property
-    def stage_numbers(self) -> list[dict[str, Number]]:
-        return [self.result.stage_numbers(stage) for stage in self.result.stages]
+    def stage_numbers(self, stage: int) -> Mapping[str, Number]:
+        return self.result.stage_numbers(self.result.stages[stage])
 
     @cached_property
-    def messages(self) -> list[list[tuple[str, str, str, str, Expr, int, int, int]]]:
-        """By stage: (phase, op, axis, per, group, calls, bytes handed in, bytes got back), equal kinds of calls together."""
-        return [self._messages_of(stage, numbers) for stage, numbers in zip(self.result.stages, self.stage_numbers)]
+    def messages(self) -> dict[int, list[tuple[str, str, str, str, Expr, int, int, int]]]:
+        """By the first of equal stages: (phase, op, axis, per, group, calls, bytes handed in, bytes got back), equal kinds of calls together."""
+        return {first: self._messages_of(self.result.stages[first], self.stage_numbers(first)) for first, *_ in self.result.alike}
+
+    @property
+    def busiest(self) -> int:
+        """The stage whose rank sends and receives most, the first of equal ones."""
+        return max(self.messages, key=lambda n: sum(m[6] + m[7] for m in self.messages[n]))
 
     def _messages_of(self, stage: Stage, numbers: Mapping[str, Number]) -> list[tuple[str, str, str, str, Expr, int, int, int]]:
         found: dict[tuple[str, str, str, str], tuple[Expr, int, int, int]] = {}
@@ -57,14 +61,15 @@ class Totals:
     def alike(self) -> list[tuple[list[int], int]]:
         """Stages with equal numbers together: (their indices, the one that speaks for them)."""
         classes: dict[object, list[int]] = {}
-        for n, (numbers, messages) in enumerate(zip(self.stage_numbers, self.messages)):
-            classes.setdefault((tuple(numbers[t] for t in _STAGE_TOTALS), tuple(m[:4] + m[5:] for m in messages)), []).append(n)
-        return [(members, members[0]) for members in classes.values()]
+        for members in self.result.alike:
+            numbers, messages = self.stage_numbers(members[0]), self.messages[members[0]]
+            classes.setdefault((tuple(numbers[t] for t in _STAGE_TOTALS), tuple(m[:4] + m[5:] for m in messages)), []).extend(members)
+        return [(sorted(members), min(members)) for members in classes.values()]
 
     @property
     def fullest(self) -> int:
         """The stage whose rank keeps most."""
-        return max(range(len(self.stage_numbers)), key=lambda n: self.stage_numbers[n]["A_stage"])
+        return max((first for first, *_ in self.result.alike), key=lambda n: self.stage_numbers(n)["A_stage"])
 
     def parameters(self) -> dict[str, int]:
         return {m: int(self.result.numbers[f"N_{m}"]) for m in MODULES if f"N_{m}" in self.result.numbers}
@@ -75,7 +80,7 @@ class Totals:
 
     def saved(self, stage: int) -> dict[str, Number]:
         """Bytes that one micro-batch keeps on a rank of the stage, by the module that made them: the terms of A_stage."""
-        numbers, lowered = self.stage_numbers[stage], self.result.lowered
+        numbers, lowered = self.stage_numbers(stage), self.result.lowered
         items: dict[str, Iterable[Saved]] = {}
         for suffix, blocks in (("", lowered.blocks), ("_ckpt", lowered.checkpointed)):
             for name, block in blocks.items():
@@ -127,6 +132,24 @@ def ranges(indices: list[int]) -> str:
         else:
             runs.append([n, n])
     return ", ".join(str(a) if a == b else f"{a}\u2013{b}" for a, b in runs)
+
+
+_MOST = 32  # rows of a table of stages
+
+
+def thinned(stages: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Of many rows of stages as many as are read: those at both ends, and between them some at even distances."""
+    if len(stages) <= _MOST:
+        return list(stages)
+    end = _MOST // 4
+    between = len(stages) - 2 * end
+    return [*stages[:end], *(stages[end + (2 * k + 1) * between // _MOST] for k in range(_MOST // 2)), *stages[-end:]]
+
+
+def left_out(stages: Sequence[tuple[int, ...]]) -> str:
+    """A sentence on the rows that `thinned` leaves out; empty where there are none."""
+    count = len(stages) - _MOST
+    return f" {count:,} rows between these are left out: numbers change from stage to stage." if count > 0 else ""
 
 
 def sections(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
@@ -201,7 +224,7 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
     held = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
     rows = []
     for members, first in totals.alike:
-        numbers = totals.stage_numbers[first]
+        numbers = totals.stage_numbers(first)
         layers = " + ".join(f"{numbers[f'L_{k}_i']} {kind_of(k)}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
         rows.append(Row((ranges(members), layers, *(human(whole(numbers[n]), book[n].unit) for n in held))))
     columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in held))
@@ -210,13 +233,13 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
 
 def _exact_stages(ink: Ink, totals: Totals) -> Table:
     shown = {"P_stage": "", "X_stage": ", FLOP", "Y_stage": ", FLOP", "A_stage": ", bytes"}
-    rows = [Row((ranges(members), *(exact(whole(totals.stage_numbers[first][n])) for n in shown))) for members, first in totals.alike]
+    rows = [Row((ranges(members), *(exact(whole(totals.stage_numbers(first)[n])) for n in shown))) for members, first in totals.alike]
     columns = (Column(ink.symbol("i"), 9), *(Column((Math(ink.names[n]), of), 14, True) for n, of in shown.items()))
     return Table(spans("The same, every digit."), columns, tuple(rows))
 
 
 def _messages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
-    busiest = max(range(len(totals.messages)), key=lambda n: sum(m[6] + m[7] for m in totals.messages[n]))
+    busiest = totals.busiest
     rows = []
     for phase, op, axis, per, group, calls, sent, received in totals.messages[busiest]:
         over: Span = ink.math(group) if group.symbols() else Code(axis)
