@@ -1,6 +1,6 @@
 """What the pages of the user's guide show of symsim's own output: `python docs/guide.py` makes it again.
 
-Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME, lie; [...]
+Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME or ```json NAME, lie; [...]
 at its end cuts it; how long a sweep took stays as it is), and what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions
 with their numbers, the error of the schedules' closed forms, the size of derivations, the quantities of a sweep; and the pictures in
 docs/img/. tests/test_docs.py finds a page that is out of date.
@@ -36,14 +36,15 @@ from symsim.pipeline.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 
-PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
+IMPORTS = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("from-*.md")))
+PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md", *IMPORTS)
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}
 PIPELINES, SPREAD = 200, 0.2
 MOST_EM = 44.0  # width of a formula in a table
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
-_FILE = re.compile(r"^```csv (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^```(?:csv|json|yaml|toml|sh) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TOOK = re.compile(r"^(symsim: .* derivations?, )([\d.]+ s)$", re.MULTILINE)
 _MADE = re.compile(r"^(<!-- made: (\w+)(.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
-from shared import SHARED
+from import_names import of_vocabulary
 
 from symsim.errors import InputError
 from symsim.importers.keys import Keys
@@ -33,22 +32,13 @@ def read(data: dict[str, Any], lenient: bool = False) -> tuple[dict[str, Any], d
     return strategy, assumptions, rows
 
 
-def of_vocabulary() -> list[str]:
-    path = SHARED / "vocabulary.yaml"
-    if not path.exists():
-        pytest.skip("../shared/vocabulary.yaml is not on this machine")
-    data = yaml.safe_load(path.read_text())
-    mapped = {alias["key"] for entry in data["canonical"].values() for alias in entry["aliases"].get("hf_trainer", [])}
-    return sorted(mapped | set(data["no_cost_effect"]["hf_trainer"]["keys"]))
-
-
 def test_every_name_of_the_list_has_a_row() -> None:
     for key in NAMES:
         assert read({key: None})[2][key].fate
 
 
 def test_every_name_of_the_vocabulary_has_a_row() -> None:
-    names = of_vocabulary()
+    names = of_vocabulary("hf_trainer")
     assert len(names) == 132
     rows = read(dict.fromkeys(names))[2]
     assert {rows[name].fate for name in names} <= {"mapped", "derived", "no_cost_effect", "not_modelled"}

@@ -134,7 +134,7 @@ def _section(keys: Keys, strategy: dict[str, Any], section: str, words: tuple[st
             words = (*words, "offload")
             keys.note(name, "not_modelled", "optimizer_cpu_offload", HOST_PARAMETERS)
     if "offload" in words:
-        strategy |= host_states()
+        strategy |= host_states(str(strategy.get("precision")))
     name = _either(keys, section, "activation_checkpointing")
     if name is not None and keys.flag(name, to="recompute"):
         strategy["recompute"] = "full"
@@ -146,6 +146,7 @@ HOST_PARAMETERS = (
 )
 
 
-def host_states() -> dict[str, Any]:
+def host_states(precision: str) -> dict[str, Any]:
     """Options that keep fp32 states and their update on the host."""
-    return {"use_precision_aware_optimizer": True, "store_param_remainders": False, "optimizer_cpu_offload": True}
+    whole = {"store_param_remainders": False} if precision == "bf16" else {}
+    return {"use_precision_aware_optimizer": True, **whole, "optimizer_cpu_offload": True}

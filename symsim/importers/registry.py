@@ -16,4 +16,5 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "hf": Kind("one config.json", "huggingface", "Hugging Face"),
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax", "SimuMax"),
+    "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed", "DeepSpeed"),
 }

@@ -1,0 +1,423 @@
+"""A DeepSpeed JSON, alone or with the Hugging Face Trainer's arguments and a config.json.
+
+`auto` is filled in as transformers does (5.23, integrations/deepspeed.py HfTrainerDeepSpeedConfig). What ZeRO does: DeepSpeed 0.16.4 and
+edaa72212, runtime/engine.py, runtime/zero/stage_1_and_2.py, stage3.py, parameter_offload.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError, nearest
+from symsim.importers.deepspeed_tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
+from symsim.importers.fsdp import HOST_PARAMETERS, host_states
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.ranks import known_variables, spread, variable, world_size
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections
+from symsim.importers.trainer import TRAINER, read_trainer
+from symsim.importers.weights import model_of
+from symsim.inputs.reading import Document, read_json, read_yaml
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+    from symsim.inputs.architecture import Architecture
+
+_TOP = frozenset("zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer steps_per_print".split())
+_LENGTHS = ("max_seq_length", "max_length", "model_max_length", "block_size", "cutoff_len", "seq_length", "max_seq_len")
+_LARGE = 10**15
+_GIB = 2**30
+_DTYPES = {"fp32": "fp32", "float32": "fp32", "float": "fp32", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16"}
+_DEVICES = {"cpu": "cpu", "nvme": "nvme", "none": None}
+_HOST_STATES = "in 2 bytes a gradient and 2 a parameter there, 4 and 4 here, over the host link"
+_NVME = "states go on to a disk: 12 bytes a parameter over the ranks, read and written a step, at the disk's bandwidth"
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What was given: the JSON, the Trainer's arguments, the model's config."""
+
+    settings: Document
+    arguments: Document | None
+    config: str | None
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a DeepSpeed JSON. InputError for a key that there is not, a value that cannot be, or files that are something else."""
+    known_variables(options, ("seq_length", "packed_document_length"))
+    files = _sorted(inputs)
+    strategy: dict[str, Any] = {}
+    assumptions: dict[str, str] = {}
+    given = of_sections(files.arguments, ("lr_scheduler_kwargs",)) if files.arguments is not None else {}
+    arguments = Keys("the Trainer's arguments", given, {**TRAINER, **SCRIPT}, options.lenient)
+    read_trainer(arguments, strategy, assumptions)
+    if files.arguments is None:
+        assumptions.pop("optimizer_implementation")
+    architecture = model_of(arguments, "model_name_or_path", options, files.config)
+    _lengths(arguments, options, strategy)
+    raw = of_sections(files.settings, WHOLE)
+    filled = _filled(raw, arguments, strategy, architecture, world_size(options))
+    keys = Keys("a DeepSpeed JSON", filled, {**SILENT, **OTHER_STAGES, **CHECKPOINTING, **PIPELINE}, options.lenient)
+    _batch(keys, options, strategy, files.arguments is not None)
+    _precision(keys, strategy)
+    _update(keys, strategy, assumptions)
+    _zero(keys, strategy, assumptions, architecture)
+    settle(keys, strategy, architecture, "DeepSpeed")
+    _attention(arguments, assumptions)
+    rows = [_auto(row, raw) for row in keys.finish()]
+    told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
+    return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
+
+
+def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...]:
+    notes = []
+    if architecture is None:
+        notes.append("no model is named; --of MODEL says which")
+    if files.arguments is None:
+        notes.append("no training arguments are given: recomputation is off, and 'auto' is what the Trainer's defaults make it")
+    return tuple(notes)
+
+
+def _sorted(inputs: Sequence[str]) -> _Files:
+    """The files by what is in them: a model's config has a model_type, a DeepSpeed JSON zero_optimization or its batch sizes."""
+    found: dict[str, Any] = {}
+    for path in inputs:
+        suffix = path.rpartition(".")[2].lower()
+        if suffix not in ("json", "yaml", "yml"):
+            raise InputError(f"{path}: 'symsim import deepspeed' reads .json and .yaml files")
+        document = read_json(path) if suffix == "json" else read_yaml(path)
+        what = "config" if "model_type" in document.data else "settings" if _is_deepspeed(document.data) else "arguments"
+        if what in found:
+            raise InputError(f"{path}: a second file of the same kind; 'symsim import deepspeed' reads DS.json [ARGUMENTS] [config.json]")
+        found[what] = path if what == "config" else document
+    if "settings" not in found:
+        settings = _named(found.get("arguments"))
+        if settings is None:
+            raise InputError(f"{inputs[0]}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size")
+        found["settings"] = settings
+    return _Files(found["settings"], found.get("arguments"), found.get("config"))
+
+
+def _is_deepspeed(data: Mapping[str, Any]) -> bool:
+    return bool(_TOP & data.keys()) or any(isinstance(data.get(key), dict) for key in ("fp16", "bf16", "bfloat16"))
+
+
+def _named(arguments: Document | None) -> Document | None:
+    """The DeepSpeed JSON that the Trainer's arguments name, beside them or where they say; or the section that they hold."""
+    if arguments is None:
+        return None
+    named = arguments.data.get("deepspeed")
+    if isinstance(named, dict):
+        lines = {path[1:]: line for path, line in arguments.lines.items() if path[0] == "deepspeed"}
+        return Document(named, arguments.where, lines)
+    if not isinstance(named, str):
+        return None
+    from pathlib import Path
+
+    beside = Path(arguments.where).parent / named
+    return read_json(str(beside if beside.is_file() else named))
+
+
+def _lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
+    """seq_length of --var, else of the arguments; and the mean length of packed documents."""
+    length = None
+    for key in _LENGTHS:
+        length = keys.integer(key, length, to="seq_length", least=1)
+    asked = variable(options, "seq_length")
+    if asked is not None:
+        keys.rows["seq_length"] = Entry("seq_length", str(asked), "mapped", "seq_length", "--var")
+    elif length is None:
+        keys.note("seq_length", "derived", "seq_length", "4096, since the files do not say; --var seq_length=N does")
+    strategy["seq_length"] = asked or length or 4096
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+
+
+def _attention(keys: Keys, assumptions: dict[str, str]) -> None:
+    kernels = {
+        "flash_attention_2": "flash",
+        "flash_attention_3": "flash",
+        "sdpa": "flash",
+        "eager": "eager",
+        "flex_attention": "flash",
+        "fa2": "flash",
+    }
+    kernel = keys.choice("attn_implementation", kernels, None, to="assume.attention_kernel")
+    if kernel == "eager":
+        assumptions["attention_kernel"] = "eager"
+    for key in ("torch_dtype", "dtype"):
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why="DeepSpeed casts the model to the type that it runs in")
+
+
+def _filled(
+    raw: Mapping[str, Given], arguments: Keys, strategy: Mapping[str, Any], architecture: "Architecture | None", world: int | None
+) -> dict[str, Given]:
+    """The JSON's keys with `auto` replaced as transformers does; what it leaves alone stays."""
+    auto: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": strategy["micro_batch_size"],
+        "gradient_accumulation_steps": strategy["num_microbatches"],
+        "train_batch_size": None if world is None else strategy["micro_batch_size"] * strategy["num_microbatches"] * world,
+        "gradient_clipping": strategy["clip_grad"],
+        "bf16.enabled": strategy["precision"] == "bf16" or bool(arguments.flag("bf16_full_eval", False)),
+        "fp16.enabled": strategy["precision"] == "fp16" or bool(arguments.flag("fp16_full_eval", False)),
+        "optimizer.type": None,
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
+    }
+    hidden = architecture.hidden_size if architecture is not None else None
+    for key, factor in (("reduce_bucket_size", "1"), ("stage3_prefetch_bucket_size", "0.9"), ("stage3_param_persistence_threshold", "10")):
+        by = None if hidden is None else 10 * hidden if factor == "10" else int(float(factor) * hidden * hidden)
+        auto[f"zero_optimization.{key}"] = by
+    return {key: replace(one, value=auto[key]) if one.value == "auto" and key in auto else one for key, one in raw.items()}
+
+
+def _auto(row: Entry, raw: Mapping[str, Given]) -> Entry:
+    if row.key not in raw or raw[row.key].value != "auto" or row.value in ("auto", "null"):
+        return row
+    return replace(row, value=f"auto: {row.value}")
+
+
+def _batch(keys: Keys, options: "Options", strategy: dict[str, Any], by_arguments: bool) -> None:
+    """Of the three batch sizes, two give the third (DeepSpeedConfig._configure_train_batch_size)."""
+    _parallel(keys, strategy)
+    each = keys.integer("train_micro_batch_size_per_gpu", to="micro_batch_size", least=1)
+    many = keys.integer("gradient_accumulation_steps", to="num_microbatches", least=1)
+    whole = keys.integer("train_batch_size", to="global_batch_size", least=1)
+    if by_arguments:
+        for key, value, option in (
+            ("train_micro_batch_size_per_gpu", each, "micro_batch_size"),
+            ("gradient_accumulation_steps", many, "num_microbatches"),
+        ):
+            if value is not None and value != strategy[option]:
+                keys.refuse(key, f"the arguments make it {strategy[option]}, and the Trainer refuses two values; 'auto' takes the arguments'")
+    world = world_size(options)
+    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1))
+    if whole is not None and world is not None and not world % shares:
+        ranks = world // shares
+        each, many = _third(keys, whole, ranks, each, many)
+    elif each is None and many is None and whole is not None:
+        each, many = 1, 1
+        keys.note("train_micro_batch_size_per_gpu", "derived", "micro_batch_size", "1, since only train_batch_size is given, and no --var world")
+    strategy["micro_batch_size"] = each or (strategy["micro_batch_size"] if by_arguments else 1)
+    strategy["num_microbatches"] = many or (strategy["num_microbatches"] if by_arguments else 1)
+    found = None
+    if keys.has("train_batch_size") is False and "train_batch_size" in keys.given:
+        keys.note("train_batch_size", "derived", "global_batch_size", "the micro-batch size times gradient_accumulation_steps times ranks")
+    if whole is not None:
+        step = strategy["micro_batch_size"] * strategy["num_microbatches"]
+        if whole % step:
+            raise keys.wrong("train_batch_size", f"a multiple of the micro-batch size times gradient_accumulation_steps, {step}")
+        found = whole // step * shares
+    spread(keys, options, strategy, found, "train_batch_size over the batch of a rank")
+
+
+def _third(keys: Keys, whole: int, ranks: int, each: int | None, many: int | None) -> tuple[int, int]:
+    parts = ranks * (each or 1) * (many or 1)
+    if whole % parts or (each is not None and many is not None and whole != parts):
+        raise keys.wrong("train_batch_size", f"train_micro_batch_size_per_gpu * gradient_accumulation_steps * ranks, here a multiple of {parts}")
+    rest = whole // parts
+    return (each, rest) if each is not None and many is None else (each or rest, many or 1)
+
+
+def _parallel(keys: Keys, strategy: dict[str, Any]) -> None:
+    """AutoTP's ranks; Ulysses' sequence-parallel ranks, which are DeepSpeed's only context parallelism."""
+    for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp_size"):
+        tp = keys.integer(key, 0, to="tp")
+        if tp > 1:
+            strategy["tp"] = tp
+    keys.integer("tensor_parallel.tp_grain_size", to="", why="how AutoTP rounds its shares")
+    cp = keys.integer("sequence_parallel_size", 0, to="cp, cp_comm_type", why="Ulysses: heads exchanged for parts of the sequence")
+    if cp > 1:
+        strategy |= {"cp": cp, "cp_comm_type": "a2a"}
+
+
+def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
+    """The compute type; that of gradients, which DeepSpeed accumulates and sends in the compute type unless it is told otherwise."""
+    flags = {name: keys.flag(f"{name}.enabled", None, to="precision") for name in ("bf16", "fp16", "bfloat16")}
+    if (flags["bf16"] or flags["bfloat16"]) and flags["fp16"]:
+        raise keys.wrong("fp16.enabled", "left out beside bf16: DeepSpeed runs in one of them")
+    if any(value is not None for value in flags.values()):
+        strategy["precision"] = "fp16" if flags["fp16"] else "bf16" if flags["bf16"] or flags["bfloat16"] else "fp32"
+    else:
+        keys.note("bf16.enabled", "derived", "precision", f"{strategy['precision']}: neither bf16 nor fp16 is set, so the arguments decide")
+    kept = keys.choice("data_types.grad_accum_dtype", _DTYPES, None, to="grad_reduce_in_fp32")
+    sent = keys.choice("communication_data_type", _DTYPES, None, to="grad_reduce_in_fp32")
+    wide = "fp32" in (kept or strategy["precision"], sent or strategy["precision"])
+    strategy["grad_reduce_in_fp32"] = wide
+    if kept is None:
+        keys.note("data_types.grad_accum_dtype", "derived", "grad_reduce_in_fp32", "gradients are kept and sent in the compute type")
+    elif sent != kept:
+        why = "kept in one type and sent in the other there; symsim has the wider for both: 2 bytes a gradient more"
+        keys.note("data_types.grad_accum_dtype", "not_modelled", "grad_reduce_in_fp32", why)
+
+
+def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """The JSON's optimizer goes before the Trainer's; DeepSpeed's Adam is one kernel."""
+    if keys.has("optimizer.type"):
+        name = str(keys.text("optimizer.type")).casefold()
+        if name not in OPTIMIZERS:
+            raise keys.wrong("optimizer.type", f"an optimizer that DeepSpeed knows ({nearest(name, list(OPTIMIZERS))})")
+        assumptions.pop("optimizer_implementation", None)
+        OPTIMIZERS[name].apply(keys, "optimizer.type", strategy, assumptions)
+        params = keys.given["optimizer.params"].value if keys.has("optimizer.params") else None
+        if name == "sgd" and isinstance(params, dict) and params.get("momentum") not in (None, 0, 0.0, "auto"):
+            strategy["optimizer"] = "sgd_momentum"
+    clip = keys.number("gradient_clipping", to="clip_grad")
+    if clip is None:
+        keys.note("gradient_clipping", "derived", "clip_grad", "no clipping by default")
+    strategy["clip_grad"] = clip or 0.0
+
+
+def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
+    stage = _stage(keys)
+    strategy["zero"] = stage
+    overlap = keys.flag("zero_optimization.overlap_comm", None, to="overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch")
+    if overlap is None:
+        overlap = stage == 3
+        word = "on" if overlap else "off"
+        keys.note(
+            "zero_optimization.overlap_comm", "derived", "overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch", f"{word} at stage {stage}"
+        )
+    if stage < 3:
+        strategy["overlap_grad_reduce"] = overlap
+        _reductions(keys, stage, assumptions)
+    else:
+        assumptions |= {"fsdp_unit": "module", "fsdp_prefetch": "true" if overlap else "false"}
+        _gathers(keys, strategy, architecture)
+    _offload(keys, stage, strategy)
+    _buffers(keys, stage, overlap, 4 if strategy["grad_reduce_in_fp32"] else 2, architecture)
+    _groups(keys, strategy)
+
+
+def _stage(keys: Keys) -> int:
+    if keys.has("zero_optimization") and keys.given["zero_optimization"].value != {}:
+        return int(keys.flag("zero_optimization", to="zero", why="the older switch: stage 1"))
+    stages = {str(number): number for number in range(4)}
+    stage: int | None = keys.choice("zero_optimization.stage", stages, None, to="zero")
+    if stage is None:
+        keys.note("zero_optimization.stage", "derived", "zero", "0 by default: replicas")
+    return stage or 0
+
+
+def _reductions(keys: Keys, stage: int, assumptions: dict[str, str]) -> None:
+    """Stages 1 and 2 all-reduce their buckets, although reduce_scatter is on, unless a bucket goes to one rank at a time."""
+    scattered = keys.flag("zero_optimization.reduce_scatter", True, to="assume.zero2_reduction")
+    together = keys.flag("zero_optimization.use_multi_rank_bucket_allreduce", True, to="assume.zero2_reduction")
+    whole = not scattered or together
+    if stage == 2:
+        assumptions["zero2_reduction"] = "all_reduce" if whole else "reduce_scatter"
+        if "zero_optimization.use_multi_rank_bucket_allreduce" not in keys.given:
+            why = "on by default: buckets are all-reduced every micro-batch, and each rank keeps its part"
+            keys.note("zero_optimization.use_multi_rank_bucket_allreduce", "derived", "assume.zero2_reduction", why)
+    elif stage == 1 and whole:
+        why = "gradients are all-reduced once a step there, reduce-scattered here: twice the bytes of that message"
+        keys.note("zero_optimization.use_multi_rank_bucket_allreduce", "not_modelled", why=why)
+    keys.flag("zero_optimization.allgather_partitions", why="a gather or broadcasts of the updated parameters: as many bytes")
+
+
+def _gathers(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """Limits of what stage 3 keeps gathered: symsim keeps the unit at work and the next."""
+    for key, default in (("stage3_max_live_parameters", 10**9), ("stage3_max_reuse_distance", 10**9), ("stage3_prefetch_bucket_size", 5 * 10**7)):
+        for name in (f"zero_optimization.{key}", f"zero_optimization.{key.removeprefix('stage3_')}"):
+            if not keys.has(name):
+                continue
+            number = _elements(keys, name, default)
+            why = f"up to {_bytes(2 * number, architecture)} of gathered parameters there; symsim holds the unit at work and the one fetched ahead"
+            keys.note(name, "not_modelled", why=why)
+    for key in ("stage3_param_persistence_threshold", "param_persistence_threshold"):
+        name = f"zero_optimization.{key}"
+        if keys.has(name):
+            _elements(keys, name, 10**5)
+            keys.note(name, "not_modelled", why=_persistent(architecture))
+    for key in ("stage3_model_persistence_threshold", "model_persistence_threshold"):
+        if keys.has(f"zero_optimization.{key}"):
+            keys.note(f"zero_optimization.{key}", "no_cost_effect", why="a bound on the parameters that stay whole, which norms alone do not reach")
+    if keys.flag("zero_optimization.memory_efficient_linear", True) is False:
+        why = "weights that linears keep for backward: gathered parameters live until then"
+        keys.note("zero_optimization.memory_efficient_linear", "not_modelled", "reshard_after_forward", why)
+        strategy["reshard_after_forward"] = False
+    elif keys.has("zero_optimization.memory_efficient_linear"):
+        keys.note("zero_optimization.memory_efficient_linear", "mapped", "reshard_after_forward", "weights are gathered again for backward")
+
+
+def _elements(keys: Keys, name: str, default: int) -> int:
+    if keys.given[name].value == "auto":
+        return default
+    return min(int(keys.integer(name, default)), _LARGE)
+
+
+def _persistent(architecture: "Architecture | None") -> str:
+    text = "parameters of fewer elements stay whole"
+    if architecture is None:
+        return f"{text}: norms and biases, below 0.1 % of the parameters"
+    held = 2 * (2 * architecture.num_layers + 1) * architecture.hidden_size
+    return f"{text}: norms, {held / 2**20:.1f} MiB a rank, and a gather less for each"
+
+
+def _bytes(count: int, architecture: "Architecture | None") -> str:
+    text = f"{count / _GIB:.3g} GiB"
+    return text if architecture is None else f"{text} (or the whole model, if less)"
+
+
+def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
+    section = "zero_optimization.offload_optimizer"
+    device = keys.choice(f"{section}.device", _DEVICES, None, to="optimizer_cpu_offload")
+    if keys.flag("zero_optimization.cpu_offload", False, to="optimizer_cpu_offload"):
+        device = "cpu"
+    if device is not None and stage:
+        strategy |= host_states(strategy["precision"])
+        key = f"{section}.device" if keys.has(f"{section}.device") else "zero_optimization.cpu_offload"
+        if device == "nvme":
+            keys.note(key, "not_modelled", "optimizer_cpu_offload", _NVME)
+        else:
+            keys.note(key, to="optimizer_cpu_offload", why=_HOST_STATES)
+    elif device is not None:
+        keys.note(f"{section}.device", "no_cost_effect", why="read by ZeRO alone")
+    share = keys.number(f"{section}.ratio", 1.0, to="optimizer_offload_fraction")
+    if share != 1:
+        strategy["optimizer_offload_fraction"] = share
+    for name, on in (
+        ("zero_optimization.offload_param.device", keys.choice("zero_optimization.offload_param.device", _DEVICES, None)),
+        ("zero_optimization.cpu_offload_param", keys.flag("zero_optimization.cpu_offload_param", False)),
+    ):
+        if on:
+            keys.note(name, "not_modelled", why=HOST_PARAMETERS)
+    for name in ("offload_optimizer", "offload_param"):
+        keys.known.add(f"zero_optimization.{name}")
+
+
+def _buffers(keys: Keys, stage: int, overlap: bool, width: int, architecture: "Architecture | None") -> None:
+    """Buckets: buffers that symsim's peak does not hold."""
+    contiguous = keys.flag("zero_optimization.contiguous_gradients", True, why="gradients are copied into the bucket's buffer")
+    for key, copies in (("reduce_bucket_size", 2 if overlap and contiguous else 1), ("allgather_bucket_size", 1)):
+        name = f"zero_optimization.{key}"
+        if not keys.has(name):
+            continue
+        held = _elements(keys, name, 5 * 10**8) * width * copies
+        what = "buffers" if copies == 2 else "a buffer"
+        keys.note(
+            name, "not_modelled", why=f"{what} of {_bytes(held, architecture)} that the peak here does not hold" if stage else "read by ZeRO alone"
+        )
+    name = "zero_optimization.sub_group_size"
+    if keys.has(name):
+        held = 8 * _elements(keys, name, 10**9)
+        why = f"temporaries of the update, of at most {_bytes(held, architecture)}; symsim has them for all that a rank owns"
+        keys.note(name, "not_modelled" if stage == 3 else "no_cost_effect", why=why if stage == 3 else "read at stage 3 alone")
+
+
+def _groups(keys: Keys, strategy: dict[str, Any]) -> None:
+    """ZeRO++ keeps a second shard inside a smaller group; MiCS shards inside one and replicates across."""
+    inside = keys.integer("zero_optimization.zero_hpz_partition_size", 1, to="reshard_after_forward")
+    if inside > 1:
+        strategy["reshard_after_forward"] = inside
+    shared = keys.number("zero_optimization.mics_shard_size", -1, to="num_distributed_optimizer_instances")
+    if shared > 0:
+        dp = int(strategy["dp"])
+        if dp % int(shared):
+            raise keys.wrong("zero_optimization.mics_shard_size", f"a divisor of the {dp} data-parallel ranks")
+        strategy["num_distributed_optimizer_instances"] = dp // int(shared)

@@ -1,0 +1,184 @@
+"""DeepSpeed's keys that no formula reads, and those of scripts around the Hugging Face Trainer.
+
+Names: DeepSpeed 0.16.4 and edaa72212 (0.19.6): runtime/config.py, runtime/constants.py, runtime/zero/config.py, runtime/precision_config.py,
+runtime/zero/offload_config.py, docs/_pages/config-json.md.
+"""
+
+from __future__ import annotations
+
+from symsim.importers.keys import Silent, silent
+from symsim.importers.trainer import DATA, EVALUATION, LOGS, PATHS
+
+_PERMITS = "a permission or a check, which costs nothing"
+_FIRST_STEPS = "before the first step or after the last"
+_SCALE = "loss scaling: a number a step"
+_PRECISE = "states in the compute type: 2 bytes in place of 4 for each"
+_COMPRESSED = "compression is another workload: quantised or pruned weights, and a teacher's forward where layers are dropped"
+_CURRICULUM = "lengths or layers that grow with the steps: the step at full length is timed"
+_ADAPTERS = "adapters are another workload: gradients and states of adapters alone, and backward near 1 forward in place of 2; full training is timed"
+_FOUR_BITS = "base weights of 1/2 or 1 byte a parameter, and a pass to unpack them before each product"
+_ZENFLOW = "updates on the host beside the next steps: the exposed part of the host's update becomes shorter"
+_TIMERS = "timers wait for the device in every step: below 1 % of a step of seconds"
+_ONE_TIME = "which modules are gathered whole: as many bytes, fewer and larger gathers"
+
+# values that are not looked into: numbers of an update, a monitor, a tuner
+WHOLE = frozenset(
+    """optimizer.params scheduler tensorboard wandb csv_monitor comet monitor_config comms_logger flops_profiler autotuning aio elasticity nebula
+    datastates checkpoint timers eigenvalue compression_training curriculum_learning data_efficiency progressive_layer_drop quantize_training
+    sparse_attention hybrid_engine zero_optimization.zeropp_loco_param zero_optimization.zenflow zero_optimization.leaf_module
+    tensor_parallel.tp tensor_parallel.partition_config weight_quantization mesh_param expert_parallel""".split()
+)
+
+_ZERO = """load_from_fp32_weights elastic_checkpoint ignore_unused_parameters pipeline_loading_checkpoint override_module_apply
+    log_trace_cache_warnings enable_sanity_checks save_muon_momentum_buffer_in_memory cpu_offload_use_pin_memory legacy_stage1 grad_hooks"""
+_HOST = """offload_optimizer.pin_memory offload_optimizer.buffer_count offload_optimizer.nvme_path offload_optimizer.fast_init
+    offload_optimizer.buffer_size offload_param.pin_memory offload_param.buffer_count offload_param.buffer_size offload_param.nvme_path
+    offload_param.max_in_cpu offload_optimizer.cpuadam_cores_perc"""
+
+
+def _inside(section: str, keys: str) -> str:
+    return " ".join(f"{section}.{key}" for key in keys.split())
+
+
+SILENT: dict[str, Silent] = {
+    **silent("no_cost_effect", _PERMITS, _inside("zero_optimization", _ZERO)),
+    **silent(
+        "no_cost_effect",
+        _PERMITS,
+        "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer managed_gradient_accumulation bf16.check_grad_overflow bf16.check_overflow",
+    ),
+    **silent("no_cost_effect", "buffers of what is on the host, and where it lies", _inside("zero_optimization", _HOST)),
+    **silent("not_modelled", _ONE_TIME, "zero_optimization.leaf_module"),
+    **silent("not_modelled", _ZENFLOW, "zero_optimization.zenflow zero_optimization.offload_optimizer.super_offload"),
+    **silent(
+        "not_modelled",
+        "reads and writes of a disk beside the update: its exposed part becomes shorter",
+        _inside("zero_optimization.offload_optimizer", "pipeline_read pipeline_write pipeline"),
+    ),
+    **silent("no_cost_effect", "which rank a gradient belongs to: copies to the host in another order", "zero_optimization.round_robin_gradients"),
+    **silent(
+        "not_modelled",
+        "weights gathered as a checkpoint is written, between steps: 2 bytes a parameter over the ranks' network",
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.stage3_gather_fp16_weights_on_model_save "
+        "zero_optimization.gather_16bit_weights_on_model_save",
+    ),
+    **silent(
+        "not_modelled",
+        "gathers and copies of other sizes for as many bytes: tens of microseconds a module",
+        "zero_optimization.stage3_module_granularity_threshold zero_optimization.stage3_allgather_sequential",
+    ),
+    **silent(
+        "not_modelled",
+        "parameters gathered by an all-reduce: twice the bytes of a gather",
+        "zero_optimization.stage3_use_all_reduce_for_fetch_params",
+    ),
+    **silent(
+        "not_modelled",
+        "weights gathered in 1 byte in place of 2, and passes that quantise and unpack them: half the gathers' time",
+        "zero_optimization.zero_quantized_weights zero_optimization.zero_quantized_nontrainable_weights",
+    ),
+    **silent(
+        "not_modelled",
+        "gradients exchanged in 1/2 byte in place of 2, in an all-to-all: a quarter of the bytes",
+        "zero_optimization.zero_quantized_gradients zero_optimization.zeropp_loco_param",
+    ),
+    **silent(
+        "not_modelled", "gathers in two levels, inside a node last: bytes between nodes once", "zero_optimization.mics_hierarchical_params_gather"
+    ),
+    **silent("no_cost_effect", _SCALE, _inside("fp16", "loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale")),
+    **silent("no_cost_effect", _SCALE, "fp16.consecutive_hysteresis fp16.auto_cast"),
+    **silent("not_modelled", _PRECISE, "fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads bf16.bf16_optimizer_states"),
+    **silent("not_modelled", "gradients leave as they are made: 2 bytes a parameter less at the peak", "bf16.immediate_grad_update"),
+    **silent("no_cost_effect", "apex's names for the same types", "amp.opt_level amp.loss_scale"),
+    **silent(
+        "not_modelled",
+        "fp32 weights with casts for every product: 4 bytes a parameter in place of 2, and a pass over them",
+        "torch_autocast.enabled torch_autocast.dtype torch_autocast.lower_precision_safe_modules amp.enabled",
+    ),
+    **silent("no_cost_effect", "learning rates and other numbers of the update", "optimizer.params scheduler optimizer.legacy_fusion"),
+    **silent("no_cost_effect", LOGS, "steps_per_print dump_state tensorboard wandb csv_monitor comet monitor_config comms_logger log_level timers"),
+    **silent("no_cost_effect", PATHS, "nebula datastates checkpoint dataloader_drop_last"),
+    **silent("no_cost_effect", "buffers of reads from disk", "aio"),
+    **silent("not_modelled", _TIMERS, "wall_clock_breakdown memory_breakdown flops_profiler"),
+    **silent("no_cost_effect", f"a tuner runs {_FIRST_STEPS}", "autotuning"),
+    **silent("no_cost_effect", "restarts and batches of a run whose ranks come and go", "elasticity"),
+    **silent("no_cost_effect", "sums or means: the same message", "gradient_allreduce_op"),
+    **silent("not_modelled", "one pass over the gradients before or after their message", "prescale_gradients"),
+    **silent("not_modelled", "one pass over the gradients before or after their message", "gradient_predivide_factor", (1, 1.0)),
+    **silent("no_cost_effect", "types of messages over sequence-parallel ranks", "seq_parallel_comm_data_type"),
+    **silent("no_cost_effect", "read where ranks split a sequence", "seq_parallel_communication_data_type"),
+    **silent("not_modelled", "an embedding's gradient as rows and indices: bytes of the rows used alone", "sparse_gradients"),
+    **silent("no_cost_effect", "never read by ZeRO", "disable_allgather"),
+    **silent("not_modelled", "one graph launched for many kernels: the host bounds nothing", "graph_harvesting"),
+    **silent("not_modelled", "attention over chosen blocks: the share of scores that the layout leaves", "sparse_attention"),
+    **silent("not_modelled", _COMPRESSED, "compression_training quantize_training weight_quantization"),
+    **silent("not_modelled", _CURRICULUM, "curriculum_learning data_efficiency progressive_layer_drop"),
+    **silent("no_cost_effect", "eigenvalues for quantised training, between steps", "eigenvalue"),
+    **silent("not_modelled", "generation between steps is another workload", "hybrid_engine"),
+    **silent("not_modelled", "passes fused between products: about 10 % of a step", _inside("compile", "enabled deepcompile passes schedule")),
+    **silent("no_cost_effect", "details of the compiler", _inside("compile", "backend kwargs free_activation offload_activation debug_log")),
+    **silent("no_cost_effect", "details of the compiler", _inside("compile", "offload_opt_states double_buffer symmetric_memory sync_before_reduce")),
+    **silent("no_cost_effect", "details of the compiler", _inside("compile", "offload_activation_pin_memory offload_parameters sync_after_reduce")),
+    **silent("no_cost_effect", "the order of ranks in groups", "use_data_before_expert_parallelism mesh_param data_parallel_size"),
+    **silent("no_cost_effect", "types of buffers such as rotary frequencies", "data_types.buffer_dtype data_types.param_dtype"),
+    **silent("no_cost_effect", "how AutoTP finds the linears that it splits", _inside("tensor_parallel", "tp partition_config preset_model dtype")),
+    **silent(
+        "no_cost_effect", "how AutoTP finds the linears that it splits", _inside("tensor_parallel", "injection_policy_tuple keep_module_on_host")
+    ),
+    **silent("not_modelled", "experts spread over ranks, with an exchange of tokens in every layer: -s ep=N has it", "expert_parallel"),
+    **silent("no_cost_effect", "the older name of a bucket's size, of gathers", "allgather_size"),
+    **silent("not_modelled", "half batches, whose messages run beside the other half", "tensor_parallel.tp_overlap_comm"),
+}
+
+_STAGE_3 = """stage3_max_live_parameters stage3_max_reuse_distance stage3_prefetch_bucket_size stage3_param_persistence_threshold
+    stage3_model_persistence_threshold max_live_parameters max_reuse_distance prefetch_bucket_size param_persistence_threshold
+    model_persistence_threshold memory_efficient_linear"""
+OTHER_STAGES: dict[str, Silent] = {
+    **silent("no_cost_effect", "read at stage 3 alone", _inside("zero_optimization", _STAGE_3)),
+    **silent(
+        "no_cost_effect",
+        "read below stage 3 alone",
+        _inside("zero_optimization", "reduce_scatter use_multi_rank_bucket_allreduce allgather_partitions"),
+    ),
+}
+
+# read by models that call DeepSpeed's own checkpointing function, which those of transformers do not
+CHECKPOINTING: dict[str, Silent] = silent(
+    "no_cost_effect",
+    "read by models that call deepspeed.checkpointing; those of transformers checkpoint as gradient_checkpointing says",
+    _inside(
+        "activation_checkpointing",
+        """partition_activations cpu_checkpointing contiguous_memory_optimization number_checkpoints synchronize_checkpoint_boundary profile
+        use_reentrant""",
+    ),
+)
+PIPELINE: dict[str, Silent] = silent(
+    "no_cost_effect",
+    "read by pipelines that a script builds, whose stages no JSON names",
+    _inside(
+        "pipeline", "stages partition seed_layers activation_checkpoint_interval pipe_partitioned grad_partitioned use_reentrant micro_batch_size"
+    ),
+)
+
+SCRIPT: dict[str, Silent] = {
+    **silent(
+        "no_cost_effect",
+        PATHS,
+        """config_name tokenizer_name tokenizer_name_or_path cache_dir use_fast_tokenizer model_revision token trust_remote_code low_cpu_mem_usage
+        use_auth_token config_overrides model_type chat_template""",
+    ),
+    **silent(
+        "no_cost_effect",
+        DATA,
+        """dataset_name dataset_config_name dataset_config dataset_train_split dataset_test_split train_file validation_file max_train_samples
+        max_eval_samples overwrite_cache validation_split_percentage preprocessing_num_workers keep_linebreaks streaming dataset_text_field
+        dataset_num_proc dataset_mixer dataset_splits dataset_kwargs dataset_mixture text_column data_path train_data eval_data
+        assistant_only_loss completion_only_loss eos_token""",
+    ),
+    **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),
+    **silent(
+        "not_modelled", "documents in a row: attention stays inside them; --var packed_document_length=N gives their mean", "packing padding_free"
+    ),
+    **silent("not_modelled", _ADAPTERS, "use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_task_type lora_modules_to_save use_dora"),
+    **silent("not_modelled", _FOUR_BITS, "load_in_4bit load_in_8bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage"),
+}

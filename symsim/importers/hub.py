@@ -1,0 +1,51 @@
+"""From a model's name on a hub, or the name of a directory of its weights, to a model that comes with symsim."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from symsim.inputs.shipped import list_models, models_directory
+
+_SOURCE = re.compile(r"^source:.*https://huggingface\.co/([\w.-]+/[\w.-]+)", re.MULTILINE)
+# words that say how a model was tuned or stored, not what shape it has
+_TUNED = frozenset("base instruct chat it pt hf mcore megatron thinking fp8 bf16 meta preview".split())
+_DATED = re.compile(r"2[456][01]\d")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A model of models/ and the id it was read from. exact: the id asked for is that one, not one of the same shape."""
+
+    name: str
+    source: str
+    exact: bool
+
+
+def shipped_model(reference: str) -> Shipped | None:
+    """The model that a hub id (`Qwen/Qwen2.5-14B-Instruct`) or a directory's name (`Qwen2.5-14B-mcore`) stands for; None where it is none
+    or not one alone."""
+    last = reference.rstrip("/").rpartition("/")[2]
+    alike = []
+    for name, source in _sources().items():
+        if reference == source:
+            return Shipped(name, source, exact=True)
+        known = source.rpartition("/")[2]
+        if _shape(last) == _shape(known):
+            alike.append(Shipped(name, source, exact=last.casefold() == known.casefold()))
+    exact = [model for model in alike if model.exact]
+    found = exact or alike
+    return found[0] if len(found) == 1 else None
+
+
+def _sources() -> dict[str, str]:
+    found = {}
+    for name in list_models():
+        source = _SOURCE.search((models_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
+        if source is not None:
+            found[name] = source[1]
+    return found
+
+
+def _shape(name: str) -> tuple[str, ...]:
+    return tuple(word for word in name.casefold().split("-") if word not in _TUNED and not _DATED.fullmatch(word))

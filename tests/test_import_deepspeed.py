@@ -1,0 +1,149 @@
+"""DeepSpeed's JSON with the Trainer's arguments: `auto` filled in, ZeRO's stages and what each key is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from import_names import of_vocabulary
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+
+FILES = Path(__file__).parent / "imported" / "deepspeed"
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 256, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+}  # fmt: skip
+
+# of the newest version; those of 0.16 are asserted against ../shared/vocabulary.yaml
+NAMES = """train_batch_size zero_optimization.stage zero_optimization.overlap_comm zero_optimization.sub_group_size zero_optimization.zenflow
+zero_optimization.stage3_allgather_sequential zero_optimization.enable_sanity_checks zero_optimization.leaf_module bf16.check_grad_overflow
+bf16.bf16_optimizer_states tensor_parallel.autotp_size sequence_parallel_size data_types.grad_accum_dtype compile.deepcompile memory_breakdown
+managed_gradient_accumulation torch_autocast.enabled expert_parallel flops_profiler comms_logger data_efficiency elasticity""".split()
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def job(tmp_path: Path, settings: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Job:
+    files = {"ds.json": {"train_micro_batch_size_per_gpu": 1, **settings}, "config.json": LLAMA, "args.json": arguments}
+    paths = []
+    for name, data in files.items():
+        if data is not None:
+            (tmp_path / name).write_text(json.dumps(data))
+            paths.append(str(tmp_path / name))
+    return load_job("deepspeed", *paths, **options)
+
+
+def rows(made: Job) -> dict[str, Any]:
+    return {row.key: row for row in made.rows}
+
+
+def test_a_recipe_of_the_trainer() -> None:
+    made = load_job("deepspeed", str(FILES / "zero3" / "zero3_auto.json"), str(FILES / "zero3" / "training_args.yaml"), variables={"world": "16"})
+    assert made.architecture is not None and made.architecture.name == "qwen2.5-7b"
+    strategy = dict(made.strategy or {})
+    assert strategy == {
+        "fusion": "eager", "micro_batch_size": 2, "num_microbatches": 8, "precision": "bf16", "optimizer": "adam", "clip_grad": 1.0,
+        "recompute": "full", "seq_length": 8192, "dp": 16, "grad_reduce_in_fp32": False, "zero": 3,
+    }  # fmt: skip
+    assert made.assumptions == {"recompute_early_stop": "true", "fsdp_unit": "module", "fsdp_prefetch": "true"}
+    told = {row.key: row for row in made.rows if row.value.startswith("auto: ")}
+    hidden = 3584
+    assert told["zero_optimization.reduce_bucket_size"].value == f"auto: {hidden * hidden}"
+    assert told["zero_optimization.stage3_prefetch_bucket_size"].value == f"auto: {int(0.9 * hidden * hidden)}"
+    assert told["zero_optimization.stage3_param_persistence_threshold"].value == f"auto: {10 * hidden}"
+    assert told["train_batch_size"].value == "auto: 256" and told["gradient_clipping"].value == "auto: 1.0"
+
+
+def test_the_arguments_name_the_json() -> None:
+    by_name = load_job("deepspeed", str(FILES / "zero3" / "training_args.yaml"))
+    assert by_name.strategy == load_job("deepspeed", str(FILES / "zero3" / "zero3_auto.json"), str(FILES / "zero3" / "training_args.yaml")).strategy
+
+
+def test_ranks_follow_from_the_batch() -> None:
+    made = load_job("deepspeed", str(FILES / "zero2" / "zero2_offload.json"), model="llama2-7b")
+    strategy = dict(made.strategy or {})
+    assert strategy["dp"] == 256 // (4 * 2) and strategy["precision"] == "fp16" and strategy["optimizer_cpu_offload"]
+    assert strategy["overlap_grad_reduce"] and made.assumptions == {"zero2_reduction": "all_reduce"}
+    assert rows(made)["zero_optimization.reduce_bucket_size"].why.startswith("buffers of 1.86 GiB")
+    assert any("no training arguments" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_stages(tmp_path: Path, stage: int) -> None:
+    made = job(tmp_path, {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}})
+    assert dict(made.strategy or {})["zero"] == stage
+    # overlap_comm is on by default at stage 3 alone
+    assert dict(made.strategy or {}).get("overlap_grad_reduce", False) is False
+    assert made.assumptions.get("fsdp_prefetch") == ("true" if stage == 3 else None)
+    assert rows(made)["zero_optimization.overlap_comm"].fate == "derived"
+
+
+def test_third_batch_size(tmp_path: Path) -> None:
+    strategy = dict(job(tmp_path, {"train_batch_size": 64}, variables={"world": "8"}).strategy or {})
+    assert strategy["micro_batch_size"] == 1 and strategy["num_microbatches"] == 8 and strategy["dp"] == 8
+    with pytest.raises(InputError, match=r"ds.json:1: train_batch_size is 60; it should be"):
+        job(tmp_path, {"train_batch_size": 60}, variables={"world": "8"})
+
+
+def test_groups_inside_groups(tmp_path: Path) -> None:
+    assert dict(job(tmp_path, {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}).strategy or {})["reshard_after_forward"] == 4
+    made = job(tmp_path, {"zero_optimization": {"stage": 3, "mics_shard_size": 4}}, variables={"world": "16"})
+    assert dict(made.strategy or {})["num_distributed_optimizer_instances"] == 4
+
+
+def test_types_of_gradients(tmp_path: Path) -> None:
+    both = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
+    made = job(tmp_path, both)
+    assert dict(made.strategy or {})["grad_reduce_in_fp32"] and rows(made)["data_types.grad_accum_dtype"].fate == "not_modelled"
+    assert rows(job(tmp_path, {**both, "communication_data_type": "fp32"}))["data_types.grad_accum_dtype"].fate == "mapped"
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "said"),
+    [
+        (
+            {"zero_optimization": {"stag": 2}},
+            None,
+            r"ds.json:1: a DeepSpeed JSON has no key 'zero_optimization.stag': did you mean 'zero_optimization.stage'",
+        ),
+        ({"zero_optimization": {"stage": 4}}, None, "one of 0, 1, 2, 3"),
+        ({"bf16": {"enabled": True}, "fp16": {"enabled": True}}, None, "left out beside bf16"),
+        ({"train_micro_batch_size_per_gpu": 4}, {"per_device_train_batch_size": 2}, "the arguments make it 2"),
+        ({"optimizer": {"type": "Adm"}}, None, "did you mean 'adam"),
+        ({"zero_optimization": {"stage": 3, "mics_shard_size": 3}}, None, "a divisor of the 8 data-parallel ranks"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, settings: dict[str, Any], arguments: dict[str, Any] | None, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job(tmp_path, settings, arguments)
+
+
+def test_variables_are_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--var wrld is not read here: did you mean 'world'"):
+        job(tmp_path, {}, variables={"wrld": "8"})
+    with pytest.raises(InputError, match="--var world=0: it should be a whole number above 0"):
+        job(tmp_path, {}, variables={"world": "0"})
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_every_name_of_the_list_has_a_row(tmp_path: Path, key: str) -> None:
+    assert key in rows(job(tmp_path, nested(key, None)))
+
+
+def test_every_name_of_the_vocabulary_has_a_row(tmp_path: Path) -> None:
+    names = of_vocabulary("deepspeed")
+    # its 39 are the fields of zero_optimization; those outside it are on top
+    assert sum(name.startswith("zero_optimization.") for name in names) >= 39
+    sections = {"zero_optimization.offload_optimizer", "zero_optimization.offload_param", "activation_checkpointing"}
+    for key in names:
+        value: Any = {"device": "cpu"} if "offload_" in key and key in sections else {"profile": True} if key in sections else None
+        assert any(name == key or name.startswith(f"{key}.") for name in rows(job(tmp_path, nested(key, value)))), key
