@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _TOP = frozenset("zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer steps_per_print".split())
 _LENGTHS = ("max_seq_length", "max_length", "model_max_length", "block_size", "cutoff_len", "seq_length", "max_seq_len")
 _LARGE = 10**15
-_GIB = 2**30
 _DTYPES = {"fp32": "fp32", "float32": "fp32", "float": "fp32", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16"}
 _DEVICES = {"cpu": "cpu", "nvme": "nvme", "none": None}
 _HOST_STATES = "in 2 bytes a gradient and 2 a parameter there, 4 and 4 here, over the host link"
@@ -290,7 +289,7 @@ def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], arc
         assumptions |= {"fsdp_unit": "module", "fsdp_prefetch": "true" if overlap else "false"}
         _gathers(keys, strategy, architecture)
     _offload(keys, stage, strategy)
-    _buffers(keys, stage, overlap, 4 if strategy["grad_reduce_in_fp32"] else 2, architecture)
+    _buffers(keys, stage, overlap, 4 if strategy["grad_reduce_in_fp32"] else 2)
     _groups(keys, strategy)
 
 
@@ -327,7 +326,7 @@ def _gathers(keys: Keys, strategy: dict[str, Any], architecture: "Architecture |
             if not keys.has(name):
                 continue
             number = _elements(keys, name, default)
-            why = f"up to {_bytes(2 * number, architecture)} of gathered parameters there; symsim holds the unit at work and the one fetched ahead"
+            why = f"up to {_bytes(2 * number)} of gathered parameters there; symsim holds the unit at work and the one fetched ahead"
             keys.note(name, "not_modelled", why=why)
     for key in ("stage3_param_persistence_threshold", "param_persistence_threshold"):
         name = f"zero_optimization.{key}"
@@ -359,9 +358,8 @@ def _persistent(architecture: "Architecture | None") -> str:
     return f"{text}: norms, {held / 2**20:.1f} MiB a rank, and a gather less for each"
 
 
-def _bytes(count: int, architecture: "Architecture | None") -> str:
-    text = f"{count / _GIB:.3g} GiB"
-    return text if architecture is None else f"{text} (or the whole model, if less)"
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB"
 
 
 def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
@@ -391,7 +389,7 @@ def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
         keys.known.add(f"zero_optimization.{name}")
 
 
-def _buffers(keys: Keys, stage: int, overlap: bool, width: int, architecture: "Architecture | None") -> None:
+def _buffers(keys: Keys, stage: int, overlap: bool, width: int) -> None:
     """Buckets: buffers that symsim's peak does not hold."""
     contiguous = keys.flag("zero_optimization.contiguous_gradients", True, why="gradients are copied into the bucket's buffer")
     for key, copies in (("reduce_bucket_size", 2 if overlap and contiguous else 1), ("allgather_bucket_size", 1)):
@@ -400,13 +398,11 @@ def _buffers(keys: Keys, stage: int, overlap: bool, width: int, architecture: "A
             continue
         held = _elements(keys, name, 5 * 10**8) * width * copies
         what = "buffers" if copies == 2 else "a buffer"
-        keys.note(
-            name, "not_modelled", why=f"{what} of {_bytes(held, architecture)} that the peak here does not hold" if stage else "read by ZeRO alone"
-        )
+        keys.note(name, "not_modelled", why=f"{what} of up to {_bytes(held)} that the peak here does not hold" if stage else "read by ZeRO alone")
     name = "zero_optimization.sub_group_size"
     if keys.has(name):
         held = 8 * _elements(keys, name, 10**9)
-        why = f"temporaries of the update, of at most {_bytes(held, architecture)}; symsim has them for all that a rank owns"
+        why = f"temporaries of the update, of at most {_bytes(held)}; symsim has them for all that a rank owns"
         keys.note(name, "not_modelled" if stage == 3 else "no_cost_effect", why=why if stage == 3 else "read at stage 3 alone")
 
 
