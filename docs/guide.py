@@ -8,6 +8,7 @@ docs/img/. tests/test_docs.py finds a page that is out of date.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shlex
@@ -78,7 +79,8 @@ def _timed(made: str, before: str) -> str:
 def run(command: str, directory: str) -> str:
     """What a terminal shows of a command, blank lines at either end left out; RuntimeError where it fails."""
     script = f'set -o pipefail; symsim() {{ {shlex.quote(sys.executable)} -m symsim "$@"; }}; {command}'
-    done = subprocess.run(["bash", "-c", script], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wide = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(["bash", "-c", script], cwd=directory, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise RuntimeError(f"{command} ends with {done.returncode}: {done.stdout}")
     return done.stdout.strip("\n") + "\n" if done.stdout.strip() else ""
