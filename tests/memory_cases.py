@@ -107,7 +107,7 @@ def tensors(case: dict[str, Any]) -> list[int]:
     times = {"embedding": 1, "head": 1, **{k: int(result.values[f"L_{k}"]) for k in result.model.kind_names()}}
     found = []
     for name, block in result.lowered.blocks.items():
-        for tensor in counted_parameters(block.placed, name):
+        for tensor in counted_parameters(block.placed):
             found += [int(elements(block.placed, tensor.name).evaluate(result.values)) // shard] * times[name]
     return found
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +11,10 @@ from symsim.api.result import Result
 from symsim.inputs.strategy import Strategy
 from symsim.placement import mesh
 from symsim.placement import names as placement
-from symsim.placement.exceptions import TABLE
 from symsim.placement.names import Axes, placement_of, table
 from symsim.report import html, latex, markdown
 from symsim.report.content import report
 
-ROOT = Path(__file__).parent.parent
 BASE = "tp=2,sp=true,cp=2,ep=2,dp=4,zero=1"
 
 
@@ -107,11 +103,3 @@ def test_every_store_is_read(store, symbol, monkeypatch):
     real = mesh.placement_of
     monkeypatch.setattr(mesh, "placement_of", lambda given: replace(made := real(given), stores={**made.stores, store: ()}))
     assert derived("llama3-8b", "dp=8,zero=3").to_json()["memory"]["stages"][0][symbol] == 8 * before
-
-
-@pytest.mark.parametrize("row", TABLE, ids=[row.where for row in TABLE])
-def test_exceptions_stand_where_they_say_and_in_the_docs(row):
-    module, name = row.where.split(":")
-    assert callable(getattr(importlib.import_module(module), name))
-    line = next(line for line in (ROOT / "docs" / "rules.md").read_text().splitlines() if f"`{name}`" in line and line.startswith("| `"))
-    assert [cell.strip() for cell in line.strip("|").split("|")[1:]] == [row.rule, row.instead, row.source]

@@ -7,7 +7,7 @@ HBM bytes, saved bytes by tensor. Then the totals: of the model, and of pipeline
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
@@ -17,12 +17,12 @@ from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile
 from symsim.ir.block import WIDTHS, Tensor
-from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Operation, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Lookup, Operation, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
-from symsim.pipeline.stages import runs, stage_layer_formula
+from symsim.pipeline.stages import holds, runs, stage_layer_formula
 from symsim.placement.mesh import local_size
 from symsim.placement.sizes import capacity, keys_per_query
 
@@ -242,10 +242,10 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
         )
 
 
-def counted_parameters(placed: Placed, name: str) -> list[Tensor]:
+def counted_parameters(placed: Placed) -> list[Tensor]:
     """Parameters a block owns: MTP reads the embedding and the head of the model; of a tied head the table is the embedding's, a bias its own."""
-    borrowed = {t for op in placed.block.ops if isinstance(op.attrs, Projection) for t in op.attrs.borrowed}
-    return [t for t in placed.block.parameters() if t.name not in borrowed and not (name == "mtp" and t.module == "embedding")]
+    borrowed = {t for op in placed.block.ops if isinstance(op.attrs, Projection | Lookup) for t in op.attrs.borrowed}
+    return [t for t in placed.block.parameters() if t.name not in borrowed]
 
 
 def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:
@@ -256,7 +256,7 @@ def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:
 
 def _parameters(book: Derivation, name: str, placed: Placed) -> None:
     for module in MODULES:
-        owned = [t for t in counted_parameters(placed, name) if t.module == module]
+        owned = [t for t in counted_parameters(placed) if t.module == module]
         if not owned:
             continue
         for prefix, local, where in (("N", False, ""), ("P", True, ", held by one rank")):
@@ -358,38 +358,24 @@ def _output_layer(book: Derivation, placed: Placed) -> None:
             )
 
 
-def held_output_layer(book: Derivation, at: Mapping[str, Expr] | None = None) -> Expr:
-    """Elements of the output layer that one rank of stage i holds; at: the stage's symbols as numbers."""
-    output, loss = (at[n] if at else symbol(n) for n in ("output_i", "loss_i"))
-    table = symbol("P_output") * output
-    return table + symbol("P_output_bias") * loss if "P_output_bias" in book.definitions else table
+def held_output_layer(book: Derivation) -> Expr:
+    """Elements of the output layer that one rank of stage i holds."""
+    table = symbol("P_output") * symbol("output_i")
+    return table + symbol("P_output_bias") * symbol("loss_i") if "P_output_bias" in book.definitions else table
 
 
 def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     """Parameters of one rank of stage i (Megatron-Core gpt_model.py): the embedding also where MTP is, the head's own
     table unless tied on the stage of the embedding, the final norm with the loss (with MTP: with the last decoder layer)."""
-    model = lowered.profile.model
     dense: list[Quantity] = []
     expert: list[Quantity] = []
     for n in lowered.blocks:
         for module in MODULES:
-            name = f"P_{n}_{module}"
-            held: Expr | None = None
-            if name not in book.definitions and not (n == "head" and module == "lm_head"):
-                continue
-            if n in model.layer_kinds:
-                held = symbol(f"L_{n}_i")
-            elif n == "mtp":
-                held = symbol("mtp_copies_i")
-            elif n == "embedding":
-                held = symbol("embedding_i")
-            elif module == "norm":
-                held = symbol("last_layer_i")
-            else:
+            if n == "head" and module == "lm_head":
                 _output_layer(book, lowered.blocks["head"].placed)
                 dense.append(Quantity(held_output_layer(book), ELEMENT))
-                continue
-            (expert if module == "experts" else dense).append(Quantity(symbol(name), ELEMENT) * held)
+            elif f"P_{n}_{module}" in book.definitions:
+                (expert if module == "experts" else dense).append(Quantity(symbol(f"P_{n}_{module}"), ELEMENT) * symbol(holds(n)))
     book.define(
         "P_stage_dense",
         total(dense, ELEMENT),

@@ -16,6 +16,7 @@ from symsim.ir.block import WIDTHS
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import Schedule, schedule_of
+from symsim.pipeline.stages import runs
 
 LIVENESS = "tensors alive between the kernel that makes them and the last that reads them (docs/rules.md)"
 
@@ -40,17 +41,16 @@ class Rank:
 
 def rank_of(book: Derivation, lowered: Lowered) -> Rank:
     profile = lowered.profile
-    has = {n: present(profile.model, n) for n in lowered.blocks}
+    has = {n: present(n) for n in lowered.blocks}
     fresh = 1 - minimum(symbol("m") - 1, 1)
     schedule = schedule_of(profile.strategy)
     return Rank(book, lowered, profile.model, profile.strategy, profile.assumptions, profile.framework, schedule, fresh, has)
 
 
-def present(model: Architecture, block: str) -> Expr:
+def present(block: str) -> Expr:
     """1 where a rank of the stage runs the block, else 0."""
-    if block in model.layer_kinds:
-        return minimum(1, symbol(f"L_{block}_i"))
-    return symbol("first_i") if block == "embedding" else symbol("loss_i") if block == "head" else minimum(1, symbol("mtp_i"))
+    often = symbol(runs(block))
+    return often if block in ("embedding", "head") else minimum(1, often)
 
 
 def define_stage(rank: Rank, name: str, value: Expr, meaning: str, latex: str, *, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> Expr:

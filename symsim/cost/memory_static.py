@@ -190,7 +190,7 @@ def _largest_parameter(rank: Rank) -> Expr:
     """Elements of the largest parameter that one rank updates."""
     candidates: list[Expr] = []
     for name, remembered in rank.lowered.blocks.items():
-        for tensor in counted_parameters(remembered.placed, name):
+        for tensor in counted_parameters(remembered.placed):
             expert = "E" in tensor.dims and expert_groups(rank.lowered)
             split = rank.lowered.mesh.placement.stores["optimizer states"]
             shard = shards(rank.lowered, expert).shard if split else ONE

@@ -93,7 +93,7 @@ def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
     reduced = remembered.differentiated.reduced_over
     marked = _expert_biases(lowered, placed)
     found = ZERO
-    for tensor in counted_parameters(placed, name):
+    for tensor in counted_parameters(placed):
         if "tp" in reduced.get(tensor.name, ()) or tensor.name in marked:
             found = found + elements(placed, tensor.name)
     return found

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, Redistribution
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
-from symsim.lowering.remember import GATHERED_AXES, Remembered
+from symsim.lowering.remember import Remembered, kept_as
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> 
     kept = {s.tensor.name: s.bytes for s in remembered.saved}
     held = {walk.root(t) for t in remembered.placed.block.outputs}
     if returns_logits:
-        held |= {walk.root(op.outputs[0]) for op in remembered.placed.block.ops if op.kind == "einsum" and op.module == "lm_head"}
+        held |= {walk.root(op.outputs[0]) for op in remembered.placed.block.ops if op.kind in PRODUCTS and op.module == "lm_head"}
     return worst(walk.forward(range(len(walk.ops)), kept, held, {}))
 
 
@@ -111,8 +111,8 @@ class _Walk:
             op = self.ops[index]
             for root in self.own(op.outputs):
                 source = self.root(op.inputs[0]) if op.inputs else ""
-                if op.kind == "all_reduce" and source in live and source not in {*stay, *kept}:
-                    live[root] = live.pop(source)  # reduced where it lies
+                if OPERATIONS[op.kind].in_place and source in live and source not in {*stay, *kept}:
+                    live[root] = live.pop(source)
                 else:
                     live.setdefault(root, self.size(root))
             if not op.is_view:
@@ -171,12 +171,7 @@ class _Backward:
         return _sum(self.walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
 
     def _kept_as(self, name: str) -> str:
-        """The version of a tensor that is kept: before a gather that runs again in backward."""
-        op = self.block.producer(name)
-        while not self.keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
-            name = op.inputs[0]
-            op = self.block.producer(name)
-        return name
+        return kept_as(self.remembered.placed, name, self.keep_gathered)
 
     def _note(self, kernel: str, extra: Expr = ZERO, latest: Expr = ZERO) -> None:
         held = [*self.live.values(), *self.gradients.values(), *(n for sizes in self.waiting.values() for n in sizes.values())]
@@ -221,8 +216,9 @@ class _Backward:
             self._add(source, new)
             return
         if op.kind in REDISTRIBUTIONS:
-            new = self.gradients[arrived[0]] if op.kind == "all_reduce" else walk.gradient(source)
-            if op.kind != "all_reduce":
+            whole = OPERATIONS[op.kind].transpose == "none"
+            new = self.gradients[arrived[0]] if whole else walk.gradient(source)
+            if not whole:
                 self._note(op.name, new)
             for name in arrived:
                 del self.gradients[name]
@@ -265,9 +261,7 @@ def _node(op: Op) -> str:
 def _inside(backward: _Backward, op: Op) -> Expr:
     """What a kernel's backward allocates besides its results: PyTorch's cross entropy is two operations, and the first
     one's gradient has the size of the log-softmax (aten nll_loss_backward, _log_softmax_backward_data)."""
-    if OPERATIONS[op.kind].role == "loss":
-        return _sum(backward.walk.size(t) for t in op.saves if t.rsplit(".", 1)[-1].startswith("log_softmax"))
-    return ZERO
+    return _sum(backward.walk.size(t) for t in op.attrs.inside) if isinstance(op.attrs, CrossEntropy) else ZERO
 
 
 def _sum(sizes: Iterable[Expr]) -> Expr:

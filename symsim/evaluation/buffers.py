@@ -152,7 +152,7 @@ def _of_block(result: Evaluation, name: str, alone: bool) -> Iterator[tuple[int,
         path = tensor.name.split(".")
         return next(((p, path[i + 1]) for i, p in enumerate(path) if p in REGISTERED), ("", ""))
 
-    owned = counted_parameters(placed, name)
+    owned = counted_parameters(placed)
     first = {m: min(used.get(t.name, 0) for t in owned if module(t)[0] == m) for m in {module(t)[0] for t in owned}}
 
     def order(tensor: Tensor) -> tuple[int, int, int]:

@@ -172,9 +172,8 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     rows = tuple(d for d in k.dims_of(logits) if d not in ("V", "V_all"))
     extra = [k.make("log_softmax", k.dims_of(logits), k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
     exchanges = [("all_reduce", 1, "fp32", w) for w in ("maximum", "sum of exponentials", "loss")] if "V" in k.dims_of(logits) else []
-    k.emit(
-        "cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=CrossEntropy(exchanges=tuple(exchanges), rows=rows)
-    )
+    attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(extra[:1]))
+    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=attrs)
 
 
 def eager_top_k(k: Kernels, op: Op) -> None:
@@ -237,7 +236,7 @@ def eager_dispatch(k: Kernels, op: Op) -> None:
     k.emit("sort", [indices], [order, token, offsets, ids], name="sort")
     sent = run(k, "index", [x, token], (*dims, at.width))
     run(k, "index", [probabilities, order], dims, into=weights, dtype=k.tensors[probabilities].dtype)
-    exchange(k, sent, rows, replace(at, sent=(*dims, at.width)), "exchange")
+    exchange(k, sent, rows, replace(at, counted=True), "exchange")
 
 
 def exchange(k: Kernels, source: str, target: str, attrs: Exchange, kind: str) -> None:
@@ -260,7 +259,7 @@ def eager_combine(k: Kernels, op: Op) -> None:
     at = op.of(Exchange)
     dims = (*k.dims_of(indices), at.width)
     home = k.make("returned", dims, k.tensors[y].dtype)
-    exchange(k, y, home, replace(at, sent=dims), "exchange_back")
+    exchange(k, y, home, at, "exchange_back")
     weighted = home
     if k.profile.model.moe is None or not k.profile.model.moe.router_weight_before_experts:
         wide = "fp32" if "fp32" in (k.tensors[home].dtype, k.tensors[weights].dtype) else k.tensors[home].dtype

@@ -24,7 +24,7 @@ from symsim.frameworks.kernels import (
     multiplied_in,
 )
 from symsim.ir.block import Dim, Op, Tensor
-from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, TopK, exceptional
+from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK, exceptional
 
 SIGMOID_IN_FP32 = ("attention",)  # the output gate of attention (transformer/attention.py _apply_output_gate)
 
@@ -315,7 +315,8 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     if strategy.moe_token_dispatcher_type == "allgather":
         k.retype(weights, dtype=_weight_dtype(k))
         kept = _gathered_map(k)
-        k.emit("exchange_gather", [x, probabilities, indices], [rows, weights, *kept], saves=kept, attrs=op.attrs, idle=frozenset({"etp"}))
+        attrs, made = replace(at, sent=_gathered(k, x)), [rows, weights, *kept]
+        k.emit("exchange_gather", [x, probabilities, indices], made, saves=kept, attrs=attrs, idle=frozenset({"etp"}))
         return
     padded = strategy.moe_pad_expert_input_to_capacity
     sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
@@ -334,12 +335,20 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     sent = k.make("sent", [*sent_dims, at.width], k.tensors[rows].dtype)
     if _probabilities_at_combine(k):
         k.emit("permute", [x, indices], [sent, *kept], saves=kept, name="permute", attrs=op.attrs)
-        k.emit("exchange", [sent], [rows], attrs=replace(at, sent=sent_dims))
+        k.emit("exchange", [sent], [rows], attrs=replace(at, counted=not padded))
         return
     sent_weights = k.make("sent_weights", sent_dims, _weight_dtype(k))
     k.emit("permute", [x, probabilities, indices], [sent, sent_weights, *kept], saves=kept, name="permute", attrs=op.attrs)
     k.retype(weights, dtype=_weight_dtype(k))
-    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs=replace(at, sent=sent_dims))
+    k.emit("exchange", [sent, sent_weights], [rows, weights], attrs=replace(at, counted=not padded))
+
+
+def _gathered(k: Kernels, x: str) -> tuple[Sent, ...]:
+    """What the allgather dispatcher gathers: tokens, and for every expert whether it is theirs and with which probability."""
+    of_experts = (*k.dims_of(x)[:-1], "E_r")
+    routes = (Sent("routing map", of_experts, "bool", ""),) if k.profile.framework.counts else ()
+    weights = Sent("probabilities", of_experts, _weight_dtype(k), "gradient of probabilities")
+    return (*routes, weights, Sent("tokens", k.dims_of(x), k.tensors[x].dtype, "gradient of tokens"))
 
 
 def _gathered_map(k: Kernels) -> list[str]:
@@ -374,11 +383,12 @@ def te_combine(k: Kernels, op: Op) -> None:
     strategy = k.profile.strategy
     at = op.of(Exchange)
     if strategy.moe_token_dispatcher_type == "allgather":
-        k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, dtype=_weight_dtype(k)), idle=frozenset({"etp"}))
+        sent = Sent("combined tokens", k.dims_of(op.outputs[0]), _weight_dtype(k), "combined tokens")
+        k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, sent=(sent,)), idle=frozenset({"etp"}))
         return
     sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
     back = k.make("returned", [*sent_dims, at.width], k.tensors[y].dtype)
-    k.emit("exchange_back", [y], [back], name="exchange", attrs=replace(at, sent=sent_dims, dtype=_weight_dtype(k)))
+    k.emit("exchange_back", [y], [back], name="exchange", attrs=at)
     if _probabilities_at_combine(k):
         probabilities = next(o for o in k.ops if o.kind == "top_k").outputs[0]
         k.emit("unpermute", [back, probabilities, indices], op.outputs, saves=[back, probabilities])

@@ -6,7 +6,7 @@ attributes are those of its row (`op.of(Norm).over`). What follows from no row i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -102,11 +102,19 @@ class Activation:
 @dataclass(frozen=True)
 class CrossEntropy:
     """upcast: logits are cast to fp32; exchanges: what is reduced over a split vocabulary (collective, elements a row, type, what);
-    rows: the dimensions of a row."""
+    rows: the dimensions of a row; inside: results like which backward makes another on its way."""
 
     upcast: bool = True
     exchanges: tuple[tuple[str, int, str, str], ...] = ()
     rows: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """borrowed: tables of another block."""
+
+    borrowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,13 +130,24 @@ class TopK:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """What one collective of an exchange carries, with the dimensions of the tokens a rank has itself. gradient: what is sent back
+    for it; "": nothing."""
+
+    what: str
+    dims: tuple[str, ...]
+    dtype: str
+    gradient: str
+
+
+@dataclass(frozen=True)
 class Exchange:
-    """Tokens on their way to experts and back. width: the dimension of a row; sent: those of what is sent; dtype: of what is
-    reduced."""
+    """Tokens on their way to experts and back. width: the dimension of a row; counted: ranks first tell each other how many rows
+    come; sent: what is carried, where it is not each input into the result in its place."""
 
     width: str
-    sent: tuple[str, ...] = ()
-    dtype: str = ""
+    counted: bool = False
+    sent: tuple[Sent, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,7 +169,9 @@ class Redistribution:
     target: str | None = None
 
 
-Attributes = Plain | Projection | Attention | Norm | Rope | Activation | CrossEntropy | TopK | Exchange | View | Redistribution
+Attributes = Plain | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+
+Collective = Literal["", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
 
@@ -162,9 +183,11 @@ class Operation:
     role: declared ones are lowered by every profile; products are einsums; kernels, the loss (where backward begins), lookups
     (rows of a table), kernels that move rows, exchanges of tokens with experts and PyTorch's primitives run; views share memory;
     what stands aside has neither FLOPs nor bytes worth counting; redistributions are inserted where placements ask for them.
+    sends: the collective that a redistribution or an exchange is; over: the axes of an exchange (a redistribution has its own).
     partial: dimensions over which its result is a partial sum on a rank, where they are sharded: those contracted, or one named.
     transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
     gradient passes as it comes, and a collective has the collective of the gradient, or none.
+    in_place: its result lies where its input lay, when nothing else reads that.
     inner: messages inside it. bound: the closed form of its seconds. keeps: what PyTorch's autograd keeps of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
@@ -174,7 +197,9 @@ class Operation:
     role: Role
     attributes: type[Attributes] = Plain
     partial: Literal["", "contracted", "V"] = ""
-    transpose: Literal["einsum", "kernel", "passes", "whole", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
+    transpose: Literal["einsum", "kernel", "passes", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
+    sends: Collective = ""
+    over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring"] = ""
     bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy"] = "elementwise"
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
@@ -184,7 +209,10 @@ class Operation:
     stored_by: tuple[str, ...] = ()
     where_partial: bool = False
     completes: bool = False
+    in_place: bool = False
 
+
+_EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
 
 # Checkpointing that keeps results: torch.utils.checkpoint create_selective_checkpoint_contexts.
 # What primitives keep: pytorch 2.13 tools/autograd/derivatives.yaml. partners: each operand whose partner needs a gradient;
@@ -212,10 +240,10 @@ OPERATIONS: dict[str, Operation] = {
     "cross_entropy": Operation("loss", CrossEntropy, inner="softmax", bound="cross_entropy", assumed=("loss_parallel",)),
     "permute": Operation("moves", Exchange, bound="permute", assumed=("moe_permute_fusion",)),
     "unpermute": Operation("moves", bound="permute"),
-    "exchange": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", assumed=("expert_load", "dispatcher_metadata")),
-    "exchange_back": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
-    "exchange_gather": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute"),
-    "exchange_scatter": Operation("exchange", Exchange, transpose="whole", inner="tokens", bound="permute", completes=True),
+    "exchange": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", assumed=("expert_load", "dispatcher_metadata")),
+    "exchange_back": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all"),
+    "exchange_gather": replace(_EXCHANGE, sends="all_gather", over=("etp", "ep"), transpose="reduce_scatter"),
+    "exchange_scatter": replace(_EXCHANGE, sends="reduce_scatter", over=("etp", "ep"), transpose="all_gather", completes=True),
     "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
@@ -225,18 +253,23 @@ OPERATIONS: dict[str, Operation] = {
     "convolution": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
-    "embed": Operation("lookup", partial="V"),
+    "embed": Operation("lookup", Lookup, partial="V"),
     "view": Operation("view", View, transpose="passes"),
     "constant": Operation("aside"),
     "angles": Operation("aside"),
-    "all_reduce": Operation("redistribution", Redistribution, transpose="none", completes=True),
-    "reduce_scatter": Operation("redistribution", Redistribution, transpose="all_gather", completes=True),
+    "all_reduce": Operation("redistribution", Redistribution, sends="all_reduce", transpose="none", completes=True, in_place=True),
+    "reduce_scatter": Operation("redistribution", Redistribution, sends="reduce_scatter", transpose="all_gather", completes=True),
     "all_gather": Operation(
-        "redistribution", Redistribution, transpose="reduce_scatter", where_partial=True, assumed=("save_gathered", "shared_redistribution")
+        "redistribution",
+        Redistribution,
+        sends="all_gather",
+        transpose="reduce_scatter",
+        where_partial=True,
+        assumed=("save_gathered", "shared_redistribution"),
     ),
-    "all_to_all": Operation("redistribution", Redistribution, transpose="all_to_all"),
+    "all_to_all": Operation("redistribution", Redistribution, sends="all_to_all", transpose="all_to_all"),
     "slice": Operation("redistribution", Redistribution, transpose="all_gather"),
-    "regroup": Operation("redistribution", Redistribution, transpose="reduce_scatter"),
+    "regroup": Operation("redistribution", Redistribution, sends="all_gather", transpose="reduce_scatter"),
     **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "clamp", "gather", "softplus")},
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},

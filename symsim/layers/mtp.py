@@ -18,7 +18,7 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         ids = net.input("mtp_ids", "b s", "int64", "index")
         table = net.parameter("word_embeddings.weight", "V h")
         embedded = net.tensor("words", "b s h")
-        net.op("embed", "lookup", [ids, table], [embedded])
+        net.op("embed", "lookup", [ids, table], [embedded], borrowed=(table,))
         if model.dropped_embedding:
             embedded = n.dropout(net, embedded, "dropout")
     with net.within("mtp", "mtp"):

@@ -68,7 +68,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
         for position, name in enumerate(op.inputs):
             tensor = block.tensors[name]
             if tensor.kind == "table":
-                state.layouts.setdefault(name, {d: layout.get(d, ()) if d != "z" else () for d in tensor.dims})
+                state.layouts.setdefault(name, {d: layout.get(d, ()) for d in tensor.dims})
             if tensor.kind in ("parameter", "table"):
                 inputs.append(name)
                 continue

@@ -23,9 +23,6 @@ from symsim.lowering.communicate import Placed
 from symsim.lowering.exchange import token_messages
 from symsim.placement.mesh import Layout, Mesh, local_elements, local_size
 
-# What a redistribution sends where it is no collective by its own name.
-SENT = {"slice": "", "regroup": "all_gather"}
-
 # index, operation, axis, send, receive, dtype, what
 Say = Callable[[int, str, str, Expr, Expr, str, str], None]
 
@@ -104,7 +101,7 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
             elif tensor.kind == "activation":
                 if row.transpose == "passes":
                     missing = arriving
-                elif row.transpose == "whole":
+                elif row.role == "exchange":
                     missing = ()
                 partial.setdefault(name, []).append(tuple(a for a in missing if a not in ("dp", "ep")))
     ring = ring_messages(placed, mesh, framework.ring)
@@ -129,7 +126,7 @@ def _resolve(
         return ()
     row = OPERATIONS[op.kind]
     handled = {op.of(Redistribution).axis} if row.where_partial else set()
-    if row.transpose in ("passes", "whole"):
+    if row.transpose == "passes" or row.role == "exchange":
         handled = arriving
     for axis in sorted(arriving - handled):
         calls = 1 if framework.shares_redistributions else sum(axis in c for c in contributions)
@@ -145,15 +142,20 @@ def _gradient_dtype(placed: Placed, dtype: str) -> str:
 
 
 def _reduction(placed: Placed, index: int, op: Op, parameter: Tensor, layout: Layout, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Axes over which a parameter's gradient is a partial sum. A bias is added where the output lands after its reduction."""
+    """Axes over which a parameter's gradient is a partial sum."""
     axes = set(missing)
     if op.einsums and not op.einsums[0].chosen and not set(op.einsums[0].contracted) & set(parameter.dims):
-        axes = {a for d in placed.block.tensors[op.outputs[0]].dims if d not in parameter.dims for a in layout[d]}
-        if placed.mesh.sequence_parallel and placed.partial.get(op.outputs[0]):
-            axes |= set(placed.partial[op.outputs[0]])
+        axes = _of_bias(placed, op, parameter, layout)
     if "R" in layout:
         axes = (axes - {"ep"}) | ({"edp"} if placed.mesh.active("edp") else set())
     return tuple(sorted(axes))
+
+
+def _of_bias(placed: Placed, op: Op, bias: Tensor, layout: Layout) -> set[str]:
+    """A bias is added where the output of its product lands after the reduction, and sees the tokens that are there."""
+    (result, *_) = op.outputs
+    axes = {a for d in placed.block.tensors[result].dims if d not in bias.dims for a in layout[d]}
+    return axes | set(placed.partial.get(result, ()) if placed.mesh.sequence_parallel else ())
 
 
 def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
@@ -174,7 +176,7 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
 def _forward_messages(placed: Placed, metadata: str) -> list[tuple[int, Message]]:
     made: list[tuple[int, Message]] = []
     for index, op in enumerate(placed.block.ops):
-        collective = SENT.get(op.kind, op.kind)
+        collective = OPERATIONS[op.kind].sends
         if op.kind in REDISTRIBUTIONS and collective:
             at, group = op.of(Redistribution), placed.mesh.degree(op.of(Redistribution).axis)
             send, receive = elements(placed, op.inputs[0]), elements(placed, op.outputs[0])
@@ -219,13 +221,12 @@ def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     (tensor_parallel/cross_entropy.py)."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
     made: list[Message] = []
-    if mesh.active("tp") and "tp" not in placed.iteration[index].get("V", ()):
-        return made
     rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.of(CrossEntropy).rows)
-    for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
-        n = times * rows
-        received = n * mesh.degree("tp") if kind == "all_gather" else n
-        made.append(Message("forward", kind, "tp", mesh.degree("tp"), n, received, dtype, f"{what} in {op.name}"))
+    for axis in mesh.placement.of("V", within=op.name).always:
+        for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
+            n = times * rows
+            received = n * mesh.degree(axis) if kind == "all_gather" else n
+            made.append(Message("forward", kind, axis, mesh.degree(axis), n, received, dtype, f"{what} in {op.name}"))
     return made
 
 

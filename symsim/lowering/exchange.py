@@ -1,78 +1,62 @@
 """The exchange of tokens with experts, as messages.
 
-Tokens are sharded over ranks; experts over `ep`, their widths over `etp`. Moving one to the other is an all-to-all
-over `ep` (alltoall dispatcher), or a gather of all tokens over both (allgather dispatcher). Gathers and reductions
-over `etp` are ordinary redistributions. Metadata and dtypes: Megatron-Core transformer/moe/token_dispatcher.py.
+Tokens are sharded over ranks; experts over `ep`, their widths over `etp`. What moves one to the other is a collective, which its row
+of `OPERATIONS` says with its axes and its transpose: an all-to-all over `ep` (alltoall dispatcher), or a gather of all tokens over both
+(allgather dispatcher). Gathers and reductions over `etp` are ordinary redistributions.
 """
 
 from __future__ import annotations
 
-from symsim.algebra.expr import Expr
+from symsim.algebra.expr import ONE, Expr, product
 from symsim.ir.messages import Message
-from symsim.ir.operations import Exchange
+from symsim.ir.operations import OPERATIONS, Exchange
 from symsim.lowering.communicate import Placed
-from symsim.placement.mesh import local_elements
+from symsim.placement.mesh import local_elements, local_size
 
 
-def token_messages(placed: Placed, index: int, phase: str, metadata: str) -> list[Message]:
-    """Messages of one exchange operation, forward or transposed. metadata: the collective that carries counts, or ''."""
-    block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
-    layouts = placed.layouts
-
-    def n(name: str) -> Expr:
-        return local_elements(mesh, block, block.tensors[name], layouts[name])
-
-    group = mesh.degree("etp") * mesh.degree("ep")
-    counted_over = ("etp", "ep") if metadata == "all_gather" else ("ep",)
-    made: list[Message] = []
-    if op.kind in ("exchange", "exchange_back"):
-        dropless = op.kind == "exchange" and "E_r" not in op.of(Exchange).sent
-        if dropless and phase == "forward" and metadata and any(map(mesh.active, counted_over)):
-            made.append(_counts(block.dims["E_r"].size, mesh.group(counted_over), "_".join(counted_over), metadata))
-        if mesh.active("ep"):
-            pairs = list(zip(op.inputs, op.outputs))
-            for source, target in pairs if phase == "forward" else reversed(pairs):
-                send, receive = (source, target) if phase == "forward" else (target, source)
-                made.append(
-                    Message(
-                        phase,
-                        "all_to_all",
-                        "ep",
-                        mesh.degree("ep"),
-                        n(send),
-                        n(receive),
-                        block.tensors[target].dtype,
-                        f"{'rows' if phase == 'forward' else 'gradient of rows'} in {op.name}",
-                    )
-                )
-    elif op.kind in ("exchange_gather", "exchange_scatter") and (mesh.active("ep") or mesh.active("etp")):
-        made += _gathered(placed, index, phase, group, metadata)
+def token_messages(placed: Placed, index: int, phase: str, counts: str) -> list[Message]:
+    """Messages of one exchange operation, forward or transposed. counts: the collective that carries counts of tokens, or ''."""
+    mesh, op, forward = placed.mesh, placed.block.ops[index], phase == "forward"
+    row, at = OPERATIONS[op.kind], op.of(Exchange)
+    made = _counts(placed, counts) if forward and at.counted and counts else []
+    group, collective = mesh.group(row.over), row.sends if forward else row.transpose
+    if group == ONE:
+        return made
+    carried = _collected(placed, index, collective, group, forward) if at.sent else _passed_on(placed, index, forward)
+    for what, send, receive, dtype in carried if forward else reversed(carried):
+        made.append(Message(phase, collective, "_".join(row.over), group, send, receive, dtype, what))
     return made
 
 
-def _counts(experts: Expr, group: Expr, axis: str, metadata: str) -> Message:
+Carried = list[tuple[str, Expr, Expr, str]]
+"""What it is, elements handed in and got back, type."""
+
+
+def _passed_on(placed: Placed, index: int, forward: bool) -> Carried:
+    """Each input into the result in its place; its gradient back."""
+    block, op, made = placed.block, placed.block.ops[index], []
+    for ends in zip(op.inputs, op.outputs):
+        own, other = (local_elements(placed.mesh, block, block.tensors[n], placed.layouts[n]) for n in ends)
+        what, dtype = f"{'rows' if forward else 'gradient of rows'} in {op.name}", block.tensors[ends[1]].dtype
+        made.append((what, own, other, dtype) if forward else (what, other, own, dtype))
+    return made
+
+
+def _collected(placed: Placed, index: int, collective: str, group: Expr, forward: bool) -> Carried:
+    """What each rank has of its own tokens, and all of it."""
+    op, layout, made = placed.block.ops[index], placed.iteration[index], []
+    for sent in op.of(Exchange).sent:
+        what = sent.what if forward else sent.gradient
+        own = product(local_size(placed.mesh, placed.block, d, layout.get(d, ())) for d in sent.dims)
+        if what:
+            made.append((what, own, own * group, sent.dtype) if collective == "all_gather" else (what, own * group, own, sent.dtype))
+    return made
+
+
+def _counts(placed: Placed, collective: str) -> list[Message]:
     """Tokens per expert: Megatron-Core gathers every rank's counts over etp and ep, torchtitan exchanges them over ep."""
-    received = experts * group if metadata == "all_gather" else experts
-    return Message("forward", metadata, axis, group, experts, received, "int64", "tokens per expert")
-
-
-def _gathered(placed: Placed, index: int, phase: str, group: Expr, metadata: str) -> list[Message]:
-    block, op = placed.block, placed.block.ops[index]
-    tokens = placed.block.tensors[op.inputs[0] if op.kind == "exchange_gather" else op.outputs[0]]
-    held = local_elements(placed.mesh, block, tokens, placed.layouts[tokens.name])
-    routes = held / block.dims[op.of(Exchange).width].size * block.dims["E_r"].size
-    weights = block.tensors[op.outputs[1]].dtype if op.kind == "exchange_gather" else op.of(Exchange).dtype
-    gather, scatter = ("all_gather", held, held * group), ("reduce_scatter", held * group, held)
-
-    def message(kind: str, send: Expr, receive: Expr, dtype: str, what: str) -> Message:
-        return Message(phase, kind, "etp_ep", group, send, receive, dtype, what)
-
-    if op.kind == "exchange_scatter":
-        return [message(*(scatter if phase == "forward" else gather), weights, "combined tokens")]
-    if phase == "forward":
-        made = [message("all_gather", routes, routes * group, "bool", "routing map")] if metadata else []
-        return made + [message("all_gather", routes, routes * group, weights, "probabilities"), message(*gather, tokens.dtype, "tokens")]
-    return [
-        message(*scatter, tokens.dtype, "gradient of tokens"),
-        message("reduce_scatter", routes * group, routes, weights, "gradient of probabilities"),
-    ]
+    over = ("etp", "ep") if collective == "all_gather" else ("ep",)
+    group, experts = placed.mesh.group(over), placed.block.dims["E_r"].size
+    received = experts * group if collective == "all_gather" else experts
+    message = Message("forward", collective, "_".join(over), group, experts, received, "int64", "tokens per expert")
+    return [message] if group != ONE else []

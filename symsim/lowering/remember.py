@@ -99,7 +99,7 @@ def remember(
                 kept.add(name, op.name)
     if discarding:
         roots = {block.storage(t).name for i in discarding for t in block.ops[i].outputs}
-        outside = {n: by for n, by in kept.by.items() if block.storage(_shard(placed, n, keep_gathered)).name not in roots}
+        outside = {n: by for n, by in kept.by.items() if block.storage(kept_as(placed, n, keep_gathered)).name not in roots}
         kept = _Kept(outside)
 
     again = _recomputed(placed, inside, stored, early_stop)
@@ -123,10 +123,15 @@ def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: boo
     return frozenset({"all"}) if whole else ops[index].regions & regions
 
 
-def _shard(placed: Placed, name: str, keep_gathered: bool) -> str:
+def _gathered_in_backward(op: Op) -> bool:
+    """Whether the input of a gather is kept, and gathered again: not over etp, where the dispatcher gathers (exceptions)."""
+    return op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES
+
+
+def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:
     """The version of a tensor that is kept: before a gather that runs again in backward."""
     op = placed.block.producer(name)
-    while not keep_gathered and op is not None and op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES:
+    while not keep_gathered and op is not None and _gathered_in_backward(op):
         name = op.inputs[0]
         op = placed.block.producer(name)
     return name
@@ -136,7 +141,7 @@ def _by_storage(placed: Placed, names: Mapping[str, Iterable[str]], keep_gathere
     block = placed.block
     roots: dict[str, dict[str, None]] = {}
     for name, by in names.items():
-        root = block.storage(_shard(placed, name, keep_gathered))
+        root = block.storage(kept_as(placed, name, keep_gathered))
         if root.kind != "parameter":
             roots.setdefault(root.name, {}).update(dict.fromkeys(by))
     made = [Saved(block.tensors[n], elements(placed, n), tuple(by)) for n, by in roots.items()]
@@ -152,7 +157,7 @@ def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list
     made = []
     for index, message in differentiated.forward_messages:
         op = block.ops[index]
-        if op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES and op.outputs[0] in needed:
+        if _gathered_in_backward(op) and op.outputs[0] in needed:
             made.append((index, _in_backward(message, GATHERED_AGAIN)))
     return made
 

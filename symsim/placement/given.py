@@ -13,7 +13,7 @@ from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Op
-from symsim.ir.operations import Projection
+from symsim.ir.operations import OPERATIONS, Projection
 from symsim.placement.names import BY_TENSOR, Placement, placement_of
 from symsim.placement.sizes import values
 
@@ -139,7 +139,7 @@ def _one_dimension_an_axis(made: Placement, block: Block, op: Op) -> None:
     for tensor in (block.tensors[t] for t in (*op.inputs, *op.outputs)):
         on: dict[str, str] = {}
         for dim in tensor.dims:
-            for axis in made.of(dim, within=op.name, attention=op.kind == "attention").always:
+            for axis in made.of(dim, within=op.name, attention=OPERATIONS[op.kind].role == "attention").always:
                 if axis in on:
                     raise InputError(f"placement: {on[axis]} and {dim} of {op.name} would both lie on {axis}; give {on[axis]} or {dim} none")
                 on[axis] = dim

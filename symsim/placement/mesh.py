@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Op, Tensor
+from symsim.ir.operations import OPERATIONS
 from symsim.placement.names import OF_TOKENS, Axes, Placement, placement_of
 
 Layout = Mapping[str, tuple[str, ...]]
@@ -72,7 +73,7 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
     operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
-    wanted = {d: _axes(mesh, block, d, op.name, attention=op.kind == "attention") for d in block.iteration(op)}
+    wanted = {d: _axes(mesh, block, d, op.name, attention=OPERATIONS[op.kind].role == "attention") for d in block.iteration(op)}
     usable = {a for a in mesh.degrees if mesh.active(a) and a not in op.idle}
     taken = {a for axes in wanted.values() for a in axes.always}
     return {d: tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if a in usable) for d, axes in wanted.items()}
@@ -84,9 +85,14 @@ def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = 
     return mesh.placement.of(part, within=within, attention=attention)
 
 
+def divisor(mesh: Mesh, axes: Iterable[str]) -> Expr:
+    """What axes divide a dimension by that lies on them. `b` is the micro-batch of one rank already, so dp does not divide it."""
+    return mesh.group(a for a in axes if a != "dp")
+
+
 def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
-    """Elements of a dimension one rank holds. `b` is the micro-batch of one rank already, so dp does not divide it."""
-    return block.dims[dim].size / mesh.group(a for a in axes if a != "dp")
+    """Elements of a dimension one rank holds."""
+    return block.dims[dim].size / divisor(mesh, axes)
 
 
 def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> Expr:

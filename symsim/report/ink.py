@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, product, symbol
+from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import Unit
 from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
-from symsim.placement.mesh import Mesh
+from symsim.placement.mesh import Mesh, divisor
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
 
@@ -142,11 +142,11 @@ class Ink:
         """a/t, s/(ct): the dimensions that are split, and over what."""
         made: dict[str, None] = {}
         for name, axes in layout.items():
-            degree = product(mesh.degree(a) for a in axes if a != "dp")
+            degree = divisor(mesh, axes)
             if degree != ONE:
                 over = self.math(degree).latex
-                divisor = f"({over})" if len(degree.symbols()) > 1 else over
-                made[f"{self.dimension(block, name)} / {divisor}"] = None
+                under = f"({over})" if len(degree.symbols()) > 1 else over
+                made[f"{self.dimension(block, name)} / {under}"] = None
         return joined([spans(Math(m)) for m in made])
 
 
