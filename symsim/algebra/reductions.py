@@ -253,7 +253,7 @@ def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: 
 def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
     """Definitions with their reductions over the classes of equal stages: those of a stage stand once for the first stage of each
     class, or for every place that counts, as NAME_at_STAGE; what comes out a number is put in."""
-    of_stage = {d.symbol: d for d in definitions if d.group == "stages"}
+    of_stage = {d.symbol: d for d in definitions if d.key.scope == "stage"}
     placed = {"i"}
     for d in of_stage.values():
         if d.expr.symbols() & placed:
@@ -273,10 +273,11 @@ def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definiti
         if (name, stage) not in known:
             own = of_stage[name]
             body = own.expr.substitute({s: instance(s, stage) for s in own.expr.symbols()})
-            title = f"{name}_at_{stage}"
+            key = own.key.at(stage)
+            title = key.text
             if not body.is_constant:
                 meaning = own.meaning.replace("stage i", f"stage {stage}")
-                made[title] = replace(own, symbol=title, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
+                made[title] = replace(own, key=key, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
             known[name, stage] = body if body.is_constant else symbol(title)
         return known[name, stage]
 
@@ -284,7 +285,7 @@ def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definiti
         return body.substitute({**{s: instance(s, stage) for s in body.symbols() if s not in given}, **given})
 
     for definition in definitions:
-        if definition.group == "stages":
+        if definition.key.scope == "stage":
             continue
         body, nodes = named(definition.expr)
         if nodes:

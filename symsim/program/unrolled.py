@@ -16,8 +16,9 @@ from typing import Literal
 import numpy as np
 
 from symsim.algebra.expr import ZERO, Call, Expr, Number, expr, floor, maximum, of_largest, symbol
+from symsim.algebra.key import layers
 from symsim.algebra.kinds import kind_of
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Definition
+from symsim.algebra.quantity import Definition
 from symsim.algebra.reductions import Holdings, Line, named, reduced
 from symsim.algebra.typeset import entry
 from symsim.cost.step_time import exposed_axes
@@ -222,12 +223,12 @@ class _Unroller:
             self.add(Step(name, body, "FLOP/s" if name == "Phi" else known.unit, meaning, name != "Phi", DERIVED))
 
     def _definitions(self) -> None:
-        for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.group not in ("stages", "step")]):
+        for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.key.scope not in ("stage", "step")]):
             self.add(_step(definition))
 
     def _whole_step(self) -> None:
         for definition in self.result.derivation.definitions.values():
-            if definition.group == "step":
+            if definition.key.scope == "step":
                 body, nodes = named(definition.expr)
                 if nodes:
                     body = body.substitute({name: self._reduced(call) for name, call in nodes.items()})
@@ -296,13 +297,13 @@ class _Unroller:
             if body.is_constant:
                 own[definition.symbol] = body.constant()
                 continue
-            name = f"{definition.symbol}_at_{at}"
+            name = definition.key.at(at).text
             self.steps[name] = replace(step, name=name, body=body, meaning=meaning, section=section)
             own[definition.symbol] = symbol(name)
 
     def _contents(self, held: Holdings) -> str:
         own = dict(zip(self._line.names, held))
-        parts = [f"{own[f'L_{k}_i']} {kind_of(k)} layers" for k in self.result.model.kind_names() if own[f"L_{k}_i"]]
+        parts = [f"{own[layers(k).text]} {kind_of(k)} layers" for k in self.result.model.kind_names() if own[layers(k).text]]
         words = {"embedding_i": "the embedding", "loss_i": "the head", "mtp_i": "multi-token prediction"}
         return ", ".join(
             [w for n, w in words.items() if own.get(n) and n == "embedding_i"]
@@ -345,7 +346,7 @@ class _Unroller:
             yield Output(name, expr(self.known[axes[axis]]), "s", f"messages over {axis} that nothing hides")
         elif name in definitions:
             own = definitions[name]
-            body = self._over_stages(name) if own.group == "stages" else expr(self.known[name])
+            body = self._over_stages(name) if own.key.scope == "stage" else expr(self.known[name])
             yield Output(name, body, str(own.unit), own.meaning)
         else:
             raise refuse_unknown(name, list(definitions), "quantity")
@@ -364,7 +365,8 @@ class _Unroller:
             name = "N"
         if quantity.over == "fullest":
             largest = of_largest((self._of(name, k), self._of("M_stage_peak", k)) for k in self._line.places)
-            return self._over(name, name.replace("_stage_", "_fullest_"), quantity.meaning, largest)
+            key = self.result.derivation.definitions[name].key
+            return self._over(name, f"{key.quantity}_fullest_{key.part}", quantity.meaning, largest)
         return self._over_stages(name) if quantity.over == "stages" else expr(self.known[name])
 
     def _over_stages(self, name: str) -> Expr:
@@ -381,14 +383,13 @@ class _Unroller:
 
 def _step(definition: Definition) -> Step:
     d = definition
-    counts = d.group != "step" and (d.unit in (FLOP, BYTE, ELEMENT) or (not d.unit.powers and d.group != "kernels"))
-    return Step(d.symbol, d.expr, str(d.unit), d.meaning, counts, d.group, d.source, d.assumptions)
+    return Step(d.symbol, d.expr, str(d.unit), d.meaning, d.counts, d.key.section, d.source, d.assumptions)
 
 
 def _grouped(definitions: list[Definition]) -> list[Definition]:
     """Definitions of one group together where that leaves each after those it uses."""
-    order = {g: k for k, g in enumerate(dict.fromkeys(["sizes", "network", *(d.group for d in definitions)]))}
-    made = sorted(definitions, key=lambda d: order[d.group])
+    order = {g: k for k, g in enumerate(dict.fromkeys(["sizes", "network", *(d.key.section for d in definitions)]))}
+    made = sorted(definitions, key=lambda d: order[d.key.section])
     waiting = {d.symbol for d in definitions}
     for definition in made:
         waiting.discard(definition.symbol)
