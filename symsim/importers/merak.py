@@ -13,8 +13,8 @@ from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.merak_parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
-from symsim.importers.merak_stages import pipeline
 from symsim.importers.merak_sources import DEGREES, Sources, read_sources
+from symsim.importers.merak_stages import pipeline
 from symsim.importers.merak_table import MERAK
 from symsim.importers.rules import settle
 from symsim.importers.trainer import batch, precision, update
@@ -28,11 +28,11 @@ VERSIONS = ("seed", "head")
 # arguments that symsim's options and assumptions follow from
 READ = (
     *DEGREES,
-    *"""col_para_list row_para_list input_output_mapping weight_change_list train_schedule partition_method split_method custom_split_points shard_count custom_partition activation_checkpointing
-    checkpoint_num_layers activation_checkpoint_ratio seq_length prescale_gradients gradient_predivide_factor zero_stage
-    zero_reduce_bucket_size parallel_vocab sequence_parallel sequence_dim dealloc_pipeoutput tp_overlapping_level no_tie_modules
-    half_precision_backend per_device_train_batch_size per_gpu_train_batch_size gradient_accumulation_steps bf16 fp16 optim adafactor
-    max_grad_norm total_batch_size _attn_implementation""".split(),
+    *"""col_para_list row_para_list input_output_mapping weight_change_list train_schedule partition_method split_method
+    custom_split_points shard_count custom_partition activation_checkpointing checkpoint_num_layers activation_checkpoint_ratio seq_length
+    prescale_gradients gradient_predivide_factor zero_stage zero_reduce_bucket_size parallel_vocab sequence_parallel sequence_dim
+    dealloc_pipeoutput tp_overlapping_level no_tie_modules half_precision_backend per_device_train_batch_size per_gpu_train_batch_size
+    gradient_accumulation_steps bf16 fp16 optim adafactor max_grad_norm total_batch_size _attn_implementation""".split(),
 )
 
 
@@ -56,8 +56,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     sequence_parallel(keys, strategy, version, options.faithful, notes)
     tensor_parallel(keys, strategy, assumptions, model)
     data_parallel(keys, strategy, options.faithful, notes)
-    pipeline(keys, strategy, model, options.faithful, notes)
-    _modules(keys, strategy, assumptions, version)
+    pipeline(keys, strategy, assumptions, model, options.faithful)
+    _modules(keys, strategy, assumptions)
     settle(keys, strategy, model, "Merak")
     notes.append(f"defaults are those of Merak's code; --version {version} decides what sequence_parallel means")
     return Job("merak", keys.finish(), model, strategy, None, assumptions, tuple(notes))
@@ -93,12 +93,10 @@ def _length(keys: Keys, strategy: dict[str, Any], model: Architecture | None) ->
     strategy["seq_length"] = length
 
 
-def _modules(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], version: str) -> None:
+def _modules(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     """transformers' modules op by op, with the attention that can be traced."""
     strategy["fusion"] = "eager"
-    kernel = keys.choice(
-        "_attn_implementation", {"eager": "eager", "sdpa": "efficient", "flash_attention_2": "flash"}, to="assume.attention_kernel"
-    )
+    kernel = keys.choice("_attn_implementation", {"eager": "eager", "sdpa": "efficient", "flash_attention_2": "flash"}, to="assume.attention_kernel")
     if kernel is None:
         keys.rows["_attn_implementation"] = Entry(
             "_attn_implementation", "(default)", "derived", "assume.attention_kernel", "eager, as Merak's examples set it for tracing"

@@ -63,13 +63,13 @@ def _dim(dim: int) -> str:
 def tensor_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], model: Architecture | None) -> None:
     """Which linear maps are split, whether the vocabulary is, and what overlaps."""
     split = keys.flag("parallel_vocab", False, to="placement")
-    lists = _lists(keys, model)
     level = keys.choice("tp_overlapping_level", {"0": 0, "1": 1, "2": 2, "3": 3}, 0)
     if strategy["tp"] == 1:
         for key in ("parallel_vocab", "tp_overlapping_level", *_LISTS):
             if key in keys.given:
                 keys.note(key, "no_cost_effect", why="nothing is split at tp=1")
         return
+    lists = _lists(keys, model)
     # every column-parallel linear has a copy region of its own (core/mpu/layers.py ColumnParallelLinear)
     assumptions["shared_redistribution"] = "false"
     own = "each projection's input gradient has an all-reduce of its own (core/mpu/layers.py)"
@@ -168,7 +168,8 @@ def data_parallel(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: l
         keys.note("zero_stage", "derived", "zero", "none in the code, where the document says 1")
     strategy["zero"] = int(stage or 0)
     strategy["grad_reduce_in_fp32"] = strategy["precision"] == "fp32"
-    keys.rows["gradients"] = Entry("gradients", "(default)", "derived", "grad_reduce_in_fp32", "reduced in the type that products run in, after the pipeline")
+    why = "reduced in the type that products run in, after the pipeline"
+    keys.rows["gradients"] = Entry("gradients", "(default)", "derived", "grad_reduce_in_fp32", why)
     backend = keys.text("half_precision_backend", "auto")
     if backend in ("cuda_amp", "apex"):
         keys.note("half_precision_backend", "not_modelled", why="weights stay in fp32 and are cast in every product: 4 bytes more a parameter")
@@ -194,12 +195,16 @@ def _unreduced(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: list
 def _scaling(keys: Keys, strategy: dict[str, Any]) -> None:
     """Sizes of messages, and what gradients are divided by."""
     size = keys.number("zero_reduce_bucket_size")
-    if size is not None:
-        why = "one message is timed: P / 5*10^8 of them add as many latencies, some 10 microseconds each" if strategy["zero"] else "read by ZeRO alone"
-        keys.note("zero_reduce_bucket_size", "not_modelled" if strategy["zero"] else "no_cost_effect", why=why)
+    if size is not None and strategy["zero"]:
+        why = "one message is timed: P / size of them add as many latencies, some 10 microseconds each"
+        keys.note("zero_reduce_bucket_size", "not_modelled", why=why)
+    elif size is not None:
+        keys.note("zero_reduce_bucket_size", "no_cost_effect", why="read by ZeRO alone")
     before = keys.flag("prescale_gradients", False)
-    factor = keys.number("gradient_predivide_factor", 1.0)
+    keys.number("gradient_predivide_factor")
     for key in ("prescale_gradients", "gradient_predivide_factor"):
-        if key in keys.given:
-            whole = "a pass over all gradients of a rank is counted" if before or factor != 1 else "a pass over all is counted, where 1/dp of it runs"
-            keys.note(key, "mapped" if before else "not_modelled", why=whole if before else f"{whole}: at most 4 bytes a parameter at HBM's bandwidth")
+        if key in keys.given and before:
+            keys.note(key, "derived", why="a pass over all gradients of a rank, before the reduction, is counted")
+        elif key in keys.given:
+            why = "a pass over all gradients is counted, of which 1/dp runs: 4 bytes a parameter more at the bandwidth of HBM, below 1 % of a step"
+            keys.note(key, "not_modelled" if strategy["zero"] else "no_cost_effect", why=why if strategy["zero"] else "read by ZeRO alone")

@@ -9,7 +9,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.keys import Given, Unresolved
-from symsim.importers.python_text import Call, calls
+from symsim.importers.python_text import Call, read_script
 from symsim.importers.reading import Options
 from symsim.importers.shell import Command, Word, commands, options
 from symsim.inputs.architecture import Architecture
@@ -79,7 +79,7 @@ def _file(made: Sources, one: str, options_: Options, names: Sequence[str]) -> N
     elif suffix in (".sh", ".bash", ".slurm", ".sbatch"):
         _script(made, commands(read_text(one, _LONGEST), one, options_.variables), one, names)
     else:
-        raise InputError(f"{cut(one)}: 'symsim import merak' reads .py, .json, .yaml and .sh files, a config.json, and arguments from the first '--' on")
+        raise InputError(f"{cut(one)}: 'symsim import merak' reads .py, .json, .yaml and .sh files, and arguments from the first '--' on")
 
 
 # Python
@@ -93,7 +93,11 @@ def _python(made: Sources, text: str, where: str, options_: Options) -> None:
         "init": _init,
     }
     found = False
-    for call in calls(text, where, options_.variables):
+    script = read_script(text, where, options_.variables)
+    for one in script.attributes:
+        if one.name == "_attn_implementation":
+            made.add("_attn_implementation", one.value, one.where)
+    for call in script.calls:
         reader = readers.get(call.name)
         if reader is not None and (call.name != "init" or call.of in ("Merak", "merak")):
             reader(made, call)
@@ -144,8 +148,8 @@ def _init(made: Sources, call: Call) -> None:
 
 def _config(made: Sources, call: Call) -> None:
     """A config made in the script, where all that it is given is known."""
-    given = {one.name: one.value for one in call.keywords}
-    if None in given or call.positional or any(isinstance(one, Unresolved) for one in given.values()):
+    given = {one.name: one.value for one in call.keywords if one.name is not None}
+    if len(given) < len(call.keywords) or call.positional or any(isinstance(one, Unresolved) for one in given.values()):
         made.notes.append(f"{call.where}: the {call.name} that is made here is known only as the script runs; --of names the model")
         return
     made.model = model_of_mapping({"model_type": _CONFIGS[call.name], **given}).architecture
@@ -207,4 +211,3 @@ def _named(name: str, names: Sequence[str]) -> str:
 
 def _shown(value: Any) -> str:
     return cut(str(value), 40)
-

@@ -39,7 +39,7 @@ _LAST_KEEPS = ("last_no_recompute_1f1b", "shifted_critical_path")
 _APPROXIMATE = "taken as whole layers, an equal share for every stage: a stage may hold up to a layer more or less"
 
 
-def pipeline(keys: Keys, strategy: dict[str, Any], model: Architecture | None, faithful: bool, notes: list[str]) -> None:
+def pipeline(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], model: Architecture | None, faithful: bool) -> None:
     """schedule, pipeline_model_parallel_layout, recompute and its layers by stage, deallocate_pipeline_outputs."""
     freed = keys.flag("dealloc_pipeoutput", False, to="deallocate_pipeline_outputs")
     if "dealloc_pipeoutput" not in keys.given:
@@ -48,7 +48,7 @@ def pipeline(keys: Keys, strategy: dict[str, Any], model: Architecture | None, f
     schedule = _schedule(keys, strategy)
     ratios = _ratios(keys, strategy["pp"], schedule)
     stages = _stages(keys, strategy, model, faithful)
-    _recomputation(keys, strategy, model, schedule, ratios, stages, faithful)
+    _recomputation(keys, strategy, assumptions, model, schedule, ratios, stages, faithful)
 
 
 def _schedule(keys: Keys, strategy: dict[str, Any]) -> str:
@@ -113,8 +113,8 @@ def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, fa
         keys.note("custom_partition", "no_cost_effect", why="read with partition_method=custom alone")
     elif method == "custom" and boundaries is None:
         keys.refuse("partition_method", "custom needs the boundaries of custom_partition")
-    for key in ("custom_split_points", "shard_count"):
-        if key in keys.given and (key == "shard_count") != (split == "farthest_min_deps"):
+    for key, reads in (("custom_split_points", "layer_split"), ("shard_count", "farthest_min_deps")):
+        if key in keys.given and split != reads:
             keys.note(key, "no_cost_effect", why=f"not read with split_method={split}")
     if model is None:
         for key in ("partition_method", "split_method", "custom_partition", "custom_split_points", "shard_count"):
@@ -212,6 +212,7 @@ def _width(model: Architecture, name: str) -> dict[str, int]:
 def _recomputation(
     keys: Keys,
     strategy: dict[str, Any],
+    assumptions: dict[str, str],
     model: Architecture | None,
     schedule: str,
     ratios: Sequence[float] | None,
@@ -233,6 +234,10 @@ def _recomputation(
         if "checkpoint_num_layers" in keys.given:
             keys.note("checkpoint_num_layers", "no_cost_effect", why="nearest_min_deps makes checkpoints of its own (core/pipeline/module.py)")
     strategy["recompute"] = "full"
+    assumptions["recompute_early_stop"] = "false"
+    keys.rows["whole checkpoints"] = Entry(
+        "whole checkpoints", "(default)", "derived", "assume.recompute_early_stop", "a checkpoint runs again to its end (core/recompute)"
+    )
     if interval > 1:
         strategy["recompute_num_layers"] = interval
     if model is None:

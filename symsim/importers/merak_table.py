@@ -44,7 +44,11 @@ MERAK: dict[str, Silent] = {
     **silent("no_cost_effect", "a loss of the script's; cross entropy over the logits is taken", "loss_fn"),
     **silent("no_cost_effect", "convolutions, which a decoder has none of", "conv_para_list"),
     **silent("no_cost_effect", "attributes of modules that follow from the linear maps that are split", "tp_attr_list"),
-    **silent("no_cost_effect", _ONE_ENGINE, "fsdp deepspeed gradient_checkpointing gradient_checkpointing_kwargs fsdp_config accelerator_config tp_size"),
+    **silent(
+        "no_cost_effect",
+        _ONE_ENGINE,
+        "fsdp deepspeed gradient_checkpointing gradient_checkpointing_kwargs fsdp_config accelerator_config tp_size group_by_length torch_compile",
+    ),
     **silent(
         "no_cost_effect",
         _SCRIPT,

@@ -1,4 +1,4 @@
-"""Calls in Python text, read from its syntax tree and never run.
+"""Calls and attributes in Python text, read from its syntax tree and never run.
 
 What a call is given is read where it is a literal, a name that stands for one, or arithmetic of numbers; anything else stays as it is
 written, with the reason (`Unresolved`), for a reader to refuse where it needs the value.
@@ -46,12 +46,23 @@ class Call:
     where: str
 
 
-def calls(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Call]:
-    """Every call in the text, in its order. variables: values of names, given by the user. InputError where it is no Python."""
+@dataclass(frozen=True)
+class Script:
+    """What a text calls, in its order, and the attributes it sets, by the last part of the name (`config.use_cache = False`)."""
+
+    calls: tuple[Call, ...]
+    attributes: tuple[Argument, ...]
+
+
+def read_script(text: str, where: str, variables: Mapping[str, str] | None = None) -> Script:
+    """The calls and attributes of a text. variables: values of names, given by the user. InputError where it is no Python."""
     tree = _parsed(text, where)
     names = _Names(tree, where, dict(variables or {}))
     found = [names.call(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return sorted((call for call in found if call is not None), key=lambda call: int(call.where.rpartition(":")[2]))
+    calls = sorted((call for call in found if call is not None), key=lambda call: int(call.where.rpartition(":")[2]))
+    sets = [(target, node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    attributes = tuple(Argument(to.attr, names.value(value), names.place(to)) for to, value in sets if isinstance(to, ast.Attribute))
+    return Script(tuple(calls), attributes)
 
 
 def _parsed(text: str, where: str) -> ast.Module:
