@@ -14,6 +14,7 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
+    "swift": Kind("a script with 'megatron sft' or 'swift sft', a YAML or JSON of arguments, or the command itself", "swift", "ms-swift"),
     "hf": Kind("one config.json", "huggingface", "Hugging Face"),
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax", "SimuMax"),
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed", "DeepSpeed"),
