@@ -11,7 +11,7 @@ from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.key import layers, layers_of_model
 from symsim.algebra.quantity import Definition
-from symsim.algebra.reductions import Holdings, Line, first_of_largest, members, named, reduced, stage_runs
+from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, cut, nearest
@@ -138,7 +138,7 @@ class Evaluation:
             numbers = self.stage_numbers(self.stages[stage])
             return body.evaluate(ChainMap(dict(given), *numbers.maps) if given else numbers)
 
-        value: Number = reduced(call, self.line, at, self.placed_names, max, first_of_largest)
+        value: Number = reduced(call, OverLine(self.line, at, self.placed_names, max, first_of_largest))
         return value
 
     @cached_property

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import Call, symbol
+from symsim.algebra.expr import Call
 from symsim.algebra.key import layers_of_model
 from symsim.algebra.reductions import Line, named
 from symsim.cost.step_time import exposed_axes
@@ -217,7 +217,7 @@ class Reported:
         if at == "N_active" and at not in self.result.derivation.definitions:
             at = "N"
         if at in self.stage_definitions:
-            return self.slots.largest(symbol(at))
+            return self.slots.largest_of(at)
         own = field_of(at)
         if own in Strategy.model_fields or own in RANKS:
             found = self._field({"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(own, own))
