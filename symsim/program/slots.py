@@ -7,9 +7,8 @@ head): whether a part is there is then a constant of the slot, and how much of i
 That a stage which holds no more than another is never slower rests on times that are not negative, and on a layer that is
 recomputed taking no less than one that is not; the tests compare with every stage of `symsim eval`.
 
-Reductions over stages are the nodes of `symsim.algebra.reductions`: a stage that holds no
-more than another of the same pipeline is never the slower one, and of equal stages the one with the most micro-batches in
-flight holds the most.
+Reductions over stages are the nodes of `symsim.algebra.reductions`, whose rule goes over slots here: a stage that holds no more than
+another of the same pipeline is never the slower one, and of equal stages the one with the most micro-batches in flight holds the most.
 """
 
 from __future__ import annotations
