@@ -75,6 +75,13 @@ def options(words: Sequence[Word], short: bool = False) -> tuple[list[Word], lis
     return before, found
 
 
+def value_of(text: str, where: str, variables: Mapping[str, str] | None = None) -> Word:
+    """A text of a configuration file with its $VARs and ${VAR:-default}s put in, from the variables given."""
+    scope = Scope(dict(variables or {}))
+    expand = Expansion(scope, where)
+    return scope.word(expand.inside(expand.clean(text), 0), where).at(where)
+
+
 class _Exit(Exception):
     """The script ends here."""
 
@@ -311,4 +318,4 @@ def _text_run(words: list[Word]) -> slice | None:
     return None
 
 
-__all__ = ["Command", "Option", "Word", "commands", "options", "scripts"]
+__all__ = ["Command", "Option", "Word", "commands", "options", "scripts", "value_of"]

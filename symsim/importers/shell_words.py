@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -40,6 +40,10 @@ class Word:
         if self.why is not None:
             raise InputError(self.why)
         return self.text
+
+    def at(self, where: str) -> "Word":
+        """The word as one that stands there, and not on a line of its own."""
+        return replace(self, where=where, why=None if self.why is None else self.why.replace(f"{where}:0:", f"{where}:"))
 
 
 @dataclass

@@ -1,0 +1,139 @@
+"""Megatron-LM's arguments, in a launch script, a list, YAML or JSON, and Megatron-Bridge's overrides, as a job.
+
+Names, defaults and derived values: Megatron-LM at commit d98e8a64 (2026-08-22), training/arguments.py validate_args,
+training/argument_utils.py core_transformer_config_from_args, core/model_parallel_config.py, core/transformer/transformer_config.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys
+from symsim.importers.megatron_arguments import SWITCHED_OFF
+from symsim.importers.megatron_gaps import GAPS
+from symsim.importers.megatron_model import ignore_model, read_model
+from symsim.importers.megatron_silent import SILENT
+from symsim.importers.megatron_source import Source, read_source
+from symsim.importers.megatron_strategy import read_strategy
+from symsim.importers.rules import data_parallel, settle
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.models import load_model
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+_WHO = "Megatron-LM"
+_OPPOSITE = "the opposite"
+_OTHERS = {
+    "pretrain_t5": "an encoder and a decoder",
+    "pretrain_bert": "an encoder",
+    "pretrain_ict": "a retrieval model",
+    "pretrain_retro": "a retrieval model",
+    "pretrain_realm": "a retrieval model",
+    "pretrain_vlm": "a model of images and text",
+    "pretrain_vision": "a vision model",
+    "pretrain_mimo": "a model of images and text",
+    "pretrain_mamba": "a stack of Mamba layers",
+    "pretrain_hybrid": "a stack of mixed layers",
+    "train_rl": "with reinforcement learning",
+}
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of scripts, files and arguments. InputError names the line of what does not fit."""
+    source = read_source(inputs, options.variables)
+    where = inputs[0] if inputs and not inputs[0].startswith("--") else "the command line"
+    _refuse_others(source, options.lenient, where)
+    keys = Keys("Megatron-LM", source.given, {**SILENT, **GAPS}, options.lenient)
+    tp = keys.integer("tensor_model_parallel_size", 1, to="tp", least=1)
+    architecture = _model(keys, source, options.model, tp, where)
+    settings = read_strategy(keys, source.dialect, architecture)
+    strategy = settings.options
+    settle(keys, strategy, architecture, _WHO)
+    notes = [*source.notes, *_ranks(keys, source, strategy, where)]
+    if architecture is None:
+        notes.append("no argument here describes a model: --of MODEL gives one")
+    rows = _written(source, keys.finish())
+    return Job("megatron", rows, architecture, _ordered(strategy), None, settings.assumptions, tuple(notes))
+
+
+def _refuse_others(source: Source, lenient: bool, where: str) -> None:
+    """Programs that train something else than a decoder of text."""
+    kind = next((kind for part, kind in _OTHERS.items() if source.entry.startswith(part)), None)
+    if kind is None:
+        return
+    if not lenient:
+        raise InputError(f"{where}: {source.entry} trains {kind}, which is not modelled; --lenient takes its arguments for those of a decoder")
+    source.run.append(Entry(source.entry, "", "refused", why=f"{kind} is not modelled; taken for a decoder"))
+
+
+def _model(keys: Keys, source: Source, named: str | None, tp: int, where: str) -> Architecture | None:
+    if named is None:
+        return read_model(keys, source.name, source.dialect != "arguments", tp, where)
+    architecture = load_model(named).architecture
+    changed: dict[str, Any] = {}
+    for key in ("hidden_dropout", "attention_dropout"):
+        rate = keys.number(key, None, to=key)
+        if rate is not None and not 0 <= rate < 1:
+            raise keys.wrong(key, "a share from 0 to below 1")
+        if rate is not None:
+            changed[key] = float(rate)
+    ignore_model(keys, named)
+    for key in changed:
+        keys.note(key, "mapped", key)
+    return architecture.model_copy(update=changed) if changed else architecture
+
+
+def _ranks(keys: Keys, source: Source, strategy: dict[str, Any], where: str) -> list[str]:
+    """dp from the number of ranks, which the launcher knows and the arguments do not; what to say of it."""
+    world = keys.integer("world_size", None, to="dp", least=1) or source.world
+    told = source.ranks if not keys.has("world_size") else f"world_size {world}"
+    dp = data_parallel(strategy, world)
+    names = {"tp": "tensor", "cp": "context", "pp": "pipeline"}
+    product = " x ".join(f"{name} {strategy.get(option, 1)}" for option, name in names.items())
+    if dp is None:
+        advice = "--world-size N after the files, or --var of the number of nodes, gives another"
+        raise InputError(f"{where}: {world} ranks ({told}) are not a multiple of {product}; {advice}")
+    strategy["dp"] = dp
+    if world is None:
+        keys.rows["dp"] = Entry(
+            "dp", "(default)", "derived", "dp", f"{dp}: the fewest replicas that hold the experts, since no number of ranks is given"
+        )
+        return [f"the number of ranks is in none of the files: dp={dp} is taken; --world-size N gives it"]
+    why = f"{dp}: {world} ranks ({told}) over {product}"
+    if keys.has("world_size"):
+        keys.note("world_size", to="dp", why=why)
+    else:
+        keys.rows["dp"] = Entry("dp", "(launcher)", "derived", "dp", why)
+    return []
+
+
+def _ordered(strategy: dict[str, Any]) -> dict[str, Any]:
+    """The options in the order of the strategy's own fields, without degrees of 1."""
+    from symsim.inputs.strategy import Strategy
+
+    plain = {name: value for name, value in strategy.items() if not (name in ("tp", "cp", "pp", "ep") and value == 1)}
+    return {name: plain[name] for name in Strategy.model_fields if name in plain}
+
+
+def _written(source: Source, rows: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The ledger with every key and value as it was written; what is derived stands behind."""
+    by_argument = {row.key: row for row in rows}
+    found: list[Entry] = []
+    last = {argument: at for at, (_, _, argument) in enumerate(source.written)}
+    for at, (key, value, argument) in enumerate(source.written):
+        row = by_argument.get(argument)
+        if row is None:
+            continue
+        if last[argument] == at:
+            # a field says what the argument switches off
+            field = key.rpartition(".")[2] in SWITCHED_OFF and row.why == _OPPOSITE
+            found.append(replace(row, key=key, value=value, why="" if field else row.why))
+        elif all(entry.key != key or entry.value != value for entry in found):
+            found.append(Entry(key, value, "no_cost_effect", why="given again, and the last one holds"))
+    given = {argument for _, _, argument in source.written}
+    return (*found, *source.run, *(row for row in rows if row.key not in given))

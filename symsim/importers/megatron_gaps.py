@@ -1,0 +1,319 @@
+"""Arguments of Megatron-LM that change a step and that symsim has no option for: what would change, and what is refused.
+
+Names as in `megatron_silent.py`.
+"""
+
+from __future__ import annotations
+
+from symsim.importers.keys import Silent, silent
+
+GAPS: dict[str, Silent] = {
+    **silent(
+        "refused",
+        "reinforcement learning: roll-outs and further models are another workload",
+        "perform_rl_step",
+    ),
+    **silent(
+        "not_modelled",
+        "a step of a fixed batch is computed; the batch that grows makes early steps smaller",
+        "rampup_batch_size step_batch_size_schedule",
+    ),
+    **silent(
+        "not_modelled",
+        "of autocast: weights in 32 bits, cast in every product",
+        "enable_autocast autocast_dtype",
+    ),
+    **silent(
+        "not_modelled",
+        "micro-batches of the window that recompute less",
+        "num_microbatches_with_partial_activation_checkpoints",
+    ),
+    **silent(
+        "not_modelled",
+        "the shape of every boundary tensor is sent before it: a latency a message",
+        "variable_seq_lengths",
+    ),
+    **silent(
+        "not_modelled",
+        "messages between stages in one batch, and a synchronisation after it: latencies",
+        "batch_p2p_comm batch_p2p_sync",
+    ),
+    **silent(
+        "not_modelled",
+        "weights wait on the host: they leave the peak and travel twice a step",
+        "cpu_offloading_weights",
+    ),
+    **silent(
+        "not_modelled",
+        "two buffers a layer on the way back from the host",
+        "cpu_offloading_double_buffering",
+    ),
+    **silent(
+        "not_modelled",
+        "8-bit attention: its products at the FP8 rate, its tensors in one byte",
+        "fp8_dot_product_attention fp8_multi_head_attention",
+    ),
+    **silent(
+        "not_modelled",
+        "no transposes of 8-bit weights are kept: a byte a parameter less, a pass more",
+        "disable_parameter_transpose_cache",
+    ),
+    **silent(
+        "not_modelled",
+        "maxima over tensor-parallel ranks only: a smaller reduction",
+        "tp_only_amax_red",
+    ),
+    **silent(
+        "not_modelled",
+        "optimizer states by layers: other sizes of gathers",
+        "use_layer_wise_distributed_optimizer",
+    ),
+    **silent(
+        "not_modelled",
+        "routing bound to a number of groups: fewer copies of a token",
+        "moe_router_topk_limited_devices",
+    ),
+    **silent(
+        "not_modelled",
+        "one fusion off: a few more passes over activations; fused kernels are taken",
+        "no_masked_softmax_fusion no_bias_gelu_fusion no_bias_swiglu_fusion no_bias_dropout_fusion no_persist_layer_norm disable_jit_fuser",
+    ),
+    **silent(
+        "not_modelled",
+        "a fused kernel in place of two: a pass over activations less",
+        """
+        fused_residual_rmsnorm fused_single_qkv_rope mla_down_proj_fusion moe_router_fusion use_fused_weighted_squared_relu
+        use_grouped_gemm_for_dense_mlp use_grouped_gemm_for_shared_expert use_te_activation_func use_transformer_engine_op_fuser
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "weight gradients are taken as accumulated in their products; without that a 16-bit gradient is written and added in a pass of its own",
+        "no_gradient_accumulation_fusion",
+    ),
+    **silent(
+        "not_modelled",
+        "garbage collection at set steps: fewer stragglers, a few per cent at scale",
+        "manual_gc manual_gc_interval no_manual_gc_eval disable_manual_gc_eval",
+    ),
+    **silent(
+        "not_modelled",
+        "the allocator gives its cache back: allocation takes time again",
+        "empty_unused_memory_level",
+    ),
+    **silent(
+        "not_modelled",
+        "deterministic kernels are slower: attention backward and scatters, by tens of per cent of their time",
+        "deterministic_mode batch_invariant_mode",
+    ),
+    **silent(
+        "not_modelled",
+        "a synchronisation or a pass over gradients that costs well below 1 % of a step",
+        """
+        check_for_large_grads check_for_spiky_loss log_max_attention_logit log_num_zeros_in_grad moe_input_jitter_eps moe_router_padding_for_fp8
+        moe_router_padding_for_quantization moe_z_loss_coeff no_barrier_with_level_1_timing qk_clip train_sync_interval
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "all messages of tensor parallelism overlap under tp_comm_overlap; this takes one of them out or adds one",
+        """
+        disable_tp_comm_bulk_dgrad disable_tp_comm_bulk_wgrad disable_tp_comm_overlap_ag disable_tp_comm_overlap_rs no_tp_comm_bulk_dgrad
+        no_tp_comm_bulk_wgrad no_tp_comm_overlap_ag no_tp_comm_overlap_rs tp_comm_overlap_disable_fc1 tp_comm_overlap_disable_qkv
+        tp_comm_overlap_rs_dgrad
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "weights split finer than activations and gathered before use: a gather of weights for every layer and pass",
+        """
+        gtp_weight_remat_size expert_gtp_weight_remat_size tensor_parallel_num_weight_shards expert_tensor_parallel_num_weight_shards
+        gtp_remat_reduce_scatter_with_fp32_accumulation gtp_remat_nccl_ub gtp_expert_remat_nccl_ub
+        """,
+        ("1", 1),
+    ),
+    **silent(
+        "not_modelled",
+        "rows of several documents with a context-parallel degree for each: the step waits for the longest",
+        "max_seqlen_per_dp_cp_rank hybrid_context_parallel",
+    ),
+    **silent(
+        "not_modelled",
+        "documents packed into a row do not see one another: attention work falls; set packed_document_length",
+        "reset_attention_mask dataloader_inter_document_masking sft",
+    ),
+    **silent(
+        "not_modelled",
+        "moves weight gradients of experts beside the exchange of tokens: what is hidden of it",
+        "overlap_dispatch_backward_with_experts_wgrad ep_overlap_early_attn_memory_release",
+    ),
+    **silent(
+        "not_modelled",
+        "how boundary tensors travel: a latency more or less for every message",
+        "use_ring_exchange_p2p overlap_p2p_communication_warmup_flush",
+    ),
+    **silent(
+        "not_modelled",
+        "weight gradients of the head move into the last stage's cool-down: the bubble shrinks by their time",
+        "defer_embedding_wgrad_compute",
+    ),
+    **silent(
+        "not_modelled",
+        "MTP on a stage of its own, or without gradient into the trunk",
+        "mtp_standalone mtp_detach_heads mtp_hsm",
+    ),
+    **silent(
+        "not_modelled",
+        "histories of maxima: a few bytes a module",
+        "fp8_amax_history_len",
+        ("1", 1),
+    ),
+    **silent(
+        "not_modelled",
+        "a product of FP8 training in another type than the rest",
+        "no_fp8_wgrad disable_fp8_wgrad fp8_output_proj first_last_layers_bf16 te_precision_config_file use_kitchen_attention",
+    ),
+    **silent(
+        "not_modelled",
+        "parameters gathered in FP8: half the bytes of the gather and of the weights kept",
+        "fp8_param_gather keep_fp8_transpose_cache reuse_grad_buf_for_mxfp8_param_ag",
+    ),
+    **silent(
+        "not_modelled",
+        "the sizes of gradient buckets: which part of the last reduction is exposed",
+        "ddp_num_buckets ddp_bucket_size suggested_communication_unit_size",
+    ),
+    **silent(
+        "not_modelled",
+        "how a reduction adds up: a buffer or a pass over gradients more or less",
+        """
+        ddp_reduce_scatter_with_fp32_accumulation ddp_param_name_patterns_for_fp32_local_accumulation ddp_average_in_collective
+        no_gradient_reduce_div_fusion
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "gathers of parameters inside the optimizer's step: what is hidden of them",
+        "overlap_param_gather_with_optimizer_step",
+    ),
+    **silent(
+        "not_modelled",
+        "buffers registered with NCCL: fewer multiprocessors for messages",
+        "use_nccl_ub",
+    ),
+    **silent(
+        "not_modelled",
+        "two buffers of units in place of one",
+        """
+        fsdp_double_buffer megatron_fsdp_max_pool_double_buffer fsdp_db_use_persist_buf_on_alloc_fail
+        megatron_fsdp_enable_fine_grained_param_gather
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "optimizer states split over all replicas of HSDP too",
+        "enable_full_sharding_in_hsdp",
+    ),
+    **silent(
+        "not_modelled",
+        "types of Megatron-FSDP's own buffers",
+        "megatron_fsdp_main_params_dtype megatron_fsdp_main_grads_dtype megatron_fsdp_grad_comm_dtype",
+        ("fp32", "auto"),
+    ),
+    **silent(
+        "not_modelled",
+        "the optimizer's update as a CUDA graph: launches of the step's end are hidden",
+        "optimizer_cuda_graph",
+    ),
+    **silent(
+        "not_modelled",
+        "which parts run as CUDA graphs: launches are counted or hidden for all",
+        "cuda_graph_modules cuda_graph_scope",
+    ),
+    **silent(
+        "not_modelled",
+        "multiprocessors that the exchange of tokens takes from other kernels, and its buffers",
+        """
+        moe_flex_dispatcher_num_sms moe_deepep_num_sms moe_hybridep_num_sms moe_hybridep_num_blocks_permute moe_hybridep_num_blocks_unpermute
+        moe_permute_fusion_into_hybridep moe_hybridep_pad_uneven_dispatch_inputs
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "tokens travel in 8 bits: half the bytes of the exchange",
+        "moe_dispatch_fwd_dtype moe_combine_bwd_dtype",
+        ("bf16",),
+    ),
+    **silent(
+        "not_modelled",
+        "rows of experts kept at a fixed number",
+        "moe_expert_rank_capacity_factor moe_paged_stash",
+    ),
+    **silent(
+        "not_modelled",
+        "saved tensors of named modules wait on the host: their bytes leave the peak, and travel twice",
+        "fine_grained_activation_offloading",
+    ),
+    **silent(
+        "not_modelled",
+        "a copy of the embedding's output",
+        "no_clone_scatter_output_in_embedding disable_clone_scatter_output_in_embedding",
+    ),
+    **silent(
+        "not_modelled",
+        "the MLP in pieces along the sequence: smaller transients, weights read once a piece",
+        "mlp_chunks_for_training",
+        ("1", 1),
+    ),
+    **silent(
+        "not_modelled",
+        "the type of logits: those of the model's type are counted",
+        "output_logit_dtype",
+        ("bf16",),
+    ),
+    **silent(
+        "not_modelled",
+        "parameters without gradients: no gradients, states or reductions for them",
+        "freeze_all_layers",
+    ),
+    **silent(
+        "not_modelled",
+        "distillation from stored logits: a pass over the vocabulary",
+        "logits_load_dir logits_save_dir logits_save_top_k logits_save_top_p",
+    ),
+    **silent(
+        "refused",
+        "4-bit training is not modelled",
+        "fp4_format",
+    ),
+    **silent(
+        "refused",
+        "hyper-connections are not modelled",
+        "enable_mhc_connections",
+    ),
+    **silent(
+        "refused",
+        "stacks of Mamba or mixed layers are not modelled",
+        "is_hybrid_model hybrid_layer_pattern hybrid_override_pattern",
+    ),
+    **silent(
+        "refused",
+        "layers of unequal sizes from a file are not read",
+        "heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json",
+    ),
+    **silent(
+        "refused",
+        "a specification in Python is not read",
+        "spec",
+    ),
+    **silent(
+        "refused",
+        "a file of arguments: give it as an input, not as an argument",
+        "yaml_cfg",
+    ),
+    **silent(
+        "refused",
+        "a removed name that Megatron-LM refuses: tensor_model_parallel_size, micro_batch_size or recompute_granularity is meant",
+        "model_parallel_size batch_size checkpoint_activations warmup",
+    ),
+}

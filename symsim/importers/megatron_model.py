@@ -1,0 +1,407 @@
+"""The model that Megatron-LM's architecture arguments describe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from symsim.errors import InputError
+from symsim.importers.keys import Entry, Keys
+from symsim.importers.rules import padded_vocabulary
+from symsim.inputs.architecture import Architecture, LayerKind, compress
+from symsim.inputs.limits import MOST_LAYERS
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_models
+from symsim.inputs.validation import validate
+
+_NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
+# the sizes of tokenizers that Megatron-LM names by their type alone
+_TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996}
+_POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "none": "none"}
+_ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "quick_gelu": "gelu", "squared_relu": "relu2", "relu2": "relu2", "relu": "relu"}
+_PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
+# keys of the model, known where another file gives it
+_KEYS = """
+    num_layers encoder_num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels group_query_attention num_query_groups window_size
+    window_attn_skip_freq max_position_embeddings position_embedding_type use_rotary_position_embeddings rotary_percent no_rope_freq
+    make_vocab_size_divisible_by openai_gelu squared_relu swiglu quick_geglu untie_embeddings_and_output_weights normalization disable_bias_linear
+    add_qkv_bias qk_layernorm qk_l2_norm attention_output_gate multi_latent_attention q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim
+    v_head_dim experimental_attention_variant linear_attention_freq linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim
+    linear_num_key_heads linear_num_value_heads softmax_type num_experts moe_layer_freq moe_ffn_hidden_size moe_router_topk
+    moe_shared_expert_intermediate_size moe_shared_expert_gate moe_router_score_function moe_router_pre_softmax moe_router_num_groups
+    moe_router_group_topk moe_router_enable_expert_bias moe_latent_size moe_apply_probs_on_input mtp_num_layers mtp_use_repeated_layer vocab_size
+    padded_vocab_size no_pad_vocab_size disable_pad_vocab_size tokenizer_type hidden_dropout attention_dropout gated_linear_unit activation_func
+    """.split()
+
+
+def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str) -> Architecture | None:
+    """The architecture, or None where no argument describes one. fields: defaults are those of TransformerConfig.
+
+    InputError where one is described in part.
+    """
+    keys.known.update(_KEYS)
+    given = [key for key in _NEEDED if keys.has(key)]
+    if not keys.has("num_layers") and keys.has("encoder_num_layers"):
+        given.append("num_layers")
+    if not given:
+        return None
+    missing = [key for key in _NEEDED if key not in given]
+    if missing:
+        raise InputError(f"{where}: {missing[0]} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
+    layers = keys.integer("num_layers", None, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
+    if layers > MOST_LAYERS:
+        raise keys.wrong("num_layers" if keys.has("num_layers") else "encoder_num_layers", f"at most {MOST_LAYERS}")
+    width = keys.integer("hidden_size", to="hidden_size", least=1)
+    bias = not keys.flag("disable_bias_linear", False, to="biases of linear layers")
+    gated, activation = _activation(keys, fields)
+    attention = _attention(keys, fields, bias)
+    narrow = 4 * width * 2 // 3 // 64 * 64 if gated and not fields else 4 * width
+    ffn = keys.integer("ffn_hidden_size", None, to="mlp.ffn_hidden_size", least=1)
+    if ffn is None:
+        ffn = narrow
+        keys.note(
+            "ffn_hidden_size", "derived", "mlp.ffn_hidden_size", f"{ffn}: {'two thirds of 4 hidden_size, down to 64' if gated else '4 hidden_size'}"
+        )
+    moe = _experts(keys, ffn, gated, activation, bias)
+    kinds, linear = _layers(keys, layers, moe is not None)
+    layer_norm = keys.choice("normalization", {"LayerNorm": True, "RMSNorm": False}, None, to="normalization")
+    if layer_norm is None:
+        layer_norm = True
+        keys.note("normalization", "derived", "normalization", "LayerNorm, with a weight and a bias")
+    positions, rows = _positions(keys)
+    used = {kind for kind, _ in kinds}
+    data = dict(
+        name=re.sub(r"[^\w.+-]", "_", name) or "megatron",
+        source="arguments of Megatron-LM",
+        hidden_size=width,
+        vocab_size=_vocabulary(keys, fields, tp, where),
+        layers=compress([kind for kind, _ in kinds]),
+        layer_kinds={kind: made for kind, made in dict(kinds).items() if kind in used},
+        attention=attention,
+        linear_attention=linear,
+        mlp=dict(ffn_hidden_size=ffn, gated=gated, activation=activation, bias=bias),
+        moe=moe,
+        normalization="LayerNorm" if layer_norm else "RMSNorm",
+        norm_bias=layer_norm,
+        tie_word_embeddings=_tied(keys),
+        position_embedding=positions,
+        position_embedding_rows=rows,
+        mtp_num_layers=keys.integer("mtp_num_layers", 0, to="mtp_num_layers"),
+        mtp_use_repeated_layer=keys.flag("mtp_use_repeated_layer", False, to="mtp_use_repeated_layer"),
+        hidden_dropout=_dropout(keys, "hidden_dropout"),
+        attention_dropout=_dropout(keys, "attention_dropout"),
+    )
+    return validate(Architecture, {key: value for key, value in data.items() if value is not None}, where)
+
+
+def ignore_model(keys: Keys, name: str) -> None:
+    """Say of every argument that describes a model that another model is meant."""
+    for key in _KEYS:
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why=f"the model is {name}")
+
+
+def _tied(keys: Keys) -> bool:
+    untied = keys.flag("untie_embeddings_and_output_weights", None, to="tie_word_embeddings", why="the opposite")
+    if untied is None:
+        keys.note("untie_embeddings_and_output_weights", "derived", "tie_word_embeddings", "true: one weight for embedding and head")
+    return not untied
+
+
+def _dropout(keys: Keys, key: str) -> float:
+    value = keys.number(key, None, to=key)
+    if value is None:
+        keys.note(key, "derived", key, "0.1 unless it is set to 0: masks are kept for backward")
+        return 0.1
+    if not 0 <= value < 1:
+        raise keys.wrong(key, "a share from 0 to below 1")
+    return float(value)
+
+
+def _activation(keys: Keys, fields: bool) -> tuple[bool, Any]:
+    gated = keys.flag("gated_linear_unit", None, to="mlp.gated")
+    function = keys.choice("activation_func", _spelt(_ACTIVATIONS), None, to="mlp.activation")
+    swiglu = keys.flag("swiglu", False, to="mlp.gated", why="with silu")
+    geglu = keys.flag("quick_geglu", False, to="mlp.gated", why="with gelu")
+    squared = keys.flag("squared_relu", False, to="mlp.activation", why="relu2")
+    tanh = keys.flag("openai_gelu", False, to="mlp.activation", why="gelu_tanh")
+    if swiglu + geglu + squared > 1:
+        raise keys.wrong("squared_relu" if squared else "quick_geglu", "given without another activation")
+    if gated is not None or function is not None or fields:
+        return bool(gated), function or "gelu"
+    return (True, "silu") if swiglu else (True, "gelu") if geglu else (False, "relu2" if squared else "gelu_tanh" if tanh else "gelu")
+
+
+def _spelt(names: dict[str, str]) -> dict[str, str]:
+    """The names with the ways in which a configuration file writes a function."""
+    return {spelling: value for name, value in names.items() for spelling in (name, f"torch.nn.functional.{name}", f"F.{name}")}
+
+
+def _attention(keys: Keys, fields: bool, bias: bool) -> dict[str, Any]:
+    heads = keys.integer("num_attention_heads", to="attention.num_attention_heads", least=1)
+    added = keys.flag("add_qkv_bias", False, to="attention.qkv_bias")
+    normed = keys.flag("qk_layernorm", False, to="attention.qk_norm")
+    sinks = keys.choice("softmax_type", {"vanilla": False, "off-by-one": False, "learnable": True}, False, to="attention.sinks")
+    fraction = keys.number("rotary_percent", 1.0, to="attention.rotary_fraction")
+    if not 0 <= fraction <= 1:
+        raise keys.wrong("rotary_percent", "a share from 0 to 1")
+    grouped = keys.flag("group_query_attention", False, to="attention.num_query_groups")
+    groups = keys.integer("num_query_groups", None, to="attention.num_query_groups", least=1) if grouped or fields else None
+    if keys.has("num_query_groups") and groups is None:
+        keys.note("num_query_groups", "no_cost_effect", why="read with group_query_attention only")
+    if keys.flag("multi_latent_attention", False, to="attention.kind", why="mla"):
+        rank = 512 if fields else 32
+        query = keys.integer("q_lora_rank", 512 if fields else None, to="attention.q_lora_rank", least=1)
+        return dict(
+            kind="mla",
+            num_attention_heads=heads,
+            q_lora_rank=query,
+            kv_lora_rank=keys.integer("kv_lora_rank", rank, to="attention.kv_lora_rank", least=1),
+            qk_head_dim=keys.integer("qk_head_dim", 128, to="attention.qk_head_dim", least=1),
+            qk_pos_emb_head_dim=keys.integer("qk_pos_emb_head_dim", 64, to="attention.qk_pos_emb_head_dim", least=1),
+            v_head_dim=keys.integer("v_head_dim", 128, to="attention.v_head_dim", least=1),
+            q_input_norm=query is None and normed,
+            latent_norm=normed,
+            out_bias=bias,
+        )
+    for key in ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"):
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why="read with multi_latent_attention only")
+    size = keys.integer("kv_channels", None, to="attention.kv_channels", least=1)
+    width = keys.integer("hidden_size", to="hidden_size", least=1)
+    if groups is not None and heads % groups:
+        raise keys.wrong("num_query_groups", f"a divisor of num_attention_heads={heads}")
+    if size is None and width % heads:
+        raise keys.wrong("num_attention_heads", f"a divisor of hidden_size={width}, unless kv_channels is given")
+    return dict(
+        num_attention_heads=heads,
+        num_query_groups=groups,
+        kv_channels=size,
+        qkv_bias=bias or added,
+        out_bias=bias,
+        qk_norm="l2" if keys.flag("qk_l2_norm", False, to="attention.qk_norm") else "head" if normed else "none",
+        output_gate=keys.flag("attention_output_gate", False, to="attention.output_gate"),
+        sinks=sinks,
+        rotary_fraction=fraction,
+    )
+
+
+def _experts(keys: Keys, ffn: int, gated: bool, activation: str, bias: bool) -> dict[str, Any] | None:
+    experts = keys.integer("num_experts", 0, to="moe.num_moe_experts")
+    if not experts:
+        for key in _KEYS:
+            if key.startswith("moe_") and keys.has(key):
+                keys.note(key, "no_cost_effect", why="the model has no experts")
+        return None
+    width = keys.integer("moe_ffn_hidden_size", None, to="moe.moe_ffn_hidden_size", least=1)
+    if width is None:
+        width = ffn
+        keys.note("moe_ffn_hidden_size", "derived", "moe.moe_ffn_hidden_size", f"{ffn}: ffn_hidden_size")
+    chosen = keys.integer("moe_router_topk", None, to="moe.moe_router_topk", least=1)
+    if chosen is None:
+        chosen = 2
+        keys.note("moe_router_topk", "derived", "moe.moe_router_topk", "2")
+    if chosen > experts:
+        raise keys.wrong("num_experts", f"moe_router_topk={chosen} or more")
+    clamped = keys.flag("quick_geglu", False) or (gated and activation == "gelu" and keys.has("activation_func"))
+    scores = {"softmax": "softmax", "sigmoid": "sigmoid", "sqrtsoftplus": "sigmoid"}
+    return dict(
+        num_moe_experts=experts,
+        moe_router_topk=chosen,
+        moe_ffn_hidden_size=width,
+        gated=gated,
+        activation="swiglu_clamped" if clamped else activation,
+        expert_bias=bias,
+        moe_shared_expert_intermediate_size=keys.integer("moe_shared_expert_intermediate_size", None, to="moe.moe_shared_expert_intermediate_size")
+        or None,
+        moe_shared_expert_gate=keys.flag("moe_shared_expert_gate", False, to="moe.moe_shared_expert_gate"),
+        moe_router_score_function=keys.choice("moe_router_score_function", scores, "softmax", to="moe.moe_router_score_function"),
+        moe_router_pre_softmax=keys.flag("moe_router_pre_softmax", False, to="moe.moe_router_pre_softmax"),
+        moe_router_num_groups=keys.integer("moe_router_num_groups", None, to="moe.moe_router_num_groups", least=1),
+        moe_router_group_topk=keys.integer("moe_router_group_topk", None, to="moe.moe_router_group_topk", least=1),
+        moe_latent_size=keys.integer("moe_latent_size", None, to="moe.moe_latent_size", least=1),
+        latent_bias=bias,
+        router_bias=bias,
+        moe_router_enable_expert_bias="buffer"
+        if keys.flag("moe_router_enable_expert_bias", False, to="moe.moe_router_enable_expert_bias")
+        else "none",
+        router_weight_before_experts=keys.flag("moe_apply_probs_on_input", False, to="moe.router_weight_before_experts"),
+    )
+
+
+def _layers(keys: Keys, layers: int, mixture: bool) -> tuple[list[tuple[str, LayerKind]], dict[str, int] | None]:
+    """The kind of every layer, in order."""
+    experts = pattern(keys, "moe_layer_freq", layers, 1, lambda i, n: i % n == 0, "layers") if mixture else [False] * layers
+    variants = {"gated_delta_net": True, "gdn": True}
+    refused = "only the gated delta net is modelled of the experimental attention variants"
+    variant = keys.given["experimental_attention_variant"].value if keys.has("experimental_attention_variant") else None
+    if variant is not None and variant not in variants:
+        keys.refuse("experimental_attention_variant", refused)
+        variant = None
+    linear = None
+    delta = [False] * layers
+    if variant is not None:
+        keys.note("experimental_attention_variant", to="layer_kinds.mixer", why="linear_attention")
+        delta = pattern(keys, "linear_attention_freq", layers, None, lambda i, n: (i + 1) % n != 0, "layers")
+        sizes = {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
+        sizes["linear_conv_kernel_dim"] = 4
+        linear = {key: keys.integer(key, size, to=f"linear_attention.{key}", least=1) for key, size in sizes.items()}
+    window = _window(keys)
+    windowed = pattern(keys, "window_attn_skip_freq", layers, 0, lambda i, n: n == 0 or (i + 1) % n != 0, "layer_kinds.window")
+    unturned = pattern(keys, "no_rope_freq", layers, 0, lambda i, n: n > 0 and (i + 1) % n == 0, "layer_kinds.rope")
+    found = []
+    for at in range(layers):
+        reach = window if windowed[at] and not delta[at] else None
+        made = LayerKind(
+            mixer="linear_attention" if delta[at] else "attention", ffn="moe" if experts[at] else "mlp", window=reach, rope=not unturned[at]
+        )
+        parts = ["moe" if experts[at] else "dense"]
+        parts += ["linear"] * delta[at] + ["local"] * (reach is not None) + ["nope"] * (unturned[at] and not delta[at])
+        found.append(("_".join(parts), made))
+    return found, linear
+
+
+def _window(keys: Keys) -> int | None:
+    """Tokens that a query sees: those before it and itself."""
+    if not keys.has("window_size"):
+        return None
+    value = keys.given["window_size"].value
+    parts = value if isinstance(value, list) else str(value).strip("()[] ").split(",")
+    try:
+        left, right = (int(str(part)) for part in parts)
+    except ValueError:
+        raise keys.wrong("window_size", "two numbers of tokens, before and after, such as 127,0") from None
+    if right > 0:
+        raise keys.wrong("window_size", "a window of a decoder, with 0 tokens after")
+    keys.note("window_size", to="layer_kinds.window", why="no window" if left < 0 else f"{left + 1} tokens: {left} before it and its own")
+    return None if left < 0 else left + 1
+
+
+def pattern(keys: Keys, key: str, layers: int, default: int | None, among: Callable[[int, int], bool], to: str) -> list[bool]:
+    """Which layers a frequency or a list such as ([0]*3+[1]*1)*6 names. among: of the layer's number from 0, and a frequency."""
+    if not keys.has(key):
+        if default is None:
+            raise InputError(f"{key} is not given, and the model has linear attention")
+        return [among(i, default) for i in range(layers)]
+    value = keys.given[key].value
+    found = value if isinstance(value, list) else _numbers(str(value)) if isinstance(value, str) and "[" in value else None
+    if isinstance(value, str) and "[" in value and found is None:
+        raise keys.wrong(key, "a number, or a list such as ([0]*3+[1]*1)*6")
+    if found is None:
+        every = keys.integer(key, to=to, least=1)
+        return [among(i, every) for i in range(layers)]
+    if any(str(one) not in ("0", "1") for one in found):
+        raise keys.wrong(key, "a list of 0 and 1")
+    if len(found) != layers:
+        raise keys.wrong(key, f"a list of {layers} numbers, one a layer (it has {len(found)})")
+    keys.note(key, to=to, why=f"{sum(str(one) == '1' for one in found)} of {layers} layers")
+    return [str(one) == "1" for one in found]
+
+
+def _numbers(text: str) -> list[int] | None:
+    """The list that a pattern stands for: list = term { "+" term }, term = ("[" .. "]" | "(" list ")") { "*" number }."""
+    tokens = _PATTERN.findall(text)
+    if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 10_000:
+        return None
+    at = 0
+
+    def listed(depth: int) -> list[int]:
+        nonlocal at
+        found = term(depth)
+        while tokens[at : at + 1] == ["+"]:
+            at += 1
+            found = found + term(depth)
+        return found
+
+    def term(depth: int) -> list[int]:
+        nonlocal at
+        opening = tokens[at] if at < len(tokens) else ""
+        at += 1
+        if opening == "(" and depth < 20:
+            found = listed(depth + 1)
+            if tokens[at : at + 1] != [")"]:
+                raise ValueError
+            at += 1
+        elif opening == "[":
+            end = tokens.index("]", at)
+            inner = tokens[at:end]
+            if any(token != "," if place % 2 else not token.isdigit() for place, token in enumerate(inner)):
+                raise ValueError
+            found = [int(token[:9]) for token in inner[::2]]
+            at = end + 1
+        else:
+            raise ValueError
+        while tokens[at : at + 1] == ["*"] and tokens[at + 1 : at + 2] and tokens[at + 1].isdigit():
+            times = int(tokens[at + 1][:9])
+            if times * len(found) > MOST_LAYERS:
+                raise ValueError
+            found, at = found * times, at + 2
+        return found
+
+    try:
+        made = listed(0)
+    except ValueError:
+        return None
+    return made if at == len(tokens) else None
+
+
+def _positions(keys: Keys) -> tuple[Any, int | None]:
+    kind = None
+    if keys.has("position_embedding_type"):
+        if str(keys.given["position_embedding_type"].value) == "relative":
+            keys.refuse("position_embedding_type", "relative positions are not modelled")
+            kind = "none"
+        else:
+            kind = keys.choice("position_embedding_type", _POSITIONS, to="position_embedding")
+    if keys.flag("use_rotary_position_embeddings", False, to="position_embedding", why="rope"):
+        kind = "rope"
+    if kind is None:
+        kind = "learned"
+        keys.note("position_embedding_type", "derived", "position_embedding", "learned_absolute")
+    longest = keys.integer("max_position_embeddings", None, to="position_embedding_rows", least=1)
+    if kind != "learned":
+        if longest is not None:
+            keys.note("max_position_embeddings", "no_cost_effect", why="no table of positions is learned")
+        return kind, None
+    return kind, longest or keys.integer("seq_length", 4096, to="seq_length", least=1)
+
+
+def _named(tokenizer: str) -> str | None:
+    """The shipped model that a tokenizer's path or name ends with."""
+    told = re.sub(r"[^a-z0-9]", "", tokenizer.rstrip("/").rpartition("/")[2].lower())
+    return next((name for name in list_models() if re.sub(r"[^a-z0-9]", "", name) == told), None)
+
+
+def _vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
+    """The rows of the embedding: the tokenizer's, with unused ones up to a multiple."""
+    multiple = keys.integer("make_vocab_size_divisible_by", None, to="vocab_size", least=1)
+    padded = keys.integer("padded_vocab_size", None, to="vocab_size", least=1)
+    kept = [keys.flag(key, False, to="vocab_size") for key in ("no_pad_vocab_size", "disable_pad_vocab_size")]
+    size = keys.integer("vocab_size", None, to="vocab_size", least=1)
+    tokenizer = keys.text("tokenizer_type", None)
+    if tokenizer is not None:
+        keys.note("tokenizer_type", "no_cost_effect", why="the vocabulary's size decides")
+    if padded is not None:
+        if size is not None:
+            keys.note("vocab_size", "no_cost_effect", why="padded_vocab_size decides")
+        return int(padded)
+    model = keys.given.get("tokenizer_model")
+    if size is None and model is not None and (shipped := _named(str(model.value))) is not None:
+        size = load_model(shipped).architecture.vocab_size
+        keys.note("tokenizer_model", "derived", "vocab_size", f"{size}: the rows of {shipped}, since no tokenizer is read")
+    if size is None and tokenizer in _TOKENIZERS:
+        size = _TOKENIZERS[tokenizer]
+        keys.note("tokenizer_type", "derived", "vocab_size", f"{size} entries")
+    if size is None:
+        raise InputError(f"{where}: the size of the vocabulary is not given, and no tokenizer is read; add --vocab-size N, or --of MODEL")
+    if any(kept) or (fields and multiple is None):
+        return int(size)
+    step = (multiple or 128) * tp
+    rows = padded_vocabulary(int(size), step)
+    said = f"{rows} rows: {size} up to a multiple of {multiple or 128} x {tp} tensor-parallel ranks"
+    if multiple is None:
+        keys.rows["make_vocab_size_divisible_by"] = Entry("make_vocab_size_divisible_by", "(default)", "derived", "vocab_size", said)
+    else:
+        keys.note("make_vocab_size_divisible_by", to="vocab_size", why=said)
+    return rows

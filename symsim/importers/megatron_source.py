@@ -1,0 +1,274 @@
+"""What Megatron-LM is given, in any of its shapes, as arguments of its command line with where each stands.
+
+Shapes: launch scripts, argument lists, YAML or JSON of arguments or of configuration fields, and the nested overrides of a recipe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from symsim.errors import InputError, cut
+from symsim.importers.keys import Entry, Given, Unresolved, shown
+from symsim.importers.megatron_arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
+from symsim.importers.megatron_gaps import GAPS
+from symsim.importers.megatron_silent import SILENT
+from symsim.importers.shell import Command, Option, Word, options, scripts, value_of
+from symsim.inputs.reading import Document, read_json, read_text, read_yaml
+
+Dialect = Literal["arguments", "fields", "recipe"]
+
+# sections of a recipe, and of files that name their arguments in groups
+_SECTIONS = frozenset(
+    "model train training ddp optimizer dist comm_overlap mixed_precision dataset data tokenizer language_model model_parallel MODEL_ARGS".split()
+)
+_RUN_SECTIONS = frozenset(
+    """
+    checkpoint logger scheduler rng profiling validation straggler ft nvrx_straggler inprocess_restart rerun_state_machine tensor_inspect
+    env ENV_VARS ft_package METRICS LAUNCHER SKIP_PYTEST N_REPEAT TEST_TYPE MODE BEFORE_SCRIPT AFTER_SCRIPT tensor_inspect opentelemetry
+    """.split()
+)
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)=(.*)", re.DOTALL)
+_SLURM = re.compile(r"^#SBATCH\s+(?:--(nodes|ntasks-per-node|gpus-per-node|gres)[=\s]\s*|-(N)\s*)(?:gpu:(?:\w+:)?)?([0-9]+)\b", re.MULTILINE)
+_LONGEST_SCRIPT = 2**19
+
+
+@dataclass
+class Source:
+    """Arguments by name, with `_`; the ranks where they are told; and every key as it was written.
+
+    dialect: whose defaults hold. entry: the program that is started. written: (key, value, argument) as written. run: rows of keys that
+    belong to no argument.
+    """
+
+    dialect: Dialect = "arguments"
+    name: str = "megatron"
+    entry: str = ""
+    given: dict[str, Given] = field(default_factory=dict)
+    written: list[tuple[str, str, str]] = field(default_factory=list)
+    run: list[Entry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    world: int | None = None
+    ranks: str = ""
+
+    def put(self, argument: str, written: str, value: Any, where: str, turned: bool = False) -> None:
+        """Take a value for an argument. turned: the key says the opposite of the argument."""
+        said = shown(value)
+        if turned:
+            value = _opposite(value, written, where)
+        before = self.given.get(argument)
+        if before is not None and shown(before.value) != shown(value):
+            if self.dialect != "arguments":
+                raise InputError(f"{where}: {written} is {cut(said)}, and {before.where} gives {cut(shown(before.value))} for the same")
+            self.notes.append(f"{where}: {written} is given again, and the last one holds, as on Megatron-LM's command line")
+        self.written.append((written, said, argument))
+        self.given[argument] = Given(value, where)
+
+
+def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
+    """The arguments in files and on the command line; later ones hold. InputError names the line of what does not fit."""
+    found = Source()
+    start = next((at for at, text in enumerate(inputs) if text.startswith("--")), len(inputs))
+    files = [text for text in inputs[:start] if not _OVERRIDE.fullmatch(text)]
+    texts: list[tuple[str, str]] = []
+    for file in files:
+        suffix = Path(file).suffix.lower()
+        if suffix in (".yaml", ".yml", ".json"):
+            _document(found, read_json(file) if suffix == ".json" else read_yaml(file), variables)
+        else:
+            texts.append((read_text(file, _LONGEST_SCRIPT), file))
+        found.name = Path(file).stem or found.name
+    if texts:
+        _scripts(found, texts, variables)
+    for text in inputs[:start]:
+        if (match := _OVERRIDE.fullmatch(text)) is not None:
+            found.dialect = "recipe"
+            _override(found, match, Word(match[2], "the command line"))
+    _arguments(found, [Word(text, "the command line") for text in inputs[start:] if text != "--"])
+    return found
+
+
+def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping[str, str]) -> None:
+    commands = scripts(texts, variables)
+    if commands and all(one.words[0].text.startswith("--") for one in commands):
+        _arguments(found, [word for one in commands for word in one.words])
+        return
+    if commands and all(_OVERRIDE.fullmatch(word.text) for one in commands for word in one.words):
+        found.dialect = "recipe"
+        for word in (word for one in commands for word in one.words):
+            match = _OVERRIDE.fullmatch(word.text)
+            assert match is not None
+            _override(found, match, Word(match[2], word.where, word.why))
+        return
+    command, at = _launch(commands, texts[-1][1])
+    found.entry = next((word.text.rpartition("/")[2] for word in command.words[:at][::-1] if word.text.endswith(".py")), "")
+    _ranks(found, command.words[:at], "\n".join(text for text, _ in texts))
+    rest = command.words[at:]
+    overrides = [(word, match) for word in rest if (match := _OVERRIDE.fullmatch(word.text)) is not None and not word.text.startswith("--")]
+    if overrides:
+        found.dialect = "recipe"
+        for word, match in overrides:
+            _override(found, match, Word(match[2], word.where, word.why))
+        return
+    _arguments(found, rest)
+
+
+def _launch(commands: Sequence[Command], where: str) -> tuple[Command, int]:
+    """The command that starts the training, and where its arguments begin."""
+    starts: list[tuple[Command, int]] = []
+    for command in commands:
+        texts = [word.text for word in command.words]
+        script = next((at + 1 for at, text in enumerate(texts) if text.endswith(".py") and not text.startswith("-")), None)
+        if script is None:
+            script = next((at for at, text in enumerate(texts) if text in _TELLING), None)
+        if script is not None and any(text in _TELLING or _OVERRIDE.fullmatch(text) for text in texts[script:]):
+            starts.append((command, script))
+    if not starts:
+        unknown = next((word.why for one in commands for word in one.words if word.why and not word.text.startswith("-")), None)
+        hint = f"; {unknown}" if unknown else ""
+        raise InputError(f"{where}: no command here starts a training of Megatron-LM, a .py with arguments such as --num-layers{hint}")
+    different = {tuple(word.text for word in command.words[at:]) for command, at in starts}
+    if len(different) > 1:
+        lines = ", ".join(command.words[0].where.rpartition(":")[2] for command, _ in starts[:5])
+        raise InputError(f"{where}: {len(starts)} commands here start a training (lines {lines}); leave one of them")
+    return starts[0]
+
+
+_TELLING = frozenset(["--num-layers", "--tensor-model-parallel-size", "--micro-batch-size", "--hidden-size", "--global-batch-size", "--seq-length"])
+
+
+def _ranks(found: Source, launcher: Sequence[Word], text: str) -> None:
+    """The number of ranks that torchrun, or a job's header, starts."""
+    given: dict[str, Word] = {}
+    for one in options(launcher, short=True)[1]:
+        if one.values:
+            given[one.name.lstrip("-").replace("-", "_")] = one.values[0]
+    header = {match[1] or match[2]: int(match[3]) for match in _SLURM.finditer(text)}
+    nodes = _whole(given.get("nnodes") or given.get("N")) or header.get("nodes") or header.get("N")
+    each = _whole(given.get("nproc_per_node") or given.get("ntasks_per_node") or given.get("gpus_per_node"))
+    each = each or header.get("ntasks-per-node") or header.get("gpus-per-node") or header.get("gres")
+    if each is not None:
+        found.world = each * (nodes or 1)
+        found.ranks = f"{nodes or 1} nodes of {each} ranks"
+    unknown = next((given[name].why for name in ("nproc_per_node", "nnodes") if name in given and given[name].why), None)
+    if unknown and (each is None or nodes is None):
+        found.world, found.ranks = None, ""
+        found.notes.append(f"the number of ranks is not known: {unknown}")
+
+
+def _whole(word: Word | None) -> int | None:
+    return int(word.text) if word is not None and word.why is None and re.fullmatch(r"[0-9]{1,7}", word.text) else None
+
+
+def _arguments(found: Source, words: Sequence[Word]) -> None:
+    before, given = options(words)
+    if before:
+        raise InputError(before[0].why or f"{before[0].where}: '{cut(before[0].text)}' is the value of no argument")
+    for option in given:
+        argument = option.name[2:].replace("-", "_")
+        found.put(argument, option.name, _value(option, argument), option.where)
+
+
+def _value(option: Option, argument: str) -> Any:
+    """The value of an argument as its definition has it. InputError for one too many or too few."""
+    values = [word.text if word.why is None else Unresolved(word.text, word.why) for word in option.values]
+    most = 0 if argument in FLAGS else len(values) if argument in LISTS else 1
+    known = any(argument in names for names in (FLAGS, LISTS, VALUED, SILENT, GAPS))
+    if len(values) > most and known:
+        extra = option.values[most]
+        said = f"{option.name} takes {'one value' if most else 'no value'}, and '{cut(extra.text)}' is the value of no argument"
+        raise InputError(extra.why or f"{extra.where}: {said}")
+    if not values and most and known:
+        raise InputError(f"{option.where}: {option.name} has no value")
+    if argument in FLAGS or not values:
+        return True
+    return values if argument in LISTS or len(values) > 1 else values[0]
+
+
+def _override(found: Source, match: re.Match[str], value: Word) -> None:
+    section, _, key = match[1].partition(".")
+    _nested(found, section, key, _plain(value.text) if value.why is None else Unresolved(value.text, value.why), value.where)
+
+
+def _document(found: Source, document: Document, variables: Mapping[str, str]) -> None:
+    nested = [key for key, value in document.data.items() if isinstance(value, dict) and (key in _SECTIONS or key in _RUN_SECTIONS)]
+    if nested:
+        named = "MODEL_ARGS" in nested or "language_model" in nested
+        found.dialect = "arguments" if named else "recipe"
+    elif not any(key in FLAGS - SWITCHED_OFF.keys() - _FIELDS or key.startswith("-") for key in document.data):
+        found.dialect = "fields"
+    for key, value in document.data.items():
+        if key in _SECTIONS and isinstance(value, dict):
+            for name, inner in value.items():
+                _nested(found, key, name, _resolved(inner, document.place((key, name)), variables), document.place((key, name)))
+        elif key in _RUN_SECTIONS or key in _SECTIONS:
+            _nested(found, key, "", _resolved(value, document.place((key,)), variables), document.place((key,)))
+        else:
+            _field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
+
+
+# arguments without a value that are fields of the same name, and so do not tell arguments from fields
+_FIELDS = frozenset(
+    """
+    sequence_parallel fp16 bf16 deterministic_mode tp_comm_overlap cross_entropy_loss_fusion overlap_moe_expert_parallel_comm
+    delay_wgrad_compute hybrid_context_parallel use_cpu_initialization defer_embedding_wgrad_compute use_ring_exchange_p2p mtp_standalone
+    overlap_dispatch_backward_with_experts_wgrad ep_overlap_early_attn_memory_release cpu_offloading_retain_pinned_cpu_buffers
+    tp_comm_overlap_rs_dgrad moe_extended_tp async_tensor_model_parallel_allreduce tp_comm_overlap_disable_qkv tp_comm_overlap_disable_fc1
+    """.split()
+)
+
+
+def _nested(found: Source, section: str, key: str, value: Any, where: str) -> None:
+    """A key inside a section."""
+    written = f"{section}.{key}" if key else section
+    if section in _RUN_SECTIONS:
+        found.run.append(Entry(written, shown(value) if not isinstance(value, dict) else "..", "no_cost_effect", why=f"of the run: {section}"))
+    elif not key and section == "mixed_precision" or (section, key) == ("model", "mixed_precision"):
+        found.put("mixed_precision", written, value, where)
+    elif not key or isinstance(value, dict):
+        raise InputError(f"{where}: {cut(written)} is {cut(shown(value))}; it should be {'a section of keys' if not key else 'a value'}")
+    else:
+        _field(found, key, key.lstrip("-") if section == "MODEL_ARGS" else written, value, where)
+
+
+def _field(found: Source, key: str, written: str, value: Any, where: str) -> None:
+    name = key.lstrip("-").replace("-", "_")
+    if isinstance(value, dict):
+        raise InputError(f"{where}: {cut(written)} is a section, and a value is expected")
+    if name in SWITCHED_OFF and name not in FLAGS:
+        found.put(SWITCHED_OFF[name], written, value, where, turned=True)
+    else:
+        found.put(RENAMED.get(name, name), written, value, where)
+
+
+def _opposite(value: Any, written: str, where: str) -> Any:
+    text = shown(value).strip().lower()
+    if value is None or isinstance(value, Unresolved):
+        return value
+    if text not in ("true", "false"):
+        raise InputError(f"{where}: {written} is {cut(text)}; it should be true or false")
+    return text == "false"
+
+
+def _resolved(value: Any, where: str, variables: Mapping[str, str]) -> Any:
+    """A value of a file with its $VARs put in."""
+    if isinstance(value, list):
+        return [_resolved(one, where, variables) for one in value]
+    if not isinstance(value, str) or "$" not in value:
+        return value
+    word = value_of(value, where, variables)
+    return _plain(word.text) if word.why is None else Unresolved(word.text, word.why)
+
+
+def _plain(text: str) -> Any:
+    """The value that an override's text stands for."""
+    if text in ("true", "True", "false", "False"):
+        return text.lower() == "true"
+    if text in ("null", "None", ""):
+        return None
+    if re.fullmatch(r"\[[^\[\]]*\]", text):
+        return [part.strip().strip("'\"") for part in text[1:-1].split(",") if part.strip()]
+    return text.strip("'\"")

@@ -1,0 +1,479 @@
+"""The strategy and the assumptions that Megatron-LM's arguments give, with its defaults where they are not symsim's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from symsim.errors import InputError, cut
+from symsim.importers.keys import Keys
+from symsim.importers.megatron_source import Dialect
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import RECOMPUTE_MODULES
+from symsim.pipeline.layout import pipeline_layout
+
+_DTYPES = {
+    spelling: short
+    for short, long in (("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "uint8"))
+    for spelling in (short, long, f"torch.{long}")
+} | {"torch.float": "fp32", "torch.half": "fp16"}
+_SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+_AUX = {"aux_loss": "aux_loss", "seq_aux_loss": "seq_aux_loss", "global_aux_loss": "global_aux_loss", "none": "none", "sinkhorn": "none"}
+_UNCOUNTED = {"quantile_balancing": "none"}
+_PLAIN = {
+    "hierarchical_context_parallel_sizes": "a list of degrees",
+    "context_parallel_size": "cp",
+    "expert_model_parallel_size": "ep",
+    "expert_tensor_parallel_size": "etp",
+    "pipeline_model_parallel_size": "pp",
+    "microbatch_group_size_per_virtual_pipeline_stage": "microbatch_group_size_per_vp_stage",
+    "decoder_first_pipeline_num_layers": "num_layers_in_first_pipeline_stage",
+    "decoder_last_pipeline_num_layers": "num_layers_in_last_pipeline_stage",
+    "micro_batch_size": "micro_batch_size",
+    "global_batch_size": "global_batch_size",
+    "num_distributed_optimizer_instances": "num_distributed_optimizer_instances",
+}
+_OF_EXPERTS = """
+    moe_token_dispatcher_type moe_flex_dispatcher_backend moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity
+    moe_router_dtype moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
+    """.split()
+_SWITCHES = {
+    "sequence_parallel": "sp",
+    "account_for_embedding_in_pipeline_split": "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split": "account_for_loss_in_pipeline_split",
+    "tp_comm_overlap": "tp_comm_overlap",
+    "overlap_grad_reduce": "overlap_grad_reduce",
+    "overlap_param_gather": "overlap_param_gather",
+    "moe_shared_expert_overlap": "moe_shared_expert_overlap",
+    "overlap_moe_expert_parallel_comm": "overlap_moe_expert_parallel_comm",
+    "delay_wgrad_compute": "delay_wgrad_compute",
+    "ddp_pad_buckets_for_high_nccl_busbw": "pad_buckets_for_high_nccl_busbw",
+    "fp32_residual_connection": "fp32_residual_connection",
+    "distribute_saved_activations": "distribute_saved_activations",
+    "activation_func_fp8_input_store": "activation_func_fp8_input_store",
+    "moe_pad_expert_input_to_capacity": "moe_pad_expert_input_to_capacity",
+    "use_precision_aware_optimizer": "use_precision_aware_optimizer",
+    "optimizer_cpu_offload": "optimizer_cpu_offload",
+}
+
+
+@dataclass
+class Settings:
+    """Options of symsim as they are gathered, and assumptions."""
+
+    keys: Keys
+    dialect: Dialect
+    architecture: Architecture | None
+    options: dict[str, Any] = field(default_factory=dict)
+    assumptions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def mixture(self) -> bool:
+        return self.architecture is not None and self.architecture.moe is not None
+
+    def derived(self, argument: str, option: str, value: Any, why: str) -> None:
+        """A default of Megatron-LM's that is not symsim's."""
+        self.options[option] = value
+        self.keys.note(argument, "derived", option, why)
+
+    def assumed(self, argument: str, assumption: str, value: str, why: str, default: bool = False) -> None:
+        self.assumptions[assumption] = value
+        self.keys.note(argument, "derived" if default else "mapped", f"assume.{assumption}", why)
+
+
+def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | None) -> Settings:
+    """The options and assumptions of the arguments; InputError for a value that cannot be."""
+    read = Settings(keys, dialect, architecture)
+    keys.known.add("torch_fsdp2_no_reshard_after_forward")
+    _mesh(read)
+    _pipeline(read)
+    _batch(read)
+    _data_parallel(read)
+    _precision(read)
+    _optimizer(read)
+    _recompute(read)
+    _offload(read)
+    _kernels(read)
+    if read.mixture or architecture is None:
+        _experts(read)
+    for key in _OF_EXPERTS:
+        if keys.has(key) and not read.mixture and architecture is not None:
+            keys.note(key, "no_cost_effect", why="the model has no experts")
+            read.options.pop(key, None)
+    return read
+
+
+def _mesh(read: Settings) -> None:
+    keys = read.keys
+    read.options["tp"] = keys.integer("tensor_model_parallel_size", 1, to="tp", least=1)
+    for argument, option in _PLAIN.items():
+        if argument == "hierarchical_context_parallel_sizes":
+            sizes = keys.texts(argument, None, to=argument)
+            if sizes is not None and not all(size.isdigit() and 0 < int(size) < 10**9 for size in sizes):
+                raise keys.wrong(argument, "degrees")
+            if sizes is not None:
+                read.options[argument] = [int(size) for size in sizes]
+        elif keys.has(argument):
+            read.options[option] = keys.integer(argument, to=option, least=1)
+    for argument, option in _SWITCHES.items():
+        if keys.flag(argument, False, to=option):
+            read.options[option] = True
+    kinds = keys.texts("cp_comm_type", None, to="cp_comm_type")
+    if kinds:
+        if any(kind not in ("p2p", "all_gather", "allgather", "a2a", "a2a+p2p") for kind in kinds):
+            raise keys.wrong("cp_comm_type", "one of p2p, all_gather, a2a, a2a+p2p")
+        if len(set(kinds)) > 1:
+            keys.refuse("cp_comm_type", "one way for all layers is modelled")
+        if read.options.get("cp", 1) > 1:
+            read.options["cp_comm_type"] = kinds[0].replace("allgather", "all_gather")
+        else:
+            keys.note("cp_comm_type", "no_cost_effect", why="there is no context parallelism")
+    if keys.flag("use_tp_pp_dp_mapping", False, to="rank_order"):
+        read.options["rank_order"] = "tp-cp-ep-pp-dp"
+    order = keys.text("order", None, to="rank_order")
+    if order is not None:
+        read.options["rank_order"] = order
+    if "etp" not in read.options and read.mixture and read.options["tp"] > 1:
+        keys.note("expert_tensor_parallel_size", "derived", "etp", f"{read.options['tp']}: tensor_model_parallel_size")
+
+
+def _pipeline(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    pp = options.get("pp", 1)
+    layout = keys.text("pipeline_model_parallel_layout", None, to="pipeline_model_parallel_layout")
+    if keys.has("pipeline_model_parallel_layout") and isinstance(keys.given["pipeline_model_parallel_layout"].value, list):
+        raise keys.wrong("pipeline_model_parallel_layout", "text such as Et*3|(tt|)*29,m|L")
+    virtual = keys.integer("num_virtual_stages_per_pipeline_rank", None, to="vpp", least=1)
+    each = keys.integer("num_layers_per_virtual_pipeline_stage", None, to="vpp", least=1)
+    if layout is not None:
+        options["pipeline_model_parallel_layout"] = layout
+        stages = len(pipeline_layout(layout))
+        if virtual is None and stages % pp == 0 and stages > pp:
+            virtual = stages // pp
+            keys.note("pipeline_model_parallel_layout", to="pipeline_model_parallel_layout", why=f"{stages} parts on {pp} stages: vpp={virtual}")
+    elif each is not None and virtual is None:
+        if read.architecture is None:
+            raise keys.wrong("num_layers_per_virtual_pipeline_stage", "given with the model, whose layers it divides")
+        extra = sum(options.get(f"account_for_{end}_in_pipeline_split", False) for end in ("embedding", "loss"))
+        layers = read.architecture.num_layers + extra
+        if layers % (pp * each):
+            raise keys.wrong("num_layers_per_virtual_pipeline_stage", f"a divisor of the {layers} layers over {pp} stages")
+        virtual = layers // (pp * each)
+        keys.note("num_layers_per_virtual_pipeline_stage", to="vpp", why=f"{layers} layers / {pp} stages / {each} = {virtual}")
+    if virtual is not None and virtual > 1:
+        options["vpp"] = virtual
+    off = keys.flag("no_overlap_p2p_communication", None, to="overlap_p2p_comm", why="the opposite")
+    if options.get("vpp", 1) > 1:
+        if off is False:
+            options["overlap_p2p_comm"] = True
+        elif off is None and read.dialect != "fields":
+            read.derived("no_overlap_p2p_communication", "overlap_p2p_comm", True, "true: on by default in the interleaved schedule")
+    elif off is False:
+        keys.note("no_overlap_p2p_communication", "no_cost_effect", "overlap_p2p_comm", "read by the interleaved schedule only")
+    freed = keys.flag("deallocate_pipeline_outputs", None, to="deallocate_pipeline_outputs")
+    if freed is not None or read.dialect == "fields":
+        options["deallocate_pipeline_outputs"] = bool(freed)
+        if freed is None:
+            keys.note("deallocate_pipeline_outputs", "derived", "deallocate_pipeline_outputs", "false, the field's default")
+    if pp == 1:
+        options.pop("deallocate_pipeline_outputs", None)
+
+
+def _batch(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    length = keys.integer("seq_length", None, to="seq_length", least=1) or keys.integer("encoder_seq_length", None, to="seq_length", least=1)
+    if length is not None:
+        options["seq_length"] = length
+    if "micro_batch_size" not in options and read.dialect == "arguments" and "global_batch_size" in options:
+        raise InputError(f"{keys.place('global_batch_size')}: global_batch_size is given, and micro_batch_size is not")
+
+
+def _data_parallel(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    sharded = keys.flag("use_distributed_optimizer", None, to="zero", why="1")
+    sharding = keys.choice("data_parallel_sharding_strategy", _SHARDING, None, to="zero")
+    if keys.flag("use_megatron_fsdp", False, to="zero"):
+        options["zero"] = 3 if sharding is None else sharding
+        if sharding is None:
+            keys.note("data_parallel_sharding_strategy", "derived", "zero", "3: optim_grads_params")
+    elif keys.flag("use_torch_fsdp2", False, to="zero", why="3"):
+        options["zero"] = 3
+        if keys.flag("torch_fsdp2_no_reshard_after_forward", False, to="reshard_after_forward", why="false"):
+            options["reshard_after_forward"] = False
+    else:
+        if sharding is not None:
+            keys.note("data_parallel_sharding_strategy", "no_cost_effect", why="read with use_megatron_fsdp only")
+        if sharded is not None:
+            options["zero"] = int(sharded)
+        elif read.dialect == "arguments":
+            read.derived("use_distributed_optimizer", "zero", 0, "0: optimizer states on every rank unless it is given")
+        elif read.dialect == "recipe":
+            read.derived("use_distributed_optimizer", "zero", 1, "1: recipes of Megatron-Bridge use it")
+    if options.get("zero") == 0:
+        options.pop("num_distributed_optimizer_instances", None)
+
+
+def _precision(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    wide = keys.choice("params_dtype", _DTYPES, None, to="precision")
+    half = {name: keys.flag(name, False, to="precision") for name in ("bf16", "fp16")}
+    if all(half.values()):
+        raise keys.wrong("fp16", "given without bf16")
+    mixed = keys.text("mixed_precision", None, to="precision")
+    name = next((name for name, given in half.items() if given), None) or (wide if wide in ("bf16", "fp16") else None)
+    if mixed is not None:
+        name = _mixed(read, mixed)
+    elif name is None and read.dialect == "recipe":
+        name = "bf16"
+        keys.note("mixed_precision", "derived", "precision", "bf16_mixed")
+    if name is None:
+        name = "fp32"
+        keys.note("bf16", "derived", "precision", "fp32: neither bf16 nor fp16 is given")
+    options["precision"] = name
+    narrow = keys.flag("grad_reduce_in_bf16", False, to="grad_reduce_in_fp32", why="the opposite")
+    full = keys.flag("accumulate_allreduce_grads_in_fp32", None, to="grad_reduce_in_fp32")
+    if name != "fp32" and (narrow or full is False or (full is None and name == "fp16")):
+        options["grad_reduce_in_fp32"] = False
+        if not narrow and full is None:
+            keys.note("accumulate_allreduce_grads_in_fp32", "derived", "grad_reduce_in_fp32", "false: only bf16 switches it on by itself")
+    if keys.has("fp8_format"):
+        recipe = keys.choice("fp8_recipe", {n: n for n in ("tensorwise", "delayed", "mxfp8", "blockwise", "custom")}, None, to="fp8")
+        keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"}, to="fp8")
+        if recipe == "custom":
+            keys.refuse("fp8_recipe", "a recipe in Python is not read")
+        if recipe in (None, "delayed", "custom"):
+            why = "tensorwise in place of delayed scaling, whose maxima are those of earlier steps: a pass over each operand less"
+            read.derived("fp8_recipe", "fp8", "tensorwise", why)
+        else:
+            options["fp8"] = recipe
+    elif keys.has("fp8_recipe"):
+        keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
+
+
+def _mixed(read: Settings, mixed: str) -> str:
+    """The type of a recipe's mixed precision, with its FP8 part: bf16_with_fp8_current_scaling_mixed."""
+    name = "fp16" if mixed.startswith("fp16") else "bf16"
+    for part, fp8 in (
+        ("mxfp8", "mxfp8"),
+        ("current_scaling", "tensorwise"),
+        ("subchannel", "blockwise"),
+        ("delayed", "tensorwise"),
+        ("fp8", "tensorwise"),
+    ):
+        if part in mixed:
+            read.options["fp8"] = fp8
+            read.keys.note("mixed_precision", to="precision", why=f"{name}, fp8={fp8}")
+            break
+    if "fp4" in mixed:
+        read.keys.refuse("mixed_precision", "4-bit training is not modelled")
+    elif not mixed.startswith(("bf16", "fp16")):
+        raise read.keys.wrong("mixed_precision", "one of bf16_mixed, fp16_mixed, bf16_with_fp8_current_scaling_mixed, bf16_with_mxfp8_mixed")
+    return name
+
+
+def _optimizer(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    clip = keys.number("clip_grad", None, to="clip_grad")
+    if clip is not None:
+        if clip < 0:
+            raise keys.wrong("clip_grad", "0 or more")
+        options["clip_grad"] = clip
+    momentum = keys.number("sgd_momentum", 0.9)
+    if keys.has("optimizer"):
+        name = str(keys.given["optimizer"].value)
+        if name in ("adam", "sgd"):
+            chosen = "adam" if name == "adam" else "sgd_momentum" if momentum else "sgd"
+            keys.note("optimizer", to="optimizer", why=chosen)
+            options["optimizer"] = chosen
+        else:
+            keys.refuse("optimizer", "only adam and sgd are modelled; others keep other states and make other passes")
+    if keys.has("sgd_momentum"):
+        used = options.get("optimizer") in ("sgd", "sgd_momentum")
+        keys.note("sgd_momentum", "mapped" if used else "no_cost_effect", "optimizer" if used else "", "" if used else "read with optimizer=sgd only")
+    aware = bool(options.get("use_precision_aware_optimizer"))
+    for key, narrow in (("main_params_dtype", ("fp8",)), ("main_grads_dtype", ("fp8", "fp16")), ("exp_avg_dtype", ()), ("exp_avg_sq_dtype", ())):
+        value = keys.choice(key, _DTYPES, None, to=key)
+        if value in narrow:
+            raise keys.wrong(key, "fp32 or bf16")
+        if value is None:
+            continue
+        if aware:
+            options[key] = value
+        else:
+            keys.note(key, "no_cost_effect", why="read with use_precision_aware_optimizer only")
+    kept = keys.flag("store_param_remainders", None, to="store_param_remainders")
+    if kept is False and aware:
+        options["store_param_remainders"] = False
+    share = keys.number("optimizer_offload_fraction", None, to="optimizer_offload_fraction")
+    if share is not None and not 0 <= share <= 1:
+        raise keys.wrong("optimizer_offload_fraction", "a share from 0 to 1")
+    if share is not None and options.get("optimizer_cpu_offload"):
+        options["optimizer_offload_fraction"] = share
+
+
+def _recompute(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    granularity = keys.choice("recompute_granularity", {"full": "full", "selective": "selective"}, None, to="recompute")
+    if keys.flag("recompute_activations", False, to="recompute", why="selective"):
+        granularity = "selective"
+    method = keys.choice("recompute_method", {"uniform": "uniform", "block": "block"}, None, to="recompute_method")
+    count = keys.integer("recompute_num_layers", None, to="recompute_num_layers", least=1)
+    modules = keys.texts("recompute_modules", None, to="recompute_modules")
+    if keys.flag("moe_layer_recompute", False, to="recompute_modules", why="moe"):
+        granularity = granularity or "selective"
+        modules = [*(modules or ["core_attn"]), "moe"]
+    if granularity is None:
+        for key in ("recompute_method", "recompute_num_layers", "recompute_modules"):
+            if keys.has(key):
+                keys.note(key, "no_cost_effect", why="read with recompute_granularity only")
+        options.pop("distribute_saved_activations", None)
+        return
+    options["recompute"] = granularity
+    if granularity == "full":
+        if method is not None:
+            options["recompute_method"] = method
+        if count is not None:
+            options["recompute_num_layers"] = count
+        if modules is not None and keys.has("recompute_modules"):
+            keys.note("recompute_modules", "no_cost_effect", why="not read under full recomputation")
+        return
+    for key in ("recompute_method", "recompute_num_layers"):
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why="read under full recomputation only")
+    if modules is not None:
+        strange = [module for module in modules if module not in RECOMPUTE_MODULES]
+        if strange:
+            keys.refuse("recompute_modules", f"'{cut(strange[0])}' is not among {', '.join(RECOMPUTE_MODULES)}")
+        options["recompute_modules"] = list(dict.fromkeys(module for module in modules if module not in strange)) or ["core_attn"]
+
+
+def _offload(read: Settings) -> None:
+    keys = read.keys
+    on = keys.flag("cpu_offloading", None, to="cpu_offloading_num_layers")
+    kept = keys.flag("cpu_offloading_activations", True, to="cpu_offloading_num_layers")
+    count = keys.integer("cpu_offloading_num_layers", 0, to="cpu_offloading_num_layers")
+    if count and on is not False and kept:
+        read.options["cpu_offloading_num_layers"] = count
+    elif keys.has("cpu_offloading_num_layers"):
+        keys.note("cpu_offloading_num_layers", "no_cost_effect", why="no activations wait on the host")
+    if keys.has("cpu_offloading_activations") and not (count and on is not False):
+        keys.note("cpu_offloading_activations", "no_cost_effect", why="read with cpu_offloading only")
+
+
+def _kernels(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    fused = keys.flag("cross_entropy_loss_fusion", False, to="cross_entropy_fusion")
+    with_what = keys.choice("cross_entropy_fusion_impl", {"native": "native", "te": "te"}, None, to="cross_entropy_fusion")
+    if fused:
+        options["cross_entropy_fusion"] = with_what or "native"
+    elif with_what is not None:
+        keys.note("cross_entropy_fusion_impl", "no_cost_effect", why="read with cross_entropy_loss_fusion only")
+    _attention_kernel(read)
+    local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)
+    if local:
+        read.assumed("transformer_impl", "layernorm_linear_fusion", "separate", "separate: norms are modules of their own")
+    else:
+        said = "fused: TransformerEngine's LayerNormLinear"
+        read.assumed("transformer_impl", "layernorm_linear_fusion", "fused", said, default=local is None)
+    off = keys.flag("no_rope_fusion", None)
+    rotary = read.architecture is None or read.architecture.position_embedding == "rope"
+    if off is None and read.dialect == "arguments" and rotary:
+        read.assumed("no_rope_fusion", "apply_rope_fusion", "true", "true: on by default", default=True)
+    elif off is not None and rotary:
+        read.assumed("no_rope_fusion", "apply_rope_fusion", str(not off).lower(), "the opposite")
+    elif off is not None:
+        keys.note("no_rope_fusion", "no_cost_effect", why="no rotary embedding")
+    graphs = keys.text("cuda_graph_impl", None)
+    if graphs not in (None, "none", "local", "transformer_engine", "full_iteration"):
+        raise keys.wrong("cuda_graph_impl", "one of none, local, transformer_engine, full_iteration")
+    for key, on in (("cuda_graph_impl", graphs not in (None, "none")),) + tuple(
+        (k, keys.flag(k, False)) for k in ("enable_cuda_graph", "external_cuda_graph")
+    ):
+        if on:
+            read.assumed(key, "host_launch", "hidden", "hidden, for all kernels; static buffers are not counted")
+        elif keys.has(key):
+            keys.note(key, "no_cost_effect", why="off at this value")
+
+
+def _attention_kernel(read: Settings) -> None:
+    keys = read.keys
+    backend = None
+    if keys.has("attention_backend"):
+        text = str(keys.given["attention_backend"].value).replace("AttnBackend.", "")
+        if text not in ("flash", "fused", "unfused", "local", "auto"):
+            raise keys.wrong("attention_backend", "one of flash, fused, unfused, local, auto")
+        backend = text
+    flash = keys.flag("use_flash_attn", None)
+    if backend in ("unfused", "local"):
+        read.assumed("attention_backend", "attention_kernel", "math", "math: scores are kept for backward")
+    elif backend is not None:
+        keys.note("attention_backend", to="assume.attention_kernel", why="flash: a fused kernel that keeps no scores")
+    if flash and backend not in ("unfused", "local"):
+        keys.note("use_flash_attn", to="assume.attention_kernel", why="flash")
+    elif flash is not None:
+        keys.note("use_flash_attn", "no_cost_effect", why="attention_backend decides")
+
+
+def _experts(read: Settings) -> None:
+    keys, options = read.keys, read.options
+    kinds = {name: name for name in ("allgather", "alltoall", "flex", "alltoall_seq")}
+    dispatcher = keys.choice("moe_token_dispatcher_type", kinds, None, to="moe_token_dispatcher_type")
+    backend = keys.choice("moe_flex_dispatcher_backend", {name: name for name in ("deepep", "hybridep", "ncclep")}, None)
+    deep = keys.flag("moe_enable_deepep", False)
+    if dispatcher == "flex":
+        options["moe_token_dispatcher_type"] = "alltoall"
+        keys.note("moe_token_dispatcher_type", to="moe_token_dispatcher_type", why="alltoall, with the exchange of the flex backend")
+        key = "moe_enable_deepep" if deep and backend is None else "moe_flex_dispatcher_backend"
+        why = f"once_per_node: {backend or 'deepep'} sends a token once to a node; the multiprocessors it takes are not counted"
+        read.assumed(key, "moe_exchange", "once_per_node", why, default=not keys.has(key))
+    elif dispatcher is not None:
+        options["moe_token_dispatcher_type"] = "allgather" if dispatcher == "allgather" else "alltoall"
+    elif read.mixture:
+        read.derived("moe_token_dispatcher_type", "moe_token_dispatcher_type", "allgather", "allgather, the default")
+    for key in ("moe_flex_dispatcher_backend", "moe_enable_deepep"):
+        if keys.has(key) and (key not in keys.rows or dispatcher != "flex"):
+            keys.note(key, "no_cost_effect", why="read with moe_token_dispatcher_type=flex only" if dispatcher != "flex" else "another key decides")
+    factor = keys.number("moe_expert_capacity_factor", None, to="moe_expert_capacity_factor")
+    if factor is not None and factor > 0:
+        options["moe_expert_capacity_factor"] = factor
+    if options.get("moe_pad_expert_input_to_capacity") and "moe_expert_capacity_factor" not in options:
+        options.pop("moe_pad_expert_input_to_capacity")
+        keys.note("moe_pad_expert_input_to_capacity", "no_cost_effect", why="read with moe_expert_capacity_factor only")
+    wide = keys.choice("moe_router_dtype", {"fp32": True, "fp64": True}, False, to="moe_router_dtype")
+    if wide:
+        options["moe_router_dtype"] = "fp32"
+    _auxiliary(read)
+    permute = keys.flag("moe_permute_fusion", False)
+    if permute:
+        read.assumed("moe_permute_fusion", "moe_permute_fusion", "true", "true")
+    elif keys.has("moe_permute_fusion"):
+        keys.note("moe_permute_fusion", to="assume.moe_permute_fusion", why="false")
+    grouped = keys.flag("moe_grouped_gemm", None)
+    if not grouped and read.mixture:
+        read.assumed("moe_grouped_gemm", "moe_grouped_gemm", "false", "false: the experts of a rank run one after the other", default=grouped is None)
+    elif grouped is not None:
+        keys.note("moe_grouped_gemm", to="assume.moe_grouped_gemm", why="true")
+
+
+def _auxiliary(read: Settings) -> None:
+    keys = read.keys
+    kinds = keys.texts("moe_router_load_balancing_type", ["aux_loss"], to="moe_router_load_balancing_type")
+    rates = keys.texts("moe_aux_loss_coeff", ["0"], to="moe_router_load_balancing_type")
+    for kind in kinds:
+        if kind not in _AUX and kind not in _UNCOUNTED:
+            raise keys.wrong("moe_router_load_balancing_type", f"one of {', '.join((*_AUX, *_UNCOUNTED))}")
+    try:
+        on = [float(rate) != 0 for rate in rates]
+    except ValueError:
+        raise keys.wrong("moe_aux_loss_coeff", "a number") from None
+    active = [_AUX.get(kind, "none") for at, kind in enumerate(kinds) if on[min(at, len(on) - 1)]]
+    counted = [kind for kind in active if kind != "none"]
+    if counted:
+        read.options["moe_router_load_balancing_type"] = counted[0]
+    elif keys.has("moe_router_load_balancing_type"):
+        why = "no auxiliary loss is counted" if active else "moe_aux_loss_coeff is 0"
+        keys.note("moe_router_load_balancing_type", "no_cost_effect", "moe_router_load_balancing_type", why)
+    if len(counted) > 1:
+        keys.note(
+            "moe_router_load_balancing_type", "not_modelled", "moe_router_load_balancing_type", f"{counted[0]} of {len(counted)} losses is counted"
+        )

@@ -1,0 +1,392 @@
+"""Megatron-LM's arguments: configurations of its own oracle as argument lists, scripts as users write them, and every name's fate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import megatron_cases
+import pytest
+from shared import SHARED, needed
+from shared import cases as oracle_cases
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.megatron_gaps import GAPS
+from symsim.importers.megatron_silent import SILENT
+from symsim.importers.reading import Options, read_job
+
+FILE = "megatron.json"
+IMPORTED = Path(__file__).parent / "imported" / "megatron"
+PARAMS, TRACE = (oracle_cases(FILE, "sections", s) for s in ("params", "trace"))
+_SIZES = """
+    num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim
+    moe_ffn_hidden_size moe_router_topk moe_shared_expert_intermediate_size moe_router_num_groups moe_router_group_topk
+    moe_router_score_function moe_latent_size mtp_num_layers normalization softmax_type vocab_size moe_router_dtype
+    """.split()
+_FLAGS = """
+    add_qkv_bias attention_output_gate multi_latent_attention qk_layernorm mtp_use_repeated_layer moe_shared_expert_gate moe_router_pre_softmax
+    moe_router_enable_expert_bias
+    """.split()
+
+
+def names(found: list) -> list[str]:
+    return [c["name"] if c else "absent" for c in found]
+
+
+def argument_list(case: dict[str, Any]) -> list[str]:
+    """A case of the oracle as one would write it on Megatron-LM's command line."""
+    m, given = case["config"]["model"], case["config"].get("strategy") or {}
+    p, result = case["result"]["parallel"], case["result"]
+    words = ["--bf16", "--use-distributed-optimizer", "--make-vocab-size-divisible-by", "1", "--transformer-impl", "local", "--no-rope-fusion"]
+    words += ["--hidden-dropout", "0", "--attention-dropout", "0", "--moe-grouped-gemm", "--world-size", str(p["world"])]
+    for name in _SIZES:
+        if m.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(m[name])]
+    words += [f"--{name.replace('_', '-')}" for name in _FLAGS if m.get(name)]
+    if m.get("num_query_groups"):
+        words += ["--group-query-attention", "--num-query-groups", str(m["num_query_groups"])]
+    words += ["--swiglu"] if m["gated_linear_unit"] and m.get("act") is None else [] if m.get("act") == "gelu" else ["--squared-relu"]
+    words += [] if m.get("add_bias_linear") else ["--disable-bias-linear"]
+    words += [] if m.get("tied") else ["--untie-embeddings-and-output-weights"]
+    words += ["--position-embedding-type", m.get("pos", "rope"), "--max-position-embeddings", str(m.get("max_seq", 4096))]
+    if m.get("num_moe_experts"):
+        freq = m.get("moe_layer_freq", 1)
+        words += ["--num-experts", str(m["num_moe_experts"]), "--moe-layer-freq", str(freq)]
+        words += ["--moe-token-dispatcher-type", given.get("moe_token_dispatcher_type", "alltoall")]
+        if m.get("moe_aux_loss_coeff"):
+            words += ["--moe-aux-loss-coeff", str(m["moe_aux_loss_coeff"])]
+            words += ["--moe-router-load-balancing-type", m.get("moe_router_load_balancing_type", "aux_loss")]
+    degrees = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep"}
+    for name, key in degrees.items():
+        words += [f"--{name}{'-model' * (key != 'cp')}-parallel-size", str(p[key])]
+    words += ["--expert-tensor-parallel-size", str(p["etp"])]
+    words += ["--sequence-parallel"] if p["sp"] else []
+    if p["vpp"] and "pipeline_model_parallel_layout" not in given:
+        words += ["--num-layers-per-virtual-pipeline-stage", str(m["num_layers"] // p["pp"] // p["vpp"])]
+    words += ["--micro-batch-size", str(result.get("micro_batch_size", 1)), "--seq-length", str(result.get("seq_length", 4096))]
+    words += [] if case["config"].get("fused") else ["--attention-backend", "unfused"]
+    for name, value in given.items():
+        if name in ("moe_token_dispatcher_type", "bias_activation_fusion"):
+            continue
+        words += [f"--{name.replace('_', '-')}"]
+        words += [] if value is True else [str(one) for one in (value if isinstance(value, list) else [value])]
+    return words
+
+
+def imported(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Job:
+    """The job of a case's argument list, put where the comparisons with the oracle look for a case's own."""
+    job = read_job("megatron", argument_list(case))
+    # the oracle's layers are of the local specification, where tables of the rotary embedding belong to a layer
+    monkeypatch.setattr(megatron_cases, "architecture", lambda _: job.architecture)
+    monkeypatch.setattr(megatron_cases, "strategy", lambda _: job.placed())
+    monkeypatch.setattr(megatron_cases, "assumptions", lambda _: dict(job.assumptions))
+    return job
+
+
+def same(case: dict, exceptions: dict[str, str], comparison: tuple) -> None:
+    expected, computed = comparison
+    assert (computed == expected) == (case["name"] not in exceptions)
+
+
+@pytest.mark.parametrize("case", PARAMS, ids=names(PARAMS))
+def test_the_oracles_parameters_from_argument_lists(case: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed(case, FILE)
+    imported(case, monkeypatch)
+    same(case, megatron_cases.PARAMETER_EXCEPTIONS, megatron_cases.parameters(case))
+
+
+@pytest.mark.parametrize("case", TRACE, ids=names(TRACE))
+def test_the_oracles_traces_from_argument_lists(case: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed(case, FILE)
+    imported(case, monkeypatch)
+    same(case, megatron_cases.MESSAGE_EXCEPTIONS, megatron_cases.collectives(case))
+    same(case, {}, megatron_cases.flops(case))
+    if case["config"].get("fused"):
+        same(case, {}, megatron_cases.saved(case))
+
+
+SCRIPT = IMPORTED / "script" / "train_moe.sh"
+DENSE = (
+    "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --vocab-size 1000 --micro-batch-size 1 --seq-length 128 --bf16 "
+    "--position-embedding-type rope --world-size 8"
+).split()
+
+
+def job(*words: str, lenient: bool = False, variables: dict[str, str] | None = None, model: str | None = None) -> Job:
+    return read_job("megatron", words, Options(lenient, variables=variables or {}, model=model))
+
+
+def row(found: Job, key: str) -> tuple[str, str, str]:
+    (one,) = [r for r in found.rows if r.key == key]
+    return one.fate, one.to, one.why
+
+
+def test_a_launch_script_is_a_job() -> None:
+    found = job(str(SCRIPT))
+    placed = found.placed()
+    assert (placed.tp, placed.pp, placed.ep, placed.etp, placed.dp, placed.sp, placed.zero) == (2, 2, 8, 1, 8, True, 1)
+    assert (placed.global_batch_size, placed.microbatches, placed.cross_entropy_fusion) == (128, 16, "te")
+    model = found.architecture
+    assert model is not None and (model.num_layers, model.vocab_size, model.kind_names()) == (24, 100096, ["dense", "moe"])
+    assert found.assumptions == {
+        "layernorm_linear_fusion": "fused",
+        "apply_rope_fusion": "true",
+        "moe_exchange": "once_per_node",
+        "moe_permute_fusion": "true",
+    }
+    assert [r.key for r in found.rows if r.key.startswith("--wandb") or r.key.startswith("--fp8")] == []
+    assert row(found, "--data-path")[0] == "no_cost_effect"
+
+
+def test_variables_change_what_a_script_asks_for() -> None:
+    found = job(str(SCRIPT), variables={"TP": "1", "SLURM_NNODES": "8", "RUN_NAME": "fp8-try", "WANDB_API_KEY": "x"})
+    placed = found.placed()
+    assert (placed.tp, placed.sp, placed.dp, placed.fp8, placed.global_batch_size) == (1, False, 32, "blockwise", 512)
+    assert row(found, "--wandb-exp-name")[0] == "no_cost_effect"
+
+
+def test_arguments_behind_a_file_hold() -> None:
+    found = job(str(SCRIPT), "--micro-batch-size", "2", "--world-size", "64")
+    assert found.placed().micro_batch_size == 2 and found.placed().dp == 16
+    assert any("--micro-batch-size is given again" in note for note in found.notes)
+
+
+def test_defaults_are_those_of_its_command_line() -> None:
+    found = job(*DENSE)
+    model = found.architecture
+    assert model is not None and (model.hidden_dropout, model.attention_dropout, model.vocab_size) == (0.1, 0.1, 1024)
+    assert model.mlp is not None and (model.mlp.ffn_hidden_size, model.mlp.gated, model.mlp.bias) == (1024, False, True)
+    assert (model.normalization, model.norm_bias, model.tie_word_embeddings, model.attention.qkv_bias) == ("LayerNorm", True, True, True)
+    assert found.placed().zero == 0 and found.placed().dp == 8
+    for key in ("hidden_dropout", "use_distributed_optimizer", "make_vocab_size_divisible_by", "ffn_hidden_size"):
+        assert row(found, key)[0] == "derived"
+    gated = job(*DENSE, "--swiglu").architecture
+    assert gated is not None and gated.mlp is not None and gated.mlp.ffn_hidden_size == 640
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "value"),
+    [
+        ("--sequence-parallel", "sp", None),
+        ("--overlap-param-gather --use-distributed-optimizer", "overlap_param_gather", None),
+        ("--moe-shared-expert-overlap", "moe_shared_expert_overlap", None),
+        ("--fp16", None, None),
+        ("--use-megatron-fsdp", "zero", 3),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "zero", 2),
+        ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", "reshard_after_forward", False),
+        ("--grad-reduce-in-bf16", "grad_reduce_in_fp32", False),
+        ("--fp8-format hybrid", "fp8", "tensorwise"),
+        ("--fp8-format e4m3 --fp8-recipe mxfp8", "fp8", "mxfp8"),
+        ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1", "vpp", 2),
+        ("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", "overlap_p2p_comm", True),
+        ("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --no-overlap-p2p-communication", "overlap_p2p_comm", None),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|t|t|tL", "vpp", 2),
+        ("--recompute-activations", "recompute", "selective"),
+        ("--optimizer sgd", "optimizer", "sgd_momentum"),
+        ("--optimizer sgd --sgd-momentum 0", "optimizer", "sgd"),
+        ("--context-parallel-size 2 --cp-comm-type a2a", "cp_comm_type", "a2a"),
+        ("--use-tp-pp-dp-mapping", "rank_order", "tp-cp-ep-pp-dp"),
+        ("--use-distributed-optimizer --use-precision-aware-optimizer --exp-avg-dtype bf16", "exp_avg_dtype", "bf16"),
+    ],
+)
+def test_what_an_argument_becomes(words: str, option: str | None, value: object) -> None:
+    plain = [word for word in DENSE if word != "--bf16" or "--fp16" not in words]
+    found = job(*plain, *words.split())
+    assert found.strategy is not None
+    if option is None:
+        assert (found.strategy["precision"], found.strategy["grad_reduce_in_fp32"]) == ("fp16", False)
+    else:
+        assert found.strategy.get(option) == value
+
+
+def test_layers_of_several_kinds() -> None:
+    words = "--num-experts 8 --moe-layer-freq ([0]+[1]*3) --window-size 127,0 --window-attn-skip-freq 2 --no-rope-freq 4 --quick-geglu"
+    model = job(*DENSE, *words.split()).architecture
+    assert model is not None
+    kinds = [model.layer_kinds[kind] for segment in model.layers for kind in segment.kinds * segment.repeat]
+    assert [(k.ffn, k.window, k.rope) for k in kinds] == [("mlp", 128, True), ("moe", None, True), ("moe", 128, True), ("moe", None, False)]
+    linear = job(*DENSE, "--experimental-attention-variant", "gated_delta_net", "--linear-attention-freq", "4").architecture
+    assert linear is not None and [k for s in linear.layers for k in s.kinds * s.repeat] == ["dense_linear"] * 3 + ["dense"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "--tensor-model-paralel-size 2",
+            "the command line: Megatron-LM has no key 'tensor_model_paralel_size': did you mean 'tensor_model_parallel_size'?",
+        ),
+        ("--swiglu true", "the command line: --swiglu takes no value, and 'true' is the value of no argument"),
+        ("--seq-length", "the command line: --seq-length has no value"),
+        ("--seq-length 12 13", "the command line: --seq-length takes one value, and '13' is the value of no argument"),
+        ("--tensor-model-parallel-size 3", "8 ranks (world_size 8) are not a multiple of tensor 3 x context 1 x pipeline 1"),
+        ("--fp4-format e2m1", "fp4_format=e2m1: 4-bit training is not modelled; --lenient goes on without it"),
+        ("--optimizer muon", "optimizer=muon: only adam and sgd are modelled"),
+        ("--moe-layer-freq [0,1]+x --num-experts 8", "moe_layer_freq is [0,1]+x; it should be a number, or a list such as ([0]*3+[1]*1)*6"),
+        ("--moe-layer-freq [0,1] --num-experts 8", "it should be a list of 4 numbers, one a layer (it has 2)"),
+        ("--position-embedding-type relative", "relative positions are not modelled"),
+        ("--num-query-groups 3 --group-query-attention", "num_query_groups is 3; it should be a divisor of num_attention_heads=8"),
+        ("--recompute-granularity selective --recompute-modules atn", "'atn' is not among core_attn, mlp, moe"),
+        ("--hidden-dropout 1.5", "hidden_dropout is 1.5; it should be a share from 0 to below 1"),
+        ("--experimental-attention-variant dsa", "only the gated delta net is modelled of the experimental attention variants"),
+        ("--num-layers 10000000000", "num_layers is 10000000000; it should be at most"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(words: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        job(*DENSE, *words.split())
+    assert sentence in str(error.value)
+
+
+def test_the_line_of_a_script_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "TP=$1\nARGS=(\n  --num-layers 2\n  --tensor-model-parallel-size $TP\n  --swigloo\n  --bf16\n)\ntorchrun pretrain_gpt.py ${ARGS[@]} $MORE\n"
+    )
+    with pytest.raises(InputError, match=r"train.sh:8: \$MORE has no value; --var MORE=VALUE gives it"):
+        job(str(script))
+    with pytest.raises(InputError, match=r"train.sh:1: \$1 has no value; --var 1=VALUE gives it \(for tensor_model_parallel_size\)"):
+        job(str(script), variables={"MORE": ""})
+    with pytest.raises(InputError, match=r"train.sh:5: Megatron-LM has no key 'swigloo': did you mean 'swiglu'\?"):
+        job(str(script), variables={"MORE": "--hidden-size 64 --num-attention-heads 8 --vocab-size 64", "1": "1"})
+
+
+def test_programs_that_train_no_decoder_are_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"torchrun --nproc_per_node 8 pretrain_t5.py {' '.join(DENSE[:-2])}\n")
+    with pytest.raises(InputError, match="pretrain_t5.py trains an encoder and a decoder"):
+        job(str(script))
+    assert row(job(str(script), lenient=True), "pretrain_t5.py")[0] == "refused"
+
+
+def test_two_trainings_in_a_script_are_no_job(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("for TP in 1 2; do torchrun pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size $TP; done\n")
+    with pytest.raises(InputError, match="2 commands here start a training"):
+        job(str(script))
+
+
+def test_a_list_of_arguments_in_a_file(tmp_path: Path) -> None:
+    listed = tmp_path / "args.txt"
+    listed.write_text("# a comment\n" + "\n".join(" ".join(pair) for pair in (DENSE[:2], DENSE[2:])) + "\n")
+    assert job(str(listed)).to_json()["strategy"] == job(*DENSE).to_json()["strategy"]
+
+
+def test_overrides_of_a_recipe(tmp_path: Path) -> None:
+    text = "model.tensor_model_parallel_size=2 model.sequence_parallel=true train.global_batch_size=64 train.micro_batch_size=1 logger.log_interval=1"
+    found = job(*text.split(), "--world-size", "16", model="llama3-8b")
+    placed = found.placed()
+    assert (placed.tp, placed.sp, placed.dp, placed.zero, placed.precision, placed.global_batch_size) == (2, True, 8, 1, "bf16", 64)
+    assert found.architecture is not None and found.architecture.name == "llama3-8b"
+    assert row(found, "logger.log_interval")[0] == "no_cost_effect"
+    file = tmp_path / "overrides.txt"
+    file.write_text(text.replace(" ", " \\\n  ") + "\n")
+    assert job(str(file), "--world-size", "16", model="llama3-8b").strategy == found.strategy
+    nested = tmp_path / "overrides.yaml"
+    nested.write_text(
+        "model:\n  tensor_model_parallel_size: ${TP}\n  sequence_parallel: true\ntrain:\n  global_batch_size: 64\n  micro_batch_size: 1\n"
+    )
+    assert job(str(nested), "--world-size", "16", model="llama3-8b", variables={"TP": "2"}).strategy == found.strategy
+    with pytest.raises(InputError, match=r"overrides.yaml:2: \$\{TP\} has no value; --var TP=VALUE gives it|\$TP has no value"):
+        job(str(nested), model="llama3-8b")
+
+
+def test_yaml_of_arguments_in_either_spelling(tmp_path: Path) -> None:
+    for dash in "-_":
+        file = tmp_path / "args.yaml"
+        pairs = dict(zip(("num-layers", "hidden-size", "num-attention-heads", "vocab-size"), (4, 256, 8, 1000), strict=True))
+        told = [f"{key.replace('-', dash)}: {value}" for key, value in pairs.items()]
+        file.write_text("\n".join([*told, "swiglu: true", f"disable{dash}bias{dash}linear: true", "bf16: true"]) + "\n")
+        model = job(str(file)).architecture
+        assert model is not None and model.mlp is not None and (model.mlp.gated, model.mlp.bias, model.hidden_dropout) == (True, False, 0.1)
+
+
+# ModelParallelConfig as its documentation had it, and the fields added since (core/model_parallel_config.py at d98e8a64)
+SEED = """
+    tensor_model_parallel_size pipeline_model_parallel_comm_backend pipeline_model_parallel_size virtual_pipeline_model_parallel_size
+    sequence_parallel context_parallel_size hierarchical_context_parallel_sizes expert_model_parallel_size expert_tensor_parallel_size
+    moe_extended_tp perform_initialization use_cpu_initialization fp16 bf16 params_dtype timers finalize_model_grads_func grad_scale_func
+    no_sync_func grad_sync_func param_sync_func deterministic_mode enable_autocast autocast_dtype
+    num_microbatches_with_partial_activation_checkpoints gradient_accumulation_fusion async_tensor_model_parallel_allreduce use_te_rng_tracker
+    tp_comm_overlap tp_comm_bulk_wgrad tp_comm_bulk_dgrad tp_comm_overlap_ag tp_comm_overlap_rs tp_comm_overlap_rs_dgrad tp_comm_split_ag
+    tp_comm_atomic_ag tp_comm_split_rs tp_comm_atomic_rs cross_entropy_loss_fusion cross_entropy_fusion_impl tp_comm_overlap_disable_qkv
+    tp_comm_overlap_disable_fc1 tp_comm_bootstrap_backend overlap_moe_expert_parallel_comm delay_wgrad_compute pipeline_dtype
+    variable_seq_lengths overlap_p2p_comm batch_p2p_comm batch_p2p_sync use_ring_exchange_p2p deallocate_pipeline_outputs
+    defer_embedding_wgrad_compute wgrad_deferral_limit overlap_p2p_comm_warmup_flush microbatch_group_size_per_vp_stage cpu_offloading
+    cpu_offloading_num_layers _cpu_offloading_context cpu_offloading_activations cpu_offloading_weights cpu_offloading_double_buffering
+    barrier_with_L1_time
+    """.split()
+ADDED = """
+    tensor_parallel_num_weight_shards gtp_weight_remat_size max_seqlen_per_dp_cp_rank hybrid_context_parallel
+    expert_tensor_parallel_num_weight_shards expert_gtp_weight_remat_size moe_grad_scale_func mtp_grad_scale_func
+    overlap_dispatch_backward_with_experts_wgrad ep_overlap_early_attn_memory_release mtp_standalone cpu_offloading_retain_pinned_cpu_buffers
+    """.split()
+# what a value of a field is, where it is not true
+VALUES: dict[str, Any] = {
+    **dict.fromkeys(("tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size"), 1),
+    **{"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2, "microbatch_group_size_per_vp_stage": 2},
+    **{"hierarchical_context_parallel_sizes": None, "fp16": False, "cross_entropy_fusion_impl": "te", "cpu_offloading_num_layers": 0},
+    **{"params_dtype": "torch.bfloat16", "pipeline_dtype": "torch.bfloat16", "tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
+    **{"pipeline_model_parallel_comm_backend": "nccl", "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False},
+    **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0},
+}
+
+
+def test_every_field_of_the_seed_has_its_row() -> None:
+    assert (len(SEED), len(ADDED)) == (63, 12)
+    model = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 128, "hidden_dropout": 0, "attention_dropout": 0}
+    fields = {**model, **{name: VALUES.get(name, True) for name in (*SEED, *ADDED)}}
+    rows = {r.key: r for r in _of_fields(fields).rows}
+    assert set(fields) <= set(rows)
+    assert not [name for name in fields if rows[name].fate == "refused" or (rows[name].fate != "mapped" and not rows[name].why)]
+    for name in ("gradient_accumulation_fusion", "deterministic_mode", "batch_p2p_sync", "gtp_weight_remat_size"):
+        assert rows[name].why, name
+
+
+def _of_fields(fields: dict[str, Any], lenient: bool = False) -> Job:
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "config.json"
+        file.write_text(json.dumps(fields))
+        return job(str(file), "--world-size", "8", lenient=lenient)
+
+
+def test_names_of_the_vocabulary_have_a_fate() -> None:
+    """Every name that the study's vocabulary has for Megatron-Core, and every argument of its lists, is read or in a table."""
+    path = SHARED / "vocabulary.yaml"
+    if not path.exists():
+        pytest.skip("../shared/vocabulary.yaml is not on this machine")
+    from ruamel.yaml import YAML
+
+    vocabulary = YAML(typ="safe").load(path.read_text())
+    found = {
+        alias["key"]
+        for entry in vocabulary["canonical"].values()
+        for alias in (entry.get("aliases") or {}).get("megatron_core", [])
+        if "key" in alias
+    }
+    found |= set(vocabulary["no_cost_effect"]["megatron_core"]["keys"])
+    names_ = sorted(name for name in found if name.isidentifier())
+    assert len(names_) > 70
+    model = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 128, "num_moe_experts": 4}
+    unknown = [
+        name for name in names_ if name not in model and row(_of_fields({**model, name: None}, lenient=True), name)[2].startswith("no such key")
+    ]
+    assert not unknown
+
+
+def test_tables_say_each_name_once() -> None:
+    assert not SILENT.keys() & GAPS.keys()
+    assert len(SILENT) > 400 and len(GAPS) > 90 and all(one.why for one in (*SILENT.values(), *GAPS.values()))
+
+
+def test_a_job_is_imported_and_evaluated_from_the_command_line(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "symsim"]
+    done = subprocess.run([*run, "import", "megatron", str(SCRIPT), "-o", str(tmp_path / "job")], capture_output=True, text=True, check=True)
+    assert "--moe-layer-freq = ([0]*2+[1]*22)" in done.stdout
+    done = subprocess.run([*run, "eval", str(tmp_path / "job"), "-y", "h100-sxm"], capture_output=True, text=True, check=True)
+    assert "32 ranks on h100-sxm" in done.stdout
