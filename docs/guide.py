@@ -45,7 +45,7 @@ MOST_EM = 44.0  # width of a formula in a table
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
-_FILE = re.compile(r"^```(?:csv|json|yaml|toml|sh) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^```(?:csv|json|yaml|toml|sh|python) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TOOK = re.compile(r"^(symsim: .* derivations?, )([\d.]+ s)$", re.MULTILINE)
 _MADE = re.compile(r"^(<!-- made: (\w+)(.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 

@@ -94,8 +94,8 @@ def numbers(case: dict[str, Any], microbatches: int = 1) -> dict[str, Number]:
     known = {**found.values, **found.stage_values(stage)}
     for definition in found.derivation.definitions.values():
         name = definition.symbol
-        kept = name in whole and (definition.group in ("embedding", "head") or name in ("P_output", "P_stage_largest"))
-        if definition.group != "step":
+        kept = name in whole and (definition.key.section in ("embedding", "head") or name in ("P_output", "P_stage_largest"))
+        if definition.key.scope != "step":
             known[name] = whole[name] if kept else definition.expr.evaluate(known)
     return known
 

@@ -87,6 +87,22 @@ def test_no_circle_of_modules_even_inside_functions() -> None:
     assert _circle(_graph(deep=True)) == []
 
 
+def _too_long(name: str, source: str) -> Iterator[str]:
+    """What of a file is beyond 500 lines, or of its functions beyond 60."""
+    if len(source.splitlines()) > 500:
+        yield f"{name}: {len(source.splitlines())} lines"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 60:
+            yield f"{name}, {node.name}: {lines} lines"
+
+
+def test_no_file_and_no_function_is_too_long() -> None:
+    files = [*MODULES.values(), *(ROOT / "docs").glob("*.py"), *(ROOT / "reports").glob("*.py")]
+    assert [said for path in files for said in _too_long(str(path.relative_to(ROOT)), path.read_text())] == []
+    assert list(_too_long("a", "def f():\n" + "    pass\n" * 60)) == ["a, f: 61 lines"]
+    assert list(_too_long("a", "x = 1\n" * 501)) == ["a: 501 lines"]
+
+
 def test_a_circle_is_found() -> None:
     assert _circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
     inside = ast.parse("def f():\n    from symsim.errors import nearest\n")

@@ -60,14 +60,14 @@ def test_every_formula_has_the_value_that_symsim_gives(name: str) -> None:
     at_stages = list(points(result))
     for number, definition in enumerate(result.derivation.definitions.values()):
         found = definition.symbol
-        if name == "experts" and definition.group in result.lowered.blocks and found.startswith(("t_f_", "t_b_", "Q_", "U_", "F_", "X_", "W_")):
+        if name == "experts" and definition.key.section in result.lowered.blocks and found.startswith(("t_f_", "t_b_", "Q_", "U_", "F_", "X_", "W_")):
             continue  # a thousand kernels are of the same few forms as those of the other cases
-        if definition.group == "step" and found not in ("t_slow", "M_peak", *(("t_step",) if name == "dense" else ())):
+        if definition.key.scope == "step" and found not in ("t_slow", "M_peak", *(("t_step",) if name == "dense" else ())):
             continue  # the rest of the step is these and products of them
         formula = result.formula(found)
         view = formula.sympy()
         # one stage each, in turn: a third of the time of all stages for all
-        values = at_stages[number % len(at_stages) if definition.group == "stages" else 0]
+        values = at_stages[number % len(at_stages) if definition.key.scope == "stage" else 0]
         expected = Fraction(formula.value({n: values[n] for n in formula.symbols}))
         assert at(view, values) == sympy.Rational(expected), found
 

@@ -16,6 +16,7 @@ from symsim.algebra.expr import Call, Expr, Number, ceil, expr, floor, log2, max
 from symsim.algebra.facts import Fact, read_facts
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.grammar import parse
+from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, NONE, Definition, Quantity
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
@@ -28,7 +29,7 @@ EQUAL = "sum_tf = pp*tf, sum_ti = pp*ti, sum_tw = pp*tw, sum_tr = pp*tr, tr = 0,
 
 
 def formula_of(amount: Expr) -> Formula:
-    return Formula((Definition("answer", amount, NONE, ""),))
+    return Formula((Definition(Key("answer"), amount, NONE, ""),))
 
 
 def under(amount: Expr, facts: str) -> Expr:
@@ -411,9 +412,9 @@ def test_elasticity_of_an_integer_is_a_difference() -> None:
 
 def small() -> Formula:
     book = Derivation()
-    x = book.define("x", Quantity(symbol("b") * symbol("s"), BYTE), "x", assumptions=("causal",))
-    y = book.define("y", x * minimum(symbol("m"), symbol("pp")), "y", assumptions=("fusion", "causal"))
-    book.define("z", x + y, "z")
+    x = book.define(Key("x"), Quantity(symbol("b") * symbol("s"), BYTE), "x", assumptions=("causal",))
+    y = book.define(Key("y"), x * minimum(symbol("m"), symbol("pp")), "y", assumptions=("fusion", "causal"))
+    book.define(Key("z"), x + y, "z")
     return book.formula("z")
 
 
@@ -449,8 +450,8 @@ def test_facts_about_definitions() -> None:
     with pytest.raises(InputError, match="would be defined by itself"):
         small().given("x = 5*y")
     book = Derivation()
-    x = book.define("x", Quantity(symbol("tf") + symbol("tw")), "x")
-    book.define("z", Quantity(maximum(x.expr, symbol("ti"))), "z")
+    x = book.define(Key("x"), Quantity(symbol("tf") + symbol("tw")), "x")
+    book.define(Key("z"), Quantity(maximum(x.expr, symbol("ti"))), "z")
     assert book.formula("z").given("x >= ti").expand() == parse("tf + tw")
     # and what stands behind it is looked at
     assert book.formula("z").given("tf >= ti").expand() == parse("tf + tw")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements
 from symsim.algebra.view import view
 from symsim.api.result import derive
@@ -71,15 +72,15 @@ def test_units() -> None:
     with pytest.raises(UnitError, match="cannot add byte to FLOP"):
         Quantity(x, FLOP) + Quantity(y, BYTE)
     with pytest.raises(UnitError, match="is element, declared byte"):
-        Derivation().define("A", size, "bytes", unit=BYTE)
+        Derivation().define(Key("A"), size, "bytes", unit=BYTE)
     assert size.unit == ELEMENT
 
 
 def test_a_name_is_defined_once() -> None:
     book = Derivation()
-    book.define("A", Quantity(x, FLOP), "a")
+    book.define(Key("A"), Quantity(x, FLOP), "a")
     with pytest.raises(ValueError, match="defined twice"):
-        book.define("A", Quantity(y, FLOP), "a")
+        book.define(Key("A"), Quantity(y, FLOP), "a")
 
 
 def test_formula_expands_to_its_value() -> None:

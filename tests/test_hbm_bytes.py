@@ -11,8 +11,8 @@ from fractions import Fraction
 import pytest
 
 from symsim.algebra.expr import Number
+from symsim.algebra.key import of_block
 from symsim.api.result import Result, derive
-from symsim.cost.count import ascii_name
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
@@ -67,17 +67,20 @@ def test_bytes_of_a_kernel_are_those_of_its_seconds(name: str) -> None:
         backward = Fraction(0)
         for kernel in remembered.differentiated.backward:
             op = remembered.placed.block.ops[kernel.forward]
-            seconds = whole(book.formula(ascii_name("t_b", block, op.name, kernel.label)).value(known))
-            bytes = Fraction(book.formula(ascii_name("U", block, op.name, kernel.label)).value(known))
+            seconds = whole(book.formula(of_block("t", block, operation=op.name, phase=kernel.label).text).value(known))
+            bytes = Fraction(book.formula(of_block("U", block, operation=op.name, phase=kernel.label).text).value(known))
             backward += bytes
             if seconds != bytes and (seconds or not flash(op)):
                 wrong.append((block, op.name, kernel.label, bytes, seconds))
         assert backward == book.formula(f"U_{block}").value(known)
         for op in remembered.placed.block.ops:
-            if ascii_name("t_f", block, op.name) not in book.definitions:
-                assert ascii_name("Q", block, op.name) not in book.definitions
+            if of_block("t", block, operation=op.name, phase="forward") not in book:
+                assert of_block("Q", block, operation=op.name) not in book
                 continue
-            seconds, bytes = (Fraction(whole(book.formula(ascii_name(p, block, op.name)).value(known))) for p in ("t_f", "Q"))
+            seconds, bytes = (
+                Fraction(whole(book.formula(key.text).value(known)))
+                for key in (of_block("t", block, operation=op.name, phase="forward"), of_block("Q", block, operation=op.name))
+            )
             if seconds != bytes and (seconds or not flash(op)):
                 wrong.append((block, op.name, "forward", bytes, seconds))
     assert not wrong
@@ -93,9 +96,8 @@ def test_the_report_gives_the_same_bytes(name: str) -> None:
     result = made(name)
     for block in result.lowered.blocks:
         for kernel in block_kernels(result, block):
-            letter = "Q" if kernel.phase == "forward" else "U"
-            tail = () if kernel.phase == "forward" else (kernel.phase,)
-            assert kernel.bytes == float(result.value(ascii_name(letter, block, kernel.operation, *tail)))
+            letter, phase = ("Q", "") if kernel.phase == "forward" else ("U", kernel.phase)
+            assert kernel.bytes == float(result.value(of_block(letter, block, operation=kernel.operation, phase=phase).text))
 
 
 def test_the_loss_in_ten_kernels() -> None:

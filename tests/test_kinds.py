@@ -53,7 +53,7 @@ def names() -> frozenset[str]:
     for model, strategies in MODELS.items():
         for strategy in strategies:
             book = derive(load_model(model).architecture, load_strategy(strategy), system=system()).derivation.definitions
-            found |= {*book, *(s for d in book.values() for s in d.expr.symbols()), *(d.group for d in book.values())}
+            found |= {*book, *(s for d in book.values() for s in d.expr.symbols()), *(d.key.section for d in book.values())}
     return frozenset(found)
 
 

@@ -18,7 +18,7 @@ from symsim.algebra.expr import Expr, ceil, maximum, symbol
 from symsim.algebra.quantity import BYTE
 from symsim.algebra.typeset import _printer, names_of, width
 from symsim.api.result import Result, derive
-from symsim.cost.memory import binding_moment
+from symsim.cost.memory import binding_moment, moments
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.system import quantities
@@ -137,7 +137,8 @@ def test_memory_at_the_peak_adds_up(case: str) -> None:
     found = step(case)
     for n, numbers in enumerate(map(found.stage, range(found.depth))):
         assert abs(sum(found.memory(n).values()) - found.peak(n)) <= len(MEMORY_PARTS)
-        assert found.moment(n) == found.result.derivation.definitions[f"M_at_{binding_moment(numbers)}"].meaning
+        binding = binding_moment(found.result.derivation, numbers)
+        assert found.moment(n) == binding.meaning and numbers[binding.symbol] == max(numbers[d.symbol] for d in moments(found.result.derivation))
     memory = found.result.to_json()["memory"]
     assert memory["peak"] == found.peak(found.fullest) == memory["stages"][found.fullest]["peak"]
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from symsim.algebra.expr import ONE, Expr, Number, expr, symbol
+from symsim.algebra.expr import ONE, Expr, Number, expr
 from symsim.algebra.facts import Fact, Said, apply, declared, read_facts
+from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition, Quantity, Unit, UnitError
 from symsim.algebra.vocabulary import domain
 from symsim.errors import InputError, cut, nearest
@@ -53,7 +54,7 @@ class Formula:
 
     @cached_property
     def _written_out(self) -> "Formula":
-        if self.line is None or self.result.group == "stages" or not any(d.group == "stages" for d in self.definitions):
+        if self.line is None or self.result.key.scope == "stage" or not any(d.key.scope == "stage" for d in self.definitions):
             return self
         from symsim.algebra.reductions import written_out
 
@@ -94,7 +95,7 @@ class Formula:
         kept = []
         for definition in definitions:
             amount = definition.expr.substitute(inside)
-            if definition.symbol in keep or definition.symbol.rpartition("_at_")[0] in keep or definition is definitions[-1]:
+            if definition.symbol in keep or definition.key.at(None).text in keep or definition is definitions[-1]:
                 kept.append(replace(definition, expr=amount))
             else:
                 inside[definition.symbol] = amount
@@ -174,7 +175,7 @@ class Formula:
         from symsim.algebra.typeset import definition_latex
 
         last = self.result
-        return definition_latex(Definition(last.symbol, self.expand(), last.unit, last.meaning, last.latex))
+        return definition_latex(replace(last, expr=self.expand()))
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"
@@ -197,26 +198,36 @@ class Derivation:
 
     def define(
         self,
-        name: str,
+        key: Key,
         quantity: Quantity,
         meaning: str,
         *,
         latex: str = "",
         source: str = "",
         assumptions: tuple[str, ...] = (),
-        group: str = "",
         unit: Unit | None = None,
     ) -> Quantity:
         """Name a quantity; returns a reference to it. UnitError when it does not have the unit declared."""
         if unit is not None and quantity.expr and quantity.unit != unit:
-            raise UnitError(f"{name} is {quantity.unit}, declared {unit}")
+            raise UnitError(f"{key.text} is {quantity.unit}, declared {unit}")
         unit = unit if unit is not None else quantity.unit
-        made = Definition(name, quantity.expr, unit, meaning, latex, source, assumptions, group)
-        known = self.definitions.get(name)
+        made = Definition(key, quantity.expr, unit, meaning, latex, source, assumptions)
+        known = self.definitions.get(made.symbol)
         if known is not None and known != made:
-            raise ValueError(f"{name} is defined twice: {known.expr} and {made.expr}")
-        self.definitions[name] = made
-        return Quantity(symbol(name), unit)
+            raise ValueError(f"{made.symbol} is defined twice: {known.expr} and {made.expr}")
+        self.definitions[made.symbol] = made
+        return Quantity(key.expr, unit)
+
+    def __contains__(self, key: Key) -> bool:
+        return key.text in self.definitions
+
+    def __getitem__(self, key: Key) -> Definition:
+        return self.definitions[key.text]
+
+    def of(self, *quantities: str, **fields: object) -> list[Definition]:
+        """Definitions of one of these quantities (of any where none is named) whose keys have these fields: of("M_at", scope="stage")."""
+        found = (d for d in self.definitions.values() if not quantities or d.key.quantity in quantities)
+        return [d for d in found if all(getattr(d.key, name) == value for name, value in fields.items())]
 
     def formula(self, name: str) -> Formula:
         """The named result with everything it stands on, in order of definition."""

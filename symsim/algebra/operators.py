@@ -189,8 +189,7 @@ def _arithmetic() -> Iterator[Operator]:
     yield Operator("abs", 1, abs, ways=(1,), keeps_sign=True, python="abs({})", numpy="absolute", c="fabs({})", interval=intervals.absolute)
 
 
-def _functions() -> Iterator[Operator]:
-    """Extremes, steps (in a program guarded against rounding) and choices."""
+def _extremes() -> Iterator[Operator]:
     several = partial(Operator, operands=None, commutes=True, ways=(1,), keeps_sign=True, twice=True)
     yield several(
         "max",
@@ -212,6 +211,13 @@ def _functions() -> Iterator[Operator]:
         sympy=lambda sympy, *x: sympy.Min(*x, evaluate=False),
         chosen=extreme(min),
     )
+    yield Operator("at", None, of_largest, arrays="of_largest", latex=r"\mathrm{at}({})", sympy=_sympy_at, chosen=extreme(max))
+    # a divisor of several terms
+    yield Operator("sum", 1, _itself, ways=(1,), latex="({})", sympy=lambda sympy, x: x, slope=1)
+
+
+def _steps() -> Iterator[Operator]:
+    """What jumps: in a program guarded against rounding."""
     step = partial(Operator, operands=1, ways=(1,), keeps_sign=True, twice=True, slope=0, whole=True)
     yield step(
         "ceil",
@@ -254,9 +260,6 @@ def _functions() -> Iterator[Operator]:
         below=((_one, lambda x: x - 1, True), (_zero, _itself, True)),
         above=((_itself, _itself, True),),
     )
-    yield Operator("at", None, of_largest, arrays="of_largest", latex=r"\mathrm{at}({})", sympy=_sympy_at, chosen=extreme(max))
-    # a divisor of several terms
-    yield Operator("sum", 1, _itself, ways=(1,), latex="({})", sympy=lambda sympy, x: x, slope=1)
 
 
 def _truths() -> Iterator[Operator]:
@@ -285,7 +288,7 @@ def _truths() -> Iterator[Operator]:
     )
 
 
-OPERATORS = {row.name: row for part in (_arithmetic, _functions, _truths) for row in part()}
+OPERATORS = {row.name: row for part in (_arithmetic, _extremes, _steps, _truths) for row in part()}
 EXACT = {name: row.exact for name, row in OPERATORS.items()}
 # those that a formula holds as functions; all but `sum` have a name in its grammar
 FUNCTIONS = {name: row for name, row in OPERATORS.items() if row.latex}

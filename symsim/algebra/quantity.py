@@ -6,9 +6,10 @@ Arithmetic on quantities checks units where a formula is built, so adding bytes 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from symsim.algebra.expr import ONE, Expr, Number, expr
+from symsim.algebra.key import Key
 
 
 class UnitError(TypeError):
@@ -83,16 +84,24 @@ def total(quantities: Iterable[Quantity], unit: Unit) -> Quantity:
 
 @dataclass(frozen=True)
 class Definition:
-    """symbol := expr [unit], with its meaning and where it comes from."""
+    """symbol := expr [unit], with its meaning and where it comes from. key: what it is of, which `symbol` spells."""
 
-    symbol: str
+    key: Key
     expr: Expr
     unit: Unit
     meaning: str
     latex: str = ""
     source: str = ""
     assumptions: tuple[str, ...] = ()
-    group: str = ""
+    symbol: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbol", self.key.text)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts something, so that quotients must come out whole."""
+        return self.key.scope != "step" and (self.unit in (FLOP, BYTE, ELEMENT) or not self.unit.powers)
 
 
 def scalar(value: "Expr | Number") -> Quantity:

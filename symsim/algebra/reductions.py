@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from symsim.algebra.expr import Call, Expr, Number, expr, maximum, minimum, of_largest, symbol
 from symsim.algebra.quantity import Definition
@@ -186,51 +186,116 @@ def named(expression: Expr) -> tuple[Expr, dict[str, Call]]:
     return total, found
 
 
-def reduced(
-    call: Call,
-    line: Line,
-    at: Callable[[int, Expr, Mapping[str, Any]], Any],
-    placed: Collection[str],
-    largest: Callable[[Sequence[Any]], Any],
-    chosen: Callable[[Sequence[tuple[Any, Any]]], Any],
-    *,
-    outweighed: bool = False,
-) -> Any:
-    """The value of a reduction, of whatever kind `at` gives: numbers, or expressions.
+Rank = tuple[Any, ...]
+"""The stages that a rank holds: one, or a stage and its mirror image."""
 
-    at: an expression over a stage's definitions at a stage, where some symbols are given. placed: names of a stage that depend on
-    its place. largest: of several. chosen: of (value, key) pairs the value of the first largest key.
-    """
 
-    def of(stages: tuple[int, ...], body: Expr, given: Mapping[str, Any] | None = None) -> Any:
+class Over(Protocol):
+    """What reductions go over, and what its values can do: the stages of one pipeline (`OverLine`), or those of all of a grid (slots.py)."""
+
+    @property
+    def placed(self) -> Collection[str]:
+        """Names of a stage that depend on its place."""
+
+    def at(self, stage: Any, body: Expr, given: Mapping[str, Any]) -> Any:
+        """The value of an expression over a stage's definitions at a stage, where some symbols are given."""
+
+    def ranks(self, pairs: bool) -> Sequence[tuple[Rank, Any]]:
+        """Ranks of which each stands for equal ones, and how many they are."""
+
+    def heaviest(self) -> Sequence[Rank]:
+        """Ranks of which no other holds as much of everything and more of something."""
+
+    def places(self) -> Sequence[Rank]:
+        """Where what depends on the place can be the largest of all stages."""
+
+    def waiting(self, pairs: bool) -> Iterable[tuple[Rank, Any, Sequence[tuple[Rank, Any]]]]:
+        """Of consecutive equal ranks one, the place of the last of them, and the ranks after it with their numbers."""
+
+    def total(self, parts: Sequence[tuple[Any, Any]]) -> Any:
+        """The sum of values times numbers of ranks."""
+
+    def mean(self, values: Sequence[Any]) -> Any: ...
+
+    def largest(self, values: Sequence[tuple[Rank, Any]]) -> Any:
+        """The largest of the values of ranks."""
+
+    def chosen(self, values: Sequence[tuple[Rank, Any, Any]]) -> Any:
+        """Of (rank, value, key) the value of the first largest key."""
+
+
+def reduced(call: Call, over: Over, rising: Collection[Expr] = ()) -> Any:
+    """The value of a reduction. rising: expressions of which a stage has no less than one that holds no more."""
+
+    def of(rank: Rank, body: Expr, given: Mapping[str, Any]) -> Any:
         inner, nodes = named(body)
-        own = dict(given or {})
+        own = dict(given)
         for name, pair in nodes.items():
             if name not in own:
-                values = [at(stage, pair.arguments[0], own) for stage in stages]
-                own[name] = values[0] if values[0] == values[-1] else sum(values[1:], values[0]) / len(values)
-        return at(stages[0], inner, own)
+                own[name] = over.mean([over.at(stage, pair.arguments[0], own) for stage in rank])
+        return over.at(rank[0], inner, own)
 
-    body, runs = call.arguments[0], line.pairs if paired(call) else line.alone
-    ranks = line.heaviest if outweighed and not paired(call) else tuple(counted(runs))
+    body, by, pairs = call.arguments[0], call.arguments[-1], paired(call)
     if call.function == "stages_sum":
-        return _total(of(stages, body) * count for stages, count in counted(runs).items())
-    if call.function == "stages_at":
-        return chosen([(of(stages, body), of(stages, call.arguments[1])) for stages in ranks])
-    assert call.function == "stages_max", call.function
-    after = {name: node for name, node in named(body)[1].items() if node.function == "stages_after"}
+        return over.total([(of(rank, body, {}), count) for rank, count in over.ranks(pairs)])
+    after = {name: node.arguments[0] for name, node in named(body)[1].items() if node.function == "stages_after"}
     if after:
         # of consecutive equal ranks any one waits as long, and the last is the first to count when micro-batches are few
-        found: list[Any] = []
-        left: dict[tuple[int, ...], int] = {}
-        for stages, first, last in reversed(runs):
-            behind = {name: _total(of(own, node.arguments[0]) * count for own, count in left.items()) for name, node in after.items()}
-            found.insert(0, of(stages, body, {"i": last, **behind}))
-            left = {stages: left.pop(stages, 0) + last - first + 1, **left}
-        return largest(found)
-    if body.symbols() & set(placed):
-        return largest([at(place, body, {}) for place in line.places])
-    return largest([of(stages, body) for stages in ranks])
+        found = []
+        for rank, last, later in over.waiting(pairs):
+            behind = {name: over.total([(of(own, inner, {}), count) for own, count in later]) for name, inner in after.items()}
+            found.append((rank, of(rank, body, {"i": last, **behind})))
+        return over.largest(found)
+    if by.symbols() & set(over.placed):
+        ranks = over.places()
+    else:
+        ranks = over.heaviest() if by in rising and not pairs else [rank for rank, _ in over.ranks(pairs)]
+    if call.function == "stages_max":
+        return over.largest([(rank, of(rank, body, {})) for rank in ranks])
+    assert call.function == "stages_at", call.function
+    return over.chosen([(rank, of(rank, body, {}), of(rank, by, {})) for rank in ranks])
+
+
+@dataclass(frozen=True)
+class OverLine:
+    """The stages of one pipeline, by index, and values of whatever kind `at` gives: numbers, or expressions."""
+
+    line: Line
+    at: Callable[[int, Expr, Mapping[str, Any]], Any]
+    placed: Collection[str]
+    most: Callable[[Sequence[Any]], Any]
+    first_of_most: Callable[[Sequence[tuple[Any, Any]]], Any]
+
+    def ranks(self, pairs: bool) -> Sequence[tuple[Rank, int]]:
+        return tuple(counted(self.line.pairs if pairs else self.line.alone).items())
+
+    def heaviest(self) -> Sequence[Rank]:
+        return self.line.heaviest
+
+    def places(self) -> Sequence[Rank]:
+        return [(place,) for place in self.line.places]
+
+    def waiting(self, pairs: bool) -> Sequence[tuple[Rank, int, Sequence[tuple[Rank, int]]]]:
+        found: list[tuple[Rank, int, Sequence[tuple[Rank, int]]]] = []
+        left: dict[Rank, int] = {}
+        for rank, first, last in reversed(self.line.pairs if pairs else self.line.alone):
+            found.insert(0, (rank, last, tuple(left.items())))
+            left = {rank: left.pop(rank, 0) + last - first + 1, **left}
+        return found
+
+    def total(self, parts: Sequence[tuple[Any, Any]]) -> Any:
+        # a sum from zero on would begin with an addition
+        found = [value * count for value, count in parts]
+        return sum(found[1:], found[0]) if found else 0
+
+    def mean(self, values: Sequence[Any]) -> Any:
+        return values[0] if values[0] == values[-1] else sum(values[1:], values[0]) / len(values)
+
+    def largest(self, values: Sequence[tuple[Rank, Any]]) -> Any:
+        return self.most([value for _, value in values])
+
+    def chosen(self, values: Sequence[tuple[Rank, Any, Any]]) -> Any:
+        return self.first_of_most([(value, key) for _, value, key in values])
 
 
 def first_of_largest(pairs: Sequence[tuple[Number, Number]]) -> Number:
@@ -246,55 +311,67 @@ def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: 
     def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Number:
         return body.evaluate({**values, **stages[stage], **given})
 
-    own = {name: reduced(call, line, at, (), max, first_of_largest) for name, call in nodes.items()}
+    own = {name: reduced(call, OverLine(line, at, (), max, first_of_largest)) for name, call in nodes.items()}
     return plain.evaluate({**values, **own})
 
 
-def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
-    """Definitions with their reductions over the classes of equal stages: those of a stage stand once for the first stage of each
-    class, or for every place that counts, as NAME_at_STAGE; what comes out a number is put in."""
-    of_stage = {d.symbol: d for d in definitions if d.group == "stages"}
-    placed = {"i"}
-    for d in of_stage.values():
-        if d.expr.symbols() & placed:
-            placed.add(d.symbol)
-    held = {k: run.holdings for run in line.runs for k in range(run.first, run.last + 1)}
-    made: dict[str, Definition] = {}
-    known: dict[tuple[str, int], Expr] = {}
+class WrittenOut:
+    """A stage's definitions for the stages that count: each once for the first stage of every class, and what depends on the place for
+    every place, as NAME_at_STAGE. What comes out a number is put in.
 
-    def instance(name: str, stage: int) -> Expr:
+    made: the definitions so far, each after what it uses. placed: names of a stage that depend on its place.
+    """
+
+    def __init__(self, definitions: Iterable[Definition], line: Line):
+        self.line = line
+        self.of_stage = {d.symbol: d for d in definitions if d.key.scope == "stage"}
+        self.made: dict[str, Definition] = {}
+        placed = {"i"}
+        for d in self.of_stage.values():
+            if d.expr.symbols() & placed:
+                placed.add(d.symbol)
+        self.placed = frozenset(placed)
+        self._held = {k: run.holdings for run in line.runs for k in range(run.first, run.last + 1)}
+        self._known: dict[tuple[str, int], Expr] = {}
+
+    def at(self, name: str, stage: int) -> Expr:
+        """What a name stands for at a stage: a number, the name of the stage's definition, or the name itself."""
         if name == "i":
             return expr(stage)
-        if name in line.names:
-            return expr(held[stage][line.names.index(name)])
-        if name not in of_stage:
+        if name in self.line.names:
+            return expr(self._held[stage][self.line.names.index(name)])
+        if name not in self.of_stage:
             return symbol(name)
-        stage = stage if name in placed else line.first[held[stage]]
-        if (name, stage) not in known:
-            own = of_stage[name]
-            body = own.expr.substitute({s: instance(s, stage) for s in own.expr.symbols()})
-            title = f"{name}_at_{stage}"
+        stage = stage if name in self.placed else self.line.first[self._held[stage]]
+        if (name, stage) not in self._known:
+            own = self.of_stage[name]
+            body = own.expr.substitute({s: self.at(s, stage) for s in own.expr.symbols()})
+            key = own.key.at(stage)
+            title = key.text
             if not body.is_constant:
                 meaning = own.meaning.replace("stage i", f"stage {stage}")
-                made[title] = replace(own, symbol=title, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
-            known[name, stage] = body if body.is_constant else symbol(title)
-        return known[name, stage]
+                self.made[title] = replace(own, key=key, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
+            self._known[name, stage] = body if body.is_constant else symbol(title)
+        return self._known[name, stage]
 
-    def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Expr:
-        return body.substitute({**{s: instance(s, stage) for s in body.symbols() if s not in given}, **given})
+    def plain(self, expression: Expr, rising: Collection[Expr] = ()) -> Expr:
+        """An expression with its reductions as plain sums and maxima. rising: of which a stage has no less than one that holds no more."""
 
+        def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Expr:
+            return body.substitute({**{s: self.at(s, stage) for s in body.symbols() if s not in given}, **given})
+
+        body, nodes = named(expression)
+        if not nodes:
+            return expression
+        over = OverLine(self.line, at, self.placed, lambda xs: maximum(*xs), of_largest)
+        parts = {name: reduced(call, over, rising) for name, call in nodes.items()}
+        return body.substitute(parts)
+
+
+def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
+    """Definitions with their reductions over the classes of equal stages, and those of a stage that they stand on (`WrittenOut`)."""
+    stages = WrittenOut(definitions, line)
     for definition in definitions:
-        if definition.group == "stages":
-            continue
-        body, nodes = named(definition.expr)
-        if nodes:
-            parts = {name: reduced(call, line, at, placed, lambda values: maximum(*values), of_largest) for name, call in nodes.items()}
-            definition = replace(definition, expr=body.substitute(parts))
-        made[definition.symbol] = definition
-    return tuple(made.values())
-
-
-def _total(parts: Iterable[Any]) -> Any:
-    """A sum in this order, which a sum from zero on would begin with an addition."""
-    found = list(parts)
-    return sum(found[1:], found[0]) if found else 0
+        if definition.key.scope != "stage":
+            stages.made[definition.symbol] = replace(definition, expr=stages.plain(definition.expr))
+    return tuple(stages.made.values())

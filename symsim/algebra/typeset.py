@@ -94,10 +94,6 @@ def entry(name: str) -> Entry:
     peak = re.fullmatch(r"Phi_(\w+)", name)
     if peak:
         return Entry(rf"\Phi_{{{word(peak[1])}}}", "FLOP/s", f"peak rate of an accelerator on {peak[1]}")
-    exposed = re.fullmatch(r"e_([fb])_(\w+)", name)
-    if exposed:
-        direction = {"f": "forward", "b": "backward"}[exposed[1]]
-        return Entry(rf"\epsilon^{{{exposed[1]},{word(exposed[2])}}}", "s", f"exposed messages over {exposed[2]} of the slowest stage, {direction}")
     layers = re.fullmatch(rf"L_({SPELT})(_ckpt)?(_i)?", name)
     if layers:
         kind, again, here = layers[1], bool(layers[2]), " on stage i" if layers[3] else ""

@@ -15,38 +15,38 @@ from functools import partial
 
 from symsim.algebra.expr import ZERO, Expr, maximum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.collectives import Network
-from symsim.cost.count import ascii_name, label
+from symsim.cost.count import label
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
 from symsim.lowering.lowered import Lowered
-from symsim.lowering.remember import GATHERED_AGAIN, RECOMPUTED, Remembered
+from symsim.lowering.remember import Remembered
 
 
 @dataclass(frozen=True)
 class BlockTime:
-    """Names of a block's definitions: seconds of forward, input gradients, weight gradients and recomputation, and of
-    exposed messages by axis."""
+    """A block's definitions: seconds of forward, input gradients, weight gradients and recomputation, and of exposed messages by axis."""
 
-    forward: str
-    inputs: str
-    weights: str
-    again: str
-    exposed_forward: Mapping[str, str]
-    exposed_backward: Mapping[str, str]
+    forward: Key
+    inputs: Key
+    weights: Key
+    again: Key
+    exposed_forward: Mapping[str, Key]
+    exposed_backward: Mapping[str, Key]
 
 
-def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[str, BlockTime]:
-    """Definitions of every block; a block under full recomputation goes by `NAME_ckpt` and shares its kernels' times."""
+def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[tuple[str, bool], BlockTime]:
+    """Definitions of every block as it runs, and (again) as it is recomputed in full, where it shares its kernels' times."""
     made = {}
     for name, remembered in lowered.blocks.items():
         kernels = _kernels(book, lowered, name, remembered)
-        made[name] = _block(book, network, lowered, name, name, remembered, kernels)
+        made[name, False] = _block(book, network, lowered, name, False, remembered, kernels)
         if name in lowered.checkpointed:
-            made[f"{name}_ckpt"] = _block(book, network, lowered, name, f"{name}_ckpt", lowered.checkpointed[name], kernels)
+            made[name, True] = _block(book, network, lowered, name, True, lowered.checkpointed[name], kernels)
     return made
 
 
@@ -65,63 +65,71 @@ def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remember
         if op.kind in UNCOUNTED:
             continue
         forward[index] = book.define(
-            ascii_name("t_f", name, op.name),
+            of_block("t", name, operation=op.name, phase="forward"),
             forward_seconds(placed, index, lowered.profile),
             f"{op.name}, forward",
             unit=SECOND,
-            group=name,
             latex=rf"t_{{{label(op.name)}}}",
         )
     for kernel in remembered.differentiated.backward:
         op = placed.block.ops[kernel.forward]
         backward[kernel.forward, kernel.label] = book.define(
-            ascii_name("t_b", name, op.name, kernel.label),
+            of_block("t", name, operation=op.name, phase=kernel.label),
             backward_seconds(placed, kernel, lowered.profile),
             f"{op.name}, {kernel.label}",
             unit=SECOND,
-            group=name,
             latex=rf"t^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
         )
     return _Kernels(forward, backward)
 
 
-def _block(book: Derivation, network: Network, lowered: Lowered, name: str, tag: str, remembered: Remembered, kernels: _Kernels) -> BlockTime:
-    title, words = label(tag), _said(name, tag)
+def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whole: bool, remembered: Remembered, kernels: _Kernels) -> BlockTime:
+    title, words = _titled(name, whole), _said(name, whole)
 
-    def define(prefix: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
+    def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
         """The kernels one after the other, or the host where it is slower."""
         device = total(parts, SECOND).expr
         seconds = maximum(device, host) if device and host else device
         book.define(
-            f"{prefix}_{tag}",
+            of_block("t", name, whole, phase=phase),
             Quantity(seconds, SECOND),
             f"{words}: kernels of {meaning}",
             unit=SECOND,
-            group=name,
             latex=rf"{latex}_{{{title}}}",
             assumptions=("host_launch",) if host else (),
         )
 
-    if tag == name:
+    if not whole:
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
         host = partial(_host, lowered, remembered)
-        define("t_f", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}")
-        define("t_i", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
-        define("t_w", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
+        define("forward", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}")
+        define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
+        define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
     again = [i for i in kernels.forward if i in remembered.recomputed]
-    define("t_r", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
-    exposed: dict[str, dict[str, str]] = {"f": {}, "b": {}}
-    for phase, sent in (("f", remembered.differentiated.forward_messages), ("b", remembered.backward_messages)):
+    define("again", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
+    exposed: dict[str, dict[str, Key]] = {"forward": {}, "backward": {}}
+    for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
         messages = between_ranks(sent)
         for axis in dict.fromkeys(m.axis for _, m in messages):
             own = [(i, m) for i, m in messages if m.axis == axis]
-            exposed[phase][axis] = _exposed(book, network, lowered, name, tag, phase, axis, own, remembered, kernels)
-    return BlockTime(f"t_f_{name}", f"t_i_{name}", f"t_w_{name}", f"t_r_{tag}", exposed["f"], exposed["b"])
+            exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, own, remembered, kernels)
+    return BlockTime(
+        of_block("t", name, phase="forward"),
+        of_block("t", name, phase="inputs"),
+        of_block("t", name, phase="weights"),
+        of_block("t", name, whole, phase="again"),
+        exposed["forward"],
+        exposed["backward"],
+    )
 
 
-def _said(name: str, tag: str) -> str:
-    return in_words(name) if tag == name else f"{in_words(name)}, recomputed in full"
+def _said(name: str, whole: bool) -> str:
+    return f"{in_words(name)}, recomputed in full" if whole else in_words(name)
+
+
+def _titled(name: str, whole: bool) -> str:
+    return label(f"{name}_ckpt" if whole else name)
 
 
 def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
@@ -146,58 +154,53 @@ def _exposed(
     network: Network,
     lowered: Lowered,
     name: str,
-    tag: str,
+    whole: bool,
     phase: str,
     axis: str,
     messages: list[tuple[int, Message]],
     remembered: Remembered,
     kernels: _Kernels,
-) -> str:
+) -> Key:
     """Messages of a block over one axis: their seconds, and what of it nothing hides."""
-    strategy, word = lowered.profile.strategy, {"f": "forward", "b": "backward"}[phase]
+    strategy, forward = lowered.profile.strategy, phase == "forward"
     times = [(i, m, network.seconds(m) * m.count) for i, m in messages]
-    title, over = label(tag), label(axis)
-    whole = book.define(
-        f"c_{phase}_{tag}_{axis}",
+    title, over = _titled(name, whole), label(axis)
+    sent = book.define(
+        of_block("c", name, whole, phase=phase, axis=axis),
         total((t for _, _, t in times), SECOND),
-        f"{_said(name, tag)}: messages over {axis}, {word}",
+        f"{_said(name, whole)}: messages over {axis}, {phase}",
         unit=SECOND,
-        group=name,
-        latex=rf"c^{{{phase},{over}}}_{{{title}}}",
+        latex=rf"c^{{{phase[0]},{over}}}_{{{title}}}",
     )
-    hidden: Quantity = whole
+    hidden: Quantity = sent
     rests_on: tuple[str, ...] = ()
     # userbuffers and asynchronous backwards are of TransformerEngine's linear layers: not of the output layer, nor of experts
-    if axis == "tp" and name not in ("embedding", "head") and (phase == "b" or strategy.tp_comm_overlap):
+    if axis == "tp" and name not in ("embedding", "head") and (not forward or strategy.tp_comm_overlap):
         rests_on = ("tp_async_backward",)
         hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
         attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
         again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
-        own = [kernels.forward[i] for i in attention] if phase == "f" else [kernels.backward[i, "backward"] for i in attention] + again
+        own = [kernels.forward[i] for i in attention] if forward else [kernels.backward[i, "backward"] for i in attention] + again
         beside = total(own, SECOND) * ((degree - 1) / degree)
-        hidden = _beyond(whole, beside)
+        hidden = _beyond(sent, beside)
     elif axis == "ep" and strategy.overlap_moe_expert_parallel_comm:
-        beside = _sum("t_i", "t_w", name) if phase == "f" else _sum("t_f", "t_w", name) if strategy.delay_wgrad_compute else _sum("t_f", name)
-        hidden = _beyond(whole, beside)
+        phases = ("inputs", "weights") if forward else ("forward", "weights") if strategy.delay_wgrad_compute else ("forward",)
+        beside = total((Quantity(of_block("t", name, phase=p).expr, SECOND) for p in phases), SECOND)
+        hidden = _beyond(sent, beside)
     elif axis == "ep" and strategy.moe_shared_expert_overlap:
-        hidden = _beyond(whole, _shared_experts(phase, remembered, kernels))
+        hidden = _beyond(sent, _shared_experts(forward, remembered, kernels))
+    key = of_block("e", name, whole, phase=phase, axis=axis)
     book.define(
-        f"e_{phase}_{tag}_{axis}",
+        key,
         hidden,
-        f"{_said(name, tag)}: messages over {axis} that nothing hides, {word}",
+        f"{_said(name, whole)}: messages over {axis} that nothing hides, {phase}",
         unit=SECOND,
-        group=name,
-        latex=rf"\epsilon^{{{phase},{over}}}_{{{title}}}",
+        latex=rf"\epsilon^{{{phase[0]},{over}}}_{{{title}}}",
         assumptions=rests_on,
     )
-    return f"e_{phase}_{tag}_{axis}"
-
-
-def _sum(*prefixes_and_name: str) -> Quantity:
-    *prefixes, name = prefixes_and_name
-    return total((Quantity(symbol(f"{p}_{name}"), SECOND) for p in prefixes), SECOND)
+    return key
 
 
 def _beyond(message: Quantity, beside: Quantity) -> Quantity:
@@ -222,9 +225,9 @@ def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Qua
             return ZERO
         return (kernels.forward[found[0]] if kind == "forward" else kernels.backward.get((found[0], kind), Quantity(ZERO, SECOND))).expr
 
-    if message.phase == "forward" or message.what.endswith(RECOMPUTED):
+    if message.phase == "forward" or message.purpose == "recomputed":
         beside = product(readers if message.op == "all_gather" else writers, "forward") if strategy.tp_comm_overlap else ZERO
-    elif message.what.endswith(GATHERED_AGAIN):
+    elif message.purpose == "gathered again":
         beside = product(readers, "dgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
     elif message.op in ("reduce_scatter", "all_reduce"):
         beside = product(readers or [index], "wgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
@@ -233,8 +236,8 @@ def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Qua
     return _beyond(seconds, Quantity(beside, SECOND))
 
 
-def _shared_experts(phase: str, remembered: Remembered, kernels: _Kernels) -> Quantity:
+def _shared_experts(forward: bool, remembered: Remembered, kernels: _Kernels) -> Quantity:
     ops = remembered.placed.block.ops
-    if phase == "f":
+    if forward:
         return total((q for i, q in kernels.forward.items() if ops[i].module == "shared_experts"), SECOND)
     return total((q for (i, _), q in kernels.backward.items() if ops[i].module == "shared_experts"), SECOND)

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, SECOND, Quantity
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
@@ -122,7 +123,7 @@ class Network:
             return total
         inside = product(minimum(a.degree, maximum(1, symbol(f"R_{tier}") / a.stride)) for a in self.groups[axis] if a.degree != ONE)
         meaning = f"members of a {axis} group inside one unit of tier {tier} ({self.system.network[tier - 1].name})"
-        return self._once(f"mu_{axis}_{tier}", Quantity(inside), meaning, rf"\mu^{{{_text(axis)}}}_{{{tier}}}").expr
+        return self._once(Key("mu", "network", axis=axis, tier=tier), Quantity(inside), meaning, rf"\mu^{{{_text(axis)}}}_{{{tier}}}").expr
 
     def _spans(self, axis: str, tier: int) -> Expr:
         """1 where the group reaches beyond a unit of the tier below, else 0."""
@@ -133,10 +134,11 @@ class Network:
         """Seconds a byte of one rank over a tier, at the share of its bandwidth that the collective reaches."""
         return Quantity(1 / (symbol(f"B_{tier}") * symbol(f"eta_{tier}_{message.op}")), PER_BYTE)
 
-    def _worst(self, message: Message, parts: list[Expr], name: str, meaning: str, latex: str) -> Quantity:
-        title = f"{name}_{message.axis}_{message.op}"
+    def _worst(self, message: Message, parts: list[Expr]) -> Quantity:
+        key = Key("beta", "network", axis=message.axis, operation=message.op)
         worst = maximum(*parts) if len(parts) > 1 else parts[0]
-        return self._once(title, Quantity(worst, PER_BYTE), f"{meaning} of {message.op} over {message.axis}", latex, ("network",))
+        latex = rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}"
+        return self._once(key, Quantity(worst, PER_BYTE), f"seconds a byte of {message.op} over {message.axis}", latex, ("network",))
 
     def _ring(self, message: Message) -> Quantity:
         parts = []
@@ -145,11 +147,11 @@ class Network:
             if self.system.network[j - 1].ring is not None:
                 bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
             parts.append(self._spans(message.axis, j) / (bandwidth * symbol(f"eta_{j}_{message.op}")))
-        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+        return self._worst(message, parts)
 
     def _direct(self, message: Message) -> Quantity:
         parts = [self._spans(message.axis, j) * self._rate(message, j).expr for j in self.tiers]
-        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+        return self._worst(message, parts)
 
     def _exchanged(self, message: Message) -> Quantity:
         # the group's size follows from its axis, as its name does: one definition for all messages over it
@@ -161,28 +163,30 @@ class Network:
                 reached = units if self.node_limit is None else minimum(units, self.node_limit)
                 share = share * minimum(1, reached / symbol("K"))
             parts.append(share * self._rate(message, j).expr)
-        return self._worst(message, parts, "beta", "seconds a byte", rf"\beta^{{{_text(message.axis)}}}_{{{_text(message.op)}}}")
+        return self._worst(message, parts)
 
     def _latency(self, axis: str) -> Quantity:
         hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
-        return self._once(f"alpha_{axis}", Quantity(hops, SECOND), f"latency of a ring over {axis}, hop by hop", rf"\alpha^{{{_text(axis)}}}")
+        key = Key("alpha", "network", axis=axis)
+        return self._once(key, Quantity(hops, SECOND), f"latency of a ring over {axis}, hop by hop", rf"\alpha^{{{_text(axis)}}}")
 
     def _hop(self, axis: str) -> Quantity:
         hop = maximum(*(self._spans(axis, j) * symbol(f"alpha_{j}") for j in self.tiers), 0)
         meaning = f"latency of one message to the next rank along {axis}"
-        return self._once(f"hop_{axis}", Quantity(hop, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}_1")
+        return self._once(Key("hop", "network", axis=axis), Quantity(hop, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}_1")
 
     def _call(self, axis: str) -> Expr:
         return maximum(*(self._spans(axis, j) * symbol(f"lambda_{j}") for j in self.tiers), 0)
 
     def _depth(self, axis: str) -> Quantity:
         depth = sum((log2(self._members(axis, j) / self._members(axis, j - 1)) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
-        return self._once(f"delta_{axis}", Quantity(depth, SECOND), f"latency of a tree over {axis}, level by level", rf"\delta^{{{_text(axis)}}}")
+        key = Key("delta", "network", axis=axis)
+        return self._once(key, Quantity(depth, SECOND), f"latency of a tree over {axis}, level by level", rf"\delta^{{{_text(axis)}}}")
 
-    def _once(self, name: str, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
+    def _once(self, key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
         if not quantity.expr:
             return quantity
-        return self.book.define(name, quantity, meaning, latex=latex, group="network", source="symsim/cost/collectives.py", unit=quantity.unit)
+        return self.book.define(key, quantity, meaning, latex=latex, source="symsim/cost/collectives.py", unit=quantity.unit)
 
 
 def _payload(message: Message) -> Expr:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
 from symsim.algebra.kinds import in_words
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, total
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile
 from symsim.ir.block import WIDTHS, Tensor
@@ -37,10 +38,6 @@ class Counted:
     ops: dict[str, list[tuple[int, str]]]
 
 
-def ascii_name(*parts: str) -> str:
-    return re.sub(r"\W+", "_", "_".join(parts)).strip("_")
-
-
 def label(text: str) -> str:
     """Text as an upright subscript; underscores stay as many as they are, since names differ in them."""
     return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", text).strip("\\_") + "}"
@@ -53,7 +50,7 @@ def count(lowered: Lowered) -> Counted:
     for name, remembered in lowered.blocks.items():
         _block(made, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
-        _recomputation(made, name, remembered, suffix="ckpt")
+        _recomputation(made, name, remembered, whole=True)
     _model_totals(made.derivation, lowered)
     _stage_totals(made.derivation, lowered)
     return made
@@ -70,23 +67,21 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     ):
         if reach in reaches:
             keys = Quantity(keys_per_query(assume["causal"], reach, packed))
-            book.define(name, keys, meaning, latex=name, assumptions=("causal",), group="sizes")
+            book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(
-            "C",
+            Key("C", "sizes"),
             Quantity(capacity(strategy, lowered.mesh)),
             "rows an expert takes from one rank",
             latex="C",
             source="megatron.core transformer/moe/moe_utils.py get_capacity",
-            group="sizes",
         )
-    for kind, layers in (stage_layer_formula(model, strategy) or {}).items():
+    for kind, held in (stage_layer_formula(model, strategy) or {}).items():
         book.define(
-            f"L_{kind}_of_i",
-            Quantity(layers),
+            Key("L", "stage", kind, part="of"),
+            Quantity(held),
             f"{in_words(kind)} layers on stage i",
             latex=rf"L^{{(i)}}_{{{label(kind)}}}",
-            group="stages",
             source="the even split, rounded down at every boundary; Megatron-Core asks for an explicit layout where L is uneven",
         )
 
@@ -112,33 +107,31 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
         if op.kind in UNCOUNTED:
             continue
         if op.products:
-            made.ops[name].append((index, ascii_name("F", name, op.name)))
+            made.ops[name].append((index, of_block("F", name, operation=op.name).text))
             for letter, found, where in (("F", forward, ""), ("X", executed, ", on one rank")):
                 found.append(
                     book.define(
-                        ascii_name(letter, name, op.name),
+                        of_block(letter, name, operation=op.name),
                         flops(placed, index, op.products, local=letter == "X"),
                         f"{op.name}, forward{where}",
                         unit=FLOP,
-                        group=name,
                         latex=rf"{letter}_{{{label(op.name)}}}",
                         assumptions=OPERATIONS[op.kind].counted_by,
                     )
                 )
         moved.append(
             book.define(
-                ascii_name("Q", name, op.name),
+                of_block("Q", name, operation=op.name),
                 forward_bytes(placed, index, profile),
                 f"{op.name}, bytes read and written on one rank",
                 unit=BYTE,
-                group=name,
                 latex=rf"Q_{{{label(op.name)}}}",
             )
         )
     title, words = label(name), in_words(name)
-    book.define(f"F_{name}", total(forward, FLOP), f"{words}: forward", unit=FLOP, group=name, latex=f"F_{{{title}}}")
-    book.define(f"X_{name}", total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, group=name, latex=f"X_{{{title}}}")
-    book.define(f"Q_{name}", total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, group=name, latex=f"Q_{{{title}}}")
+    book.define(of_block("F", name), total(forward, FLOP), f"{words}: forward", unit=FLOP, latex=f"F_{{{title}}}")
+    book.define(of_block("X", name), total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, latex=f"X_{{{title}}}")
+    book.define(of_block("Q", name), total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, latex=f"Q_{{{title}}}")
     _backward(book, name, remembered, profile, title)
     _recomputation(made, name, remembered)
 
@@ -156,56 +149,52 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
         op = placed.block.ops[kernel.forward]
         moved.append(
             book.define(
-                ascii_name("U", name, op.name, kernel.label),
+                of_block("U", name, operation=op.name, phase=kernel.label),
                 backward_bytes(placed, kernel, profile),
                 f"{op.name}, {kernel.label}, bytes read and written on one rank",
                 unit=BYTE,
-                group=name,
                 latex=rf"U^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
             )
         )
         if not kernel.products:
             continue
         if op.kind in PRODUCTS:
-            whole.append(Quantity(symbol(ascii_name("F", name, op.name)), FLOP))
-            local.append(Quantity(symbol(ascii_name("X", name, op.name)), FLOP))
+            whole.append(Quantity(of_block("F", name, operation=op.name).expr, FLOP))
+            local.append(Quantity(of_block("X", name, operation=op.name).expr, FLOP))
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
     rests_on, words = assumed(placed, lambda row: row.gradients_by + row.counted_by), in_words(name)
     book.define(
-        f"G_{name}",
+        of_block("G", name),
         total(whole, FLOP),
         f"{words}: backward (input and weight gradients)",
         unit=FLOP,
-        group=name,
         latex=f"G_{{{title}}}",
         assumptions=rests_on,
     )
-    book.define(f"Y_{name}", total(local, FLOP), f"{words}: backward on one rank", unit=FLOP, group=name, latex=f"Y_{{{title}}}")
-    book.define(f"U_{name}", total(moved, BYTE), f"{words}: HBM bytes of backward on one rank", unit=BYTE, group=name, latex=f"U_{{{title}}}")
+    book.define(of_block("Y", name), total(local, FLOP), f"{words}: backward on one rank", unit=FLOP, latex=f"Y_{{{title}}}")
+    book.define(of_block("U", name), total(moved, BYTE), f"{words}: HBM bytes of backward on one rank", unit=BYTE, latex=f"U_{{{title}}}")
 
 
-def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str = "") -> None:
-    """Recomputed FLOPs and saved bytes, of the block as the strategy recomputes it."""
+def _recomputation(made: Counted, name: str, remembered: Remembered, whole: bool = False) -> None:
+    """Recomputed FLOPs and saved bytes, of the block as the strategy recomputes it; whole: in full."""
     book, placed = made.derivation, remembered.placed
     again = [i for i in sorted(remembered.recomputed) if placed.block.ops[i].products]
-    tag, title = (f"{name}_{suffix}", f"{label(name)},\\mathrm{{{suffix}}}") if suffix else (name, label(name))
+    title = f"{label(name)},\\mathrm{{ckpt}}" if whole else label(name)
     book.define(
-        f"R_{tag}",
-        total((Quantity(symbol(ascii_name("F", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
+        of_block("R", name, whole),
+        total((Quantity(of_block("F", name, operation=placed.block.ops[i].name).expr, FLOP) for i in again), FLOP),
         f"{in_words(name)}: computed again in backward",
         unit=FLOP,
-        group=name,
         latex=f"R_{{{title}}}",
         assumptions=("recompute_early_stop",) if again else (),
     )
     book.define(
-        f"Z_{tag}",
-        total((Quantity(symbol(ascii_name("X", name, placed.block.ops[i].name)), FLOP) for i in again), FLOP),
+        of_block("Z", name, whole),
+        total((Quantity(of_block("X", name, operation=placed.block.ops[i].name).expr, FLOP) for i in again), FLOP),
         f"{in_words(name)}: computed again in backward, on one rank",
         unit=FLOP,
-        group=name,
         latex=f"Z_{{{title}}}",
     )
     saved = []
@@ -213,31 +202,28 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, suffix: str
         size = Quantity(item.elements, ELEMENT) * Quantity(expr(WIDTHS[item.tensor.dtype]), BYTE / ELEMENT)
         saved.append(
             book.define(
-                ascii_name("A", tag, item.tensor.name),
+                of_block("A", name, whole, tensor=item.tensor.name),
                 size,
-                f"{item.tensor.name} kept for {', '.join(item.by)}",
+                f"{item.tensor.name} kept for {', '.join(map(str, item.by))}",
                 unit=BYTE,
-                group=name,
                 latex=rf"A_{{{label(item.tensor.name)}}}",
             )
         )
     book.define(
-        f"A_{tag}",
+        of_block("A", name, whole),
         total(saved, BYTE),
         f"{in_words(name)}: bytes kept for backward on one rank",
         unit=BYTE,
-        group=name,
         latex=f"A_{{{title}}}",
         assumptions=assumed(placed, lambda row: row.assumed),
     )
     shared = total((Quantity(i.bytes, BYTE) for i in remembered.shared), BYTE)
     if shared.expr:
         book.define(
-            f"A_{tag}_shared",
+            of_block("A", name, whole, part="shared"),
             shared,
             f"{in_words(name)}: kept once for all layers (tables, masks)",
             unit=BYTE,
-            group=name,
             latex=f"A^{{\\mathrm{{shared}}}}_{{{title}}}",
         )
 
@@ -261,11 +247,10 @@ def _parameters(book: Derivation, name: str, placed: Placed) -> None:
             continue
         for prefix, local, where in (("N", False, ""), ("P", True, ", held by one rank")):
             book.define(
-                f"{prefix}_{name}_{module}",
+                of_block(prefix, name, module=module),
                 total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in owned), ELEMENT),
                 f"{in_words(name)}: {module} parameters{where}",
                 unit=ELEMENT,
-                group=name,
                 latex=f"{prefix}_{{{label(name)},{label(module)}}}",
             )
 
@@ -273,11 +258,7 @@ def _parameters(book: Derivation, name: str, placed: Placed) -> None:
 def multiplicity(lowered: Lowered) -> dict[str, Expr]:
     """How often each block runs in the model: layers of a kind are a symbol, so totals do not depend on L."""
     model = lowered.profile.model
-    return {n: symbol(f"L_{n}") if n in model.layer_kinds else symbol("D") if n == "mtp" else ONE for n in lowered.blocks}
-
-
-def _defined(book: Derivation, names: Iterable[str]) -> list[str]:
-    return [n for n in names if n in book.definitions]
+    return {n: layers_of_model(n).expr if n in model.layer_kinds else symbol("D") if n == "mtp" else ONE for n in lowered.blocks}
 
 
 def _model_totals(book: Derivation, lowered: Lowered) -> None:
@@ -285,31 +266,31 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
     copies = {n: ONE if n == "mtp" and lowered.profile.model.mtp_use_repeated_layer else t for n, t in times.items()}
     modules = []
     for module in MODULES:
-        parts = [Quantity(symbol(f"N_{n}_{module}"), ELEMENT) * copies[n] for n in lowered.blocks if f"N_{n}_{module}" in book.definitions]
+        own = {n: of_block("N", n, module=module) for n in lowered.blocks}
+        parts = [Quantity(key.expr, ELEMENT) * copies[n] for n, key in own.items() if key in book]
         if parts:
-            modules.append(
-                book.define(f"N_{module}", total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, group="total", latex=f"N_{{{label(module)}}}")
-            )
-    book.define("N", total(modules, ELEMENT), "parameters", unit=ELEMENT, group="total", latex="N")
-    if "N_experts" in book.definitions:
-        idle = Quantity(symbol("N_experts"), ELEMENT) * (1 - symbol("K") / symbol("E"))
+            named = Key("N", module=module)
+            modules.append(book.define(named, total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, latex=f"N_{{{label(module)}}}"))
+    book.define(Key("N"), total(modules, ELEMENT), "parameters", unit=ELEMENT, latex="N")
+    if Key("N", module="experts") in book:
+        idle = Quantity(Key("N", module="experts").expr, ELEMENT) * (1 - symbol("K") / symbol("E"))
         book.define(
-            "N_active",
-            Quantity(symbol("N"), ELEMENT) - idle,
+            Key("N", part="active"),
+            Quantity(Key("N").expr, ELEMENT) - idle,
             "parameters a token uses (embeddings included)",
             unit=ELEMENT,
-            group="total",
             latex=r"N_{\mathrm{active}}",
         )
     for prefix, meaning in (("F", "forward"), ("G", "backward")):
-        parts = [Quantity(symbol(f"{prefix}_{n}"), FLOP) * times[n] for n in lowered.blocks]
-        book.define(prefix, total(parts, FLOP), f"{meaning} FLOPs of the model, one micro-batch", unit=FLOP, group="total", latex=prefix)
+        parts = [Quantity(of_block(prefix, n).expr, FLOP) * times[n] for n in lowered.blocks]
+        book.define(Key(prefix), total(parts, FLOP), f"{meaning} FLOPs of the model, one micro-batch", unit=FLOP, latex=prefix)
     again = []
     for n in lowered.blocks:
-        again.append(Quantity(symbol(f"R_{n}"), FLOP) * (times[n] - (symbol(f"L_{n}_ckpt") if n in lowered.checkpointed else 0)))
+        whole = layers_of_model(n, again=True).expr if n in lowered.checkpointed else ZERO
+        again.append(Quantity(of_block("R", n).expr, FLOP) * (times[n] - whole))
         if n in lowered.checkpointed:
-            again.append(Quantity(symbol(f"R_{n}_ckpt"), FLOP) * symbol(f"L_{n}_ckpt"))
-    book.define("R", total(again, FLOP), "FLOPs computed again in backward, one micro-batch", unit=FLOP, group="total", latex="R")
+            again.append(Quantity(of_block("R", n, again=True).expr, FLOP) * whole)
+    book.define(Key("R"), total(again, FLOP), "FLOPs computed again in backward, one micro-batch", unit=FLOP, latex="R")
 
 
 def _stage_totals(book: Derivation, lowered: Lowered) -> None:
@@ -317,29 +298,29 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     here = {n: symbol(runs(n)) for n in lowered.blocks}
     full = lowered.profile.strategy.recompute == "full"
 
-    def stage(name: str, unit, prefix: str, meaning: str, latex: str) -> None:  # type: ignore[no-untyped-def]
+    def stage(letter: str, unit: Unit, meaning: str) -> None:
         parts = []
         for n in lowered.blocks:
-            plain = here[n] - (symbol(f"L_{n}_ckpt_i") if n in lowered.checkpointed else ZERO)
-            if prefix in ("Z", "A") and n in lowered.checkpointed:
-                parts.append(Quantity(symbol(f"{prefix}_{n}"), unit) * plain)
-                if not (full and prefix == "A"):
-                    parts.append(Quantity(symbol(f"{prefix}_{n}_ckpt"), unit) * symbol(f"L_{n}_ckpt_i"))
+            if letter in ("Z", "A") and n in lowered.checkpointed:
+                again = layers(n, again=True).expr
+                parts.append(Quantity(of_block(letter, n).expr, unit) * (here[n] - again))
+                if not (full and letter == "A"):
+                    parts.append(Quantity(of_block(letter, n, again=True).expr, unit) * again)
             else:
-                parts.append(Quantity(symbol(f"{prefix}_{n}"), unit) * here[n])
-        if prefix == "A":
+                parts.append(Quantity(of_block(letter, n).expr, unit) * here[n])
+        if letter == "A":
             if full:
-                parts.append(Quantity(symbol(f"A_{next(iter(lowered.checkpointed))}_ckpt"), unit) * symbol("checkpoints_i"))
-            shared = _defined(book, [f"A_{n}{s}_shared" for n in lowered.blocks for s in ("_ckpt", "")])
-            parts += [Quantity(symbol(s), unit) for s in shared[:1]]
-        book.define(name, total(parts, unit), meaning, unit=unit, group="stages", latex=latex)
+                parts.append(Quantity(of_block("A", next(iter(lowered.checkpointed)), again=True).expr, unit) * symbol("checkpoints_i"))
+            shared = [of_block("A", n, again, part="shared") for n in lowered.blocks for again in (True, False)]
+            parts += [Quantity(key.expr, unit) for key in shared if key in book][:1]
+        book.define(of_stage(letter), total(parts, unit), meaning, unit=unit, latex=rf"{letter}^{{(i)}}")
 
-    stage("X_stage", FLOP, "X", "forward FLOPs of one rank of stage i, one micro-batch", r"X^{(i)}")
-    stage("Y_stage", FLOP, "Y", "backward FLOPs of one rank of stage i, one micro-batch", r"Y^{(i)}")
-    stage("Z_stage", FLOP, "Z", "FLOPs computed again by one rank of stage i, one micro-batch", r"Z^{(i)}")
-    stage("Q_stage", BYTE, "Q", "HBM bytes of forward of one rank of stage i, one micro-batch", r"Q^{(i)}")
-    stage("U_stage", BYTE, "U", "HBM bytes of backward of one rank of stage i, one micro-batch", r"U^{(i)}")
-    stage("A_stage", BYTE, "A", "bytes one micro-batch keeps on one rank of stage i", r"A^{(i)}")
+    stage("X", FLOP, "forward FLOPs of one rank of stage i, one micro-batch")
+    stage("Y", FLOP, "backward FLOPs of one rank of stage i, one micro-batch")
+    stage("Z", FLOP, "FLOPs computed again by one rank of stage i, one micro-batch")
+    stage("Q", BYTE, "HBM bytes of forward of one rank of stage i, one micro-batch")
+    stage("U", BYTE, "HBM bytes of backward of one rank of stage i, one micro-batch")
+    stage("A", BYTE, "bytes one micro-batch keeps on one rank of stage i")
     _stage_parameters(book, lowered)
 
 
@@ -347,21 +328,20 @@ def _output_layer(book: Derivation, placed: Placed) -> None:
     """The table of the output layer, which a tied head does not hold where the embedding is, and its bias, which it does."""
     for tensor in placed.block.parameters():
         if tensor.module == "lm_head":
-            bias = tensor.name.endswith(".bias")
+            bias = tensor.role == "bias"
             book.define(
-                "P_output_bias" if bias else "P_output",
+                of_stage("P_output", "bias" if bias else ""),
                 Quantity(elements(placed, tensor.name), ELEMENT),
                 f"{'bias' if bias else 'table'} of the output layer held by one rank",
                 unit=ELEMENT,
-                group="stages",
                 latex=r"P_{\mathrm{output,bias}}" if bias else r"P_{\mathrm{output}}",
             )
 
 
 def held_output_layer(book: Derivation) -> Expr:
     """Elements of the output layer that one rank of stage i holds."""
-    table = symbol("P_output") * symbol("output_i")
-    return table + symbol("P_output_bias") * symbol("loss_i") if "P_output_bias" in book.definitions else table
+    table, bias = of_stage("P_output").expr * symbol("output_i"), of_stage("P_output", "bias")
+    return table + bias.expr * symbol("loss_i") if bias in book else table
 
 
 def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
@@ -371,32 +351,30 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     expert: list[Quantity] = []
     for n in lowered.blocks:
         for module in MODULES:
+            own = of_block("P", n, module=module)
             if n == "head" and module == "lm_head":
                 _output_layer(book, lowered.blocks["head"].placed)
                 dense.append(Quantity(held_output_layer(book), ELEMENT))
-            elif f"P_{n}_{module}" in book.definitions:
-                (expert if module == "experts" else dense).append(Quantity(symbol(f"P_{n}_{module}"), ELEMENT) * symbol(holds(n)))
+            elif own in book:
+                (expert if module == "experts" else dense).append(Quantity(own.expr, ELEMENT) * symbol(holds(n)))
     book.define(
-        "P_stage_dense",
+        of_stage("P", "dense"),
         total(dense, ELEMENT),
         "parameters of one rank of stage i outside experts",
         unit=ELEMENT,
-        group="stages",
         latex=r"P^{(i)}_{\mathrm{dense}}",
     )
     book.define(
-        "P_stage_expert",
+        of_stage("P", "expert"),
         total(expert, ELEMENT),
         "expert parameters of one rank of stage i",
         unit=ELEMENT,
-        group="stages",
         latex=r"P^{(i)}_{\mathrm{expert}}",
     )
     book.define(
-        "P_stage",
-        Quantity(symbol("P_stage_dense"), ELEMENT) + Quantity(symbol("P_stage_expert"), ELEMENT),
+        of_stage("P"),
+        Quantity(of_stage("P", "dense").expr, ELEMENT) + Quantity(of_stage("P", "expert").expr, ELEMENT),
         "parameters of one rank of stage i",
         unit=ELEMENT,
-        group="stages",
         latex=r"P^{(i)}",
     )

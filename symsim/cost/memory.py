@@ -10,15 +10,17 @@ layers memory grows or shrinks by the same amount a layer, so its ends are enoug
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from symsim.algebra.expr import ONE, ZERO, Expr, Number, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
 from symsim.algebra.kinds import in_words
-from symsim.algebra.quantity import BYTE, Quantity
+from symsim.algebra.quantity import BYTE, Definition, Quantity
 from symsim.algebra.reductions import stages_max
 from symsim.cost.count import label
 from symsim.cost.memory_activations import Activations, define_activations, define_workspaces
-from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after
+from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after, worst
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, parameters_of, reduction_buffer, shard_gradients
 from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries
@@ -29,7 +31,7 @@ CONTEXT = {"none": 0, "cuda": 500 * MIB}
 
 STAGE_PARTS = ("weights", "gradients", "optimizer", "activations", "transient", "peak")
 
-HOST_PARTS = {"host": "H_stage_host", "host_link_per_step": "H_stage_link_step"}
+HOST_PARTS = {"host": of_stage("H", "host"), "host_link_per_step": of_stage("H_stage_link", "step")}
 
 
 def peak_memory(book: Derivation, lowered: Lowered) -> None:
@@ -44,14 +46,14 @@ def peak_memory(book: Derivation, lowered: Lowered) -> None:
     _define_host(rank, static, activations)
 
 
-def moments(book: Derivation) -> dict[str, str]:
-    """What each moment is, by the name of its definition."""
-    return {name: d.meaning for name, d in book.definitions.items() if name.startswith("M_at_")}
+def moments(book: Derivation) -> list[Definition]:
+    """What a rank of stage i holds at each moment of a step."""
+    return book.of("M_at")
 
 
-def binding_moment(numbers: Mapping[str, Number]) -> str:
-    """The moment at which a stage holds the most, by the name of its definition without `M_at_`."""
-    return max((name for name in numbers if name.startswith("M_at_")), key=lambda name: numbers[name]).removeprefix("M_at_")
+def binding_moment(book: Derivation, numbers: Mapping[str, Number]) -> Definition:
+    """The moment at which a stage of these numbers holds the most."""
+    return max(moments(book), key=lambda d: numbers[d.symbol])
 
 
 def _define_moments(rank: Rank, static: Static, activations: Activations) -> list[Expr]:
@@ -61,50 +63,43 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
     held = static.gradients if rank.framework.main_gradients else static.gradients * (1 - rank.fresh)
     found: list[Expr] = []
 
-    def at(name: str, value: Expr, meaning: str, *, present: Expr = ONE, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> None:
-        found.append(
-            define_stage(
-                rank,
-                f"M_at_{name}",
-                (base + value) * present,
-                meaning,
-                rf"\hat{{M}}^{{(i)}}_{{{label(name)}}}",
-                source=source,
-                assumptions=assumptions,
-            )
-        )
+    def at(key: Key, value: Expr, meaning: str, *, present: Expr = ONE, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> None:
+        latex = rf"\hat{{M}}^{{(i)}}_{{{label(key.rest)}}}"
+        found.append(define_stage(rank, key, (base + value) * present, meaning, latex, source=source, assumptions=assumptions))
 
     others = activations.earlier + activations.own
-    for plain, name in running_forms(rank):
-        rest = held + others - saved_after(rank, plain, name) - symbol(f"A_{name}")
-        present, last = runs(rank, plain, name), _the_last(plain, name)
-        at(f"forward_{name}", rest + symbol(f"W_fwd_{name}") + gathered_parameters(rank, plain), f"forward of {last}", present=present)
-        worst = rest + rebuilt(rank, plain, name) + symbol(f"W_bwd_{name}") + gradients_after(rank, plain)
-        worst = worst + gathered_parameters(rank, plain, backward=True) + beside(rank, plain)
-        at(f"backward_{name}", worst, f"backward of {last}", present=present)
-        if rank.strategy.zero == 3 and plain in rank.model.layer_kinds:
-            behind = reduction_buffer(rank, plain) + shard_gradients(rank, parameters_of(rank, plain)) - symbol(f"A_{name}")
+    for name, again in running_forms(rank):
+        moment, saved = partial(Key, "M_at", "stage", name, again), of_block("A", name, again).expr
+        rest = held + others - saved_after(rank, name, again) - saved
+        present, last = runs(rank, name, again), _the_last(name, again)
+        forward = rest + worst(name, again) + gathered_parameters(rank, name)
+        at(moment(phase="forward"), forward, f"forward of {last}", present=present)
+        backward = rest + rebuilt(rank, name, again) + worst(name, again, backward=True) + gradients_after(rank, name)
+        backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name)
+        at(moment(phase="backward"), backward, f"backward of {last}", present=present)
+        if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
+            behind = reduction_buffer(rank, name) + shard_gradients(rank, parameters_of(rank, name)) - saved
             at(
-                f"second_{name}",
-                worst + behind,
+                moment(phase="second"),
+                backward + behind,
                 f"backward of the layer before {last}, whose gradients are reduced",
-                present=minimum(1, maximum(0, symbol(f"L_{plain}_i") - 1)) * present,
+                present=minimum(1, maximum(0, layers(name).expr - 1)) * present,
                 source="torch distributed/fsdp/_fully_shard",
             )
     at(
-        "first_layers",
+        of_stage("M_at", "first_layers"),
         static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank),
         "backward of the first layer and of the embedding, with all other gradients made",
     )
     if rank.strategy.zero == 3:
         at(
-            "first_gather",
+            of_stage("M_at", "first_gather"),
             held + activations.earlier + first_gather(rank),
             "parameters of the root and of the first layer as they are gathered",
             source="torch distributed/fsdp/_fully_shard",
         )
     at(
-        "optimizer",
+        of_stage("M_at", "optimizer"),
         static.gradients + optimizer_temporaries(rank),
         "the optimizer's update",
         source="torch.optim.adamw; Megatron-Core optimizer/distrib_optimizer.py (fp32 copies of gradients reduced in less)",
@@ -118,7 +113,7 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
     share = rational("0.94") if rank.assume["memory"] == "reserved" else ONE
     peak = define_stage(
         rank,
-        "M_stage_peak",
+        of_stage("M", "peak"),
         maximum(*found) / share + CONTEXT[rank.assume["device_context"]],
         "peak memory of one rank of stage i",
         r"M^{(i)}",
@@ -126,18 +121,17 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
         assumptions=("memory", "device_context"),
     )
     rank.book.define(
-        "M_peak",
+        of_step("M", "peak"),
         Quantity(stages_max(peak), BYTE),
         "peak memory of the rank that needs most",
         unit=BYTE,
-        group="step",
         latex=r"M",
         source="the largest over stages",
     )
     steady = static.weights + static.gradients + static.optimizer + activations.all
     define_stage(
         rank,
-        "M_stage_transient",
+        of_stage("M", "transient"),
         maximum(0, peak - steady),
         "of the peak, what is neither kept for the step nor saved",
         r"M^{(i)}_{\mathrm{transient}}",
@@ -152,7 +146,7 @@ def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
     if kept:
         define_stage(
             rank,
-            "H_stage_host",
+            of_stage("H", "host"),
             sum(kept, ZERO),
             "bytes kept in host memory",
             r"H^{(i)}",
@@ -161,7 +155,7 @@ def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
         for what, moved in link.items():
             define_stage(
                 rank,
-                f"H_stage_link_{what}",
+                of_stage("H_stage_link", what),
                 moved,
                 f"bytes of {what} over the host link a step, both ways",
                 rf"H^{{(i)}}_{{\mathrm{{{what}}}}}",
@@ -169,17 +163,17 @@ def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
             )
         define_stage(
             rank,
-            "H_stage_link_step",
-            sum((symbol(f"H_stage_link_{what}") for what in link), ZERO),
+            of_stage("H_stage_link", "step"),
+            sum((of_stage("H_stage_link", what).expr for what in link), ZERO),
             "bytes over the host link a step, both ways",
             r"H^{(i)}_{\mathrm{link}}",
             source="Megatron-Core optimizer/cpu_offloading; TransformerEngine cpu_offload.py",
         )
 
 
-def _the_last(plain: str, name: str) -> str:
-    if plain == "head":
+def _the_last(name: str, again: bool) -> str:
+    if name == "head":
         return "the final norm, the logits and the loss"
-    if plain == "mtp":
+    if name == "mtp":
         return "the last multi-token prediction depth"
-    return f"the last {in_words(plain)} layer" + (" that is recomputed" if name != plain else "")
+    return f"the last {in_words(name)} layer" + (" that is recomputed" if again else "")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
@@ -32,26 +33,26 @@ def in_flight(strategy: Strategy) -> Expr:
 
 def define_workspaces(rank: Rank) -> None:
     """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
-    variants = [(n, n, b) for n, b in rank.lowered.blocks.items()] + [(n, f"{n}_ckpt", b) for n, b in rank.lowered.checkpointed.items()]
-    for plain, name, remembered in variants:
+    variants = [(n, False, b) for n, b in rank.lowered.blocks.items()] + [(n, True, b) for n, b in rank.lowered.checkpointed.items()]
+    for name, again, remembered in variants:
         forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
         delayed = rank.framework.delayed if rank.strategy.delay_wgrad_compute else ()
         backward = backward_moments(
             remembered,
             keep_gathered=rank.framework.keeps_gathered,
-            whole=name != plain,
+            whole=again,
             into_main_gradient=rank.framework.placeholders,
             delayed=delayed,
         )
-        words = in_words(plain) + ("" if name == plain else ", recomputed in full")
-        for direction, found in (("fwd", forward), ("bwd", backward)):
+        words = in_words(name) + (", recomputed in full" if again else "")
+        title = label(f"{name}_ckpt" if again else name)
+        for phase, short, found in (("forward", "fwd", forward), ("backward", "bwd", backward)):
             rank.book.define(
-                f"W_{direction}_{name}",
+                of_block("W", name, again, phase=phase),
                 Quantity(maximum(*(_held_at(rank, m) for m in found)), BYTE),
-                f"{words}: bytes at the worst kernel of {'forward' if direction == 'fwd' else 'backward'} ({_kernels(found)})",
+                f"{words}: bytes at the worst kernel of {phase} ({_kernels(found)})",
                 unit=BYTE,
-                group=plain,
-                latex=rf"W^{{\mathrm{{{direction}}}}}_{{{label(name)}}}",
+                latex=rf"W^{{\mathrm{{{short}}}}}_{{{title}}}",
                 source=LIVENESS,
             )
 
@@ -68,21 +69,20 @@ def _held_at(rank: Rank, moment: Moment) -> Expr:
 def define_activations(rank: Rank) -> Activations:
     """Defines the saved activations of the micro-batches in flight."""
     alive = rank.book.define(
-        "alive_i",
+        of_stage("alive_i"),
         Quantity(in_flight(rank.strategy), NONE),
         "micro-batches whose activations stage i holds at once",
         unit=NONE,
-        group="stages",
         latex=r"n^{(i)}",
         source=rank.schedule.source,
     ).expr
     # the head's backward follows its forward at once, unless all forwards come first
-    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else symbol("A_head") * symbol("loss_i")
-    saved = symbol("A_stage") + _sent(rank)
+    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", "head").expr * symbol("loss_i")
+    saved = of_stage("A").expr + _sent(rank)
     offloaded = _offloaded_layers(rank)
     earlier = define_stage(
         rank,
-        "M_stage_earlier",
+        of_stage("M", "earlier"),
         (alive - 1) * (saved - of_head) + rank.schedule.whole * _recomputed_layers(rank),
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",
@@ -90,8 +90,8 @@ def define_activations(rank: Rank) -> Activations:
     own = saved - (ZERO if offloaded is None else offloaded)
     activations = define_stage(
         rank,
-        "M_stage_activations",
-        symbol("M_stage_earlier") + own,
+        of_stage("M", "activations"),
+        of_stage("M", "earlier").expr + own,
         "saved activations of all micro-batches in flight",
         r"M^{(i)}_{\mathrm{activations}}",
     )
@@ -101,7 +101,7 @@ def define_activations(rank: Rank) -> Activations:
 def _recomputed_layers(rank: Rank) -> Expr:
     """What a micro-batch holds more where the schedule keeps it whole in spite of recomputation."""
     kinds = rank.lowered.checkpointed
-    return total(symbol(f"A_{k}") * symbol(f"L_{k}_i") - saved_layers(rank, k) for k in kinds)
+    return total(of_block("A", k).expr * layers(k).expr - saved_layers(rank, k) for k in kinds)
 
 
 def _sent(rank: Rank) -> Expr:
@@ -116,8 +116,7 @@ def _offloaded_layers(rank: Rank) -> Expr | None:
     count = rank.strategy.cpu_offloading_num_layers
     if not count:
         return None
-    layers = layers_before(rank.model, count)
-    return sum((symbol(f"A_{k}") * n for k, n in layers.items()), ZERO)
+    return sum((of_block("A", k).expr * n for k, n in layers_before(rank.model, count).items()), ZERO)
 
 
 def _kernels(found: Iterable[Moment]) -> str:

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.key import layers, of_block, of_stage
 from symsim.cost.count import held_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, parameters_of, reduction_buffer, root_parameters, shard_gradients, unit_bytes
 from symsim.cost.memory_rank import Rank, saved_layers, total
 from symsim.ir.block import WIDTHS
 
 
-def running_forms(rank: Rank) -> list[tuple[str, str]]:
-    """Blocks and the names of the forms in which they run: as they are, and recomputed in full."""
+def running_forms(rank: Rank) -> list[tuple[str, bool]]:
+    """Blocks and the forms in which they run: as they are, and (again) recomputed in full."""
     found = []
     for name in rank.lowered.blocks:
-        found.append((name, name))
+        found.append((name, False))
         if name in rank.lowered.checkpointed:
-            found.append((name, f"{name}_ckpt"))
-    return [(plain, name) for plain, name in found if plain != "embedding"]
+            found.append((name, True))
+    return [(name, again) for name, again in found if name != "embedding"]
 
 
-def runs(rank: Rank, plain: str, name: str) -> Expr:
+def runs(rank: Rank, name: str, again: bool) -> Expr:
     """1 where the stage runs the block in this form."""
-    if plain not in rank.lowered.checkpointed:
-        return rank.has[plain]
-    again = symbol(f"L_{plain}_ckpt_i")
-    return minimum(1, again if name != plain else symbol(f"L_{plain}_i") - again)
+    if name not in rank.lowered.checkpointed:
+        return rank.has[name]
+    recomputed = layers(name, again=True).expr
+    return minimum(1, recomputed if again else layers(name).expr - recomputed)
 
 
-def saved_after(rank: Rank, plain: str, name: str) -> Expr:
+def saved_after(rank: Rank, name: str, again: bool) -> Expr:
     """Saved bytes of what comes after the block's last layer on the stage: freed by its backward, not there in its forward."""
-    if plain == "head":
+    if name == "head":
         return ZERO
-    later = symbol("A_head") * symbol("loss_i")
-    if plain == "mtp":
+    later = of_block("A", "head").expr * symbol("loss_i")
+    if name == "mtp":
         return later
     if "mtp" in rank.lowered.blocks:
-        later = later + symbol("A_mtp") * symbol("mtp_i")
-    for kind in _kinds_after(rank, plain):
+        later = later + of_block("A", "mtp").expr * symbol("mtp_i")
+    for kind in _kinds_after(rank, name):
         later = later + saved_layers(rank, kind)
     leading = rank.strategy.recompute_method == "block" or rank.strategy.recompute_layers_per_stage is not None
-    if name != plain and rank.strategy.recompute == "full" and leading:
-        later = later + symbol(f"A_{plain}") * (symbol(f"L_{plain}_i") - symbol(f"L_{plain}_ckpt_i"))
+    if again and rank.strategy.recompute == "full" and leading:
+        later = later + of_block("A", name).expr * (layers(name).expr - layers(name, again=True).expr)
     return later
 
 
@@ -63,9 +64,9 @@ def _layers_saved(rank: Rank, count: Expr | None) -> Expr:
     """Saved bytes of the stage's first `count` layers, or of all."""
     found, before = ZERO, ZERO
     for kind in rank.model.kind_names():
-        layers = symbol(f"L_{kind}_i")
-        taken = layers if count is None else minimum(layers, maximum(0, count - before))
-        found, before = found + symbol(f"A_{kind}") * taken, before + layers
+        held = layers(kind).expr
+        taken = held if count is None else minimum(held, maximum(0, count - before))
+        found, before = found + of_block("A", kind).expr * taken, before + held
     return found
 
 
@@ -75,11 +76,16 @@ def beside(rank: Rank, kind: str) -> Expr:
     paired = pairs_run(rank)
     if not paired or kind not in rank.model.layer_kinds:
         return ZERO
-    passed = _layers_saved(rank, total(symbol(f"L_{k}_i") for k in _kinds_after(rank, kind))) / symbol("vpp")
-    running = [(k, n) for k, n in running_forms(rank) if k in rank.model.layer_kinds]
+    passed = _layers_saved(rank, total(layers(k).expr for k in _kinds_after(rank, kind))) / symbol("vpp")
+    running = [(k, again) for k, again in running_forms(rank) if k in rank.model.layer_kinds]
     if rank.schedule.pairs:
-        return paired * maximum(*((symbol(f"W_fwd_{n}") - symbol(f"A_{n}")) * runs(rank, k, n) for k, n in running))
-    return paired * (passed + maximum(*(symbol(f"W_fwd_{n}") * runs(rank, k, n) for k, n in running)))
+        return paired * maximum(*((worst(k, again) - of_block("A", k, again).expr) * runs(rank, k, again) for k, again in running))
+    return paired * (passed + maximum(*(worst(k, again) * runs(rank, k, again) for k, again in running)))
+
+
+def worst(name: str, again: bool, *, backward: bool = False) -> Expr:
+    """What the block holds at its worst kernel."""
+    return of_block("W", name, again, phase="backward" if backward else "forward").expr
 
 
 def _kinds_after(rank: Rank, kind: str) -> list[str]:
@@ -88,14 +94,14 @@ def _kinds_after(rank: Rank, kind: str) -> list[str]:
     return [k for k in rank.model.kind_names() if min(i for i, s in enumerate(rank.model.layers) if k in s.kinds) > last]
 
 
-def rebuilt(rank: Rank, plain: str, name: str) -> Expr:
+def rebuilt(rank: Rank, name: str, again: bool) -> Expr:
     """Layers of a recomputed group whose saved tensors are rebuilt together, besides the one at work."""
-    if name == plain or rank.strategy.recompute != "full" or rank.strategy.recompute_method != "uniform":
+    if not again or rank.strategy.recompute != "full" or rank.strategy.recompute_method != "uniform":
         return ZERO
     together = expr(rank.strategy.recompute_num_layers)
     if rank.strategy.recompute_layers_per_stage is not None:
-        together = maximum(1, minimum(together, symbol(f"L_{plain}_ckpt_i")))
-    return symbol(f"A_{plain}") * (together - 1)
+        together = maximum(1, minimum(together, layers(name, again=True).expr))
+    return of_block("A", name).expr * (together - 1)
 
 
 def gradients_after(rank: Rank, name: str) -> Expr:
@@ -112,15 +118,14 @@ def _tied_gradient(rank: Rank) -> Expr:
     both are there as they are added (torch autograd input_buffer.cpp)."""
     if rank.framework.main_gradients or not rank.model.tie_word_embeddings:
         return ZERO
-    return symbol("P_output") * (symbol("loss_i") - symbol("output_i")) * WIDTHS[rank.strategy.precision]
+    return of_stage("P_output").expr * (symbol("loss_i") - symbol("output_i")) * WIDTHS[rank.strategy.precision]
 
 
 def first_layers(rank: Rank) -> Expr:
     """What the backward of the stage's first layer, or of the embedding, holds besides the gradients of all."""
     kind = rank.model.layers[0].kinds[0]
-    variant = f"{kind}_ckpt" if kind in rank.lowered.checkpointed else kind
-    layer = (symbol(f"W_bwd_{variant}") + symbol("A_embedding")) * rank.has[kind] * symbol("first_i")
-    table = symbol("W_bwd_embedding") * symbol("first_i")
+    layer = (worst(kind, kind in rank.lowered.checkpointed, backward=True) + of_block("A", "embedding").expr) * rank.has[kind] * symbol("first_i")
+    table = worst("embedding", False, backward=True) * symbol("first_i")
     if rank.framework.main_gradients:
         return table
     if rank.strategy.zero == 3:
@@ -131,7 +136,7 @@ def first_layers(rank: Rank) -> Expr:
         last = gathered_parameters(rank, "embedding", backward=True) + waiting - shard_gradients(rank, root_parameters(rank))
         return maximum(layer + units * symbol("first_i"), table + last, *_sums(rank, 2 * _tied_gradient(rank) + last))
     width = WIDTHS[rank.strategy.precision]
-    tables = symbol("P_embedding_embedding") * width * symbol("first_i")
+    tables = of_block("P", "embedding", module="embedding").expr * width * symbol("first_i")
     head, sums = _tied_gradient(rank), _sums(rank, (3 - rank.fresh) * _tied_gradient(rank))
     return maximum(layer - rank.fresh * (unit_bytes(rank, kind) * symbol("first_i") + tables) + head, table - rank.fresh * tables + head, *sums)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, maximum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, of_block
 from symsim.cost.count import MODULES, held_output_layer
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
@@ -12,7 +13,7 @@ from symsim.ir.block import WIDTHS
 
 
 def parameters_of(rank: Rank, kind: str) -> Expr:
-    return total(symbol(f"P_{kind}_{m}") for m in _modules(rank.book, kind))
+    return total(key.expr for key in _parameters(rank.book, kind))
 
 
 def unit_bytes(rank: Rank, kind: str) -> Expr:
@@ -38,7 +39,7 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
     kinds = rank.model.kind_names()
     largest = maximum(*(unit_bytes(rank, k) * rank.has[k] for k in kinds))
-    everything = total(unit_bytes(rank, k) * symbol(f"L_{k}_i") for k in kinds)
+    everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds)
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
     part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
@@ -54,15 +55,16 @@ def first_gather(rank: Rank) -> Expr:
     """The root's gathered parameters and its gather's buffer, the first layer's two, and what the embedding made."""
     kind = rank.model.layers[0].kinds[0]
     root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
-    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + symbol("A_embedding")) * symbol("first_i")
+    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + of_block("A", "embedding").expr) * symbol("first_i")
 
 
 def root_parameters(rank: Rank) -> Expr:
-    found = symbol("P_embedding_embedding") * symbol("embedding_i") + held_output_layer(rank.book)
-    if "P_head_norm" in rank.book.definitions:
-        found = found + symbol("P_head_norm") * symbol("last_layer_i")
+    found = of_block("P", "embedding", module="embedding").expr * symbol("embedding_i") + held_output_layer(rank.book)
+    norm = of_block("P", "head", module="norm")
+    if norm in rank.book:
+        found = found + norm.expr * symbol("last_layer_i")
     return found
 
 
-def _modules(book: Derivation, block: str) -> list[str]:
-    return [m for m in MODULES if f"P_{block}_{m}" in book.definitions]
+def _parameters(book: Derivation, block: str) -> list[Key]:
+    return [key for key in (of_block("P", block, module=m) for m in MODULES) if key in book]

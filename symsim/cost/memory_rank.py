@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from symsim.algebra.expr import ZERO, Expr, ceil, expr, minimum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.quantity import BYTE, Quantity
 from symsim.frameworks.framework import Framework
 from symsim.inputs.architecture import Architecture
@@ -53,20 +54,20 @@ def present(block: str) -> Expr:
     return often if block in ("embedding", "head") else minimum(1, often)
 
 
-def define_stage(rank: Rank, name: str, value: Expr, meaning: str, latex: str, *, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> Expr:
-    return rank.book.define(name, Quantity(value, BYTE), meaning, unit=BYTE, group="stages", latex=latex, source=source, assumptions=assumptions).expr
+def define_stage(rank: Rank, key: Key, value: Expr, meaning: str, latex: str, *, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> Expr:
+    return rank.book.define(key, Quantity(value, BYTE), meaning, unit=BYTE, latex=latex, source=source, assumptions=assumptions).expr
 
 
 def saved_layers(rank: Rank, kind: str) -> Expr:
-    layers = symbol(f"L_{kind}_i")
+    held = layers(kind).expr
     if kind not in rank.lowered.checkpointed:
-        return symbol(f"A_{kind}") * layers
-    again = symbol(f"L_{kind}_ckpt_i")
+        return of_block("A", kind).expr * held
+    again = layers(kind, again=True).expr
     kept = again
     if rank.strategy.recompute_method == "uniform":
         kept = again / rank.strategy.recompute_num_layers
         kept = ceil(kept) if rank.strategy.recompute_layers_per_stage is not None else kept
-    return symbol(f"A_{kind}") * (layers - again) + symbol(f"A_{kind}_ckpt") * kept
+    return of_block("A", kind).expr * (held - again) + of_block("A", kind, again=True).expr * kept
 
 
 def stream(rank: Rank) -> Expr:

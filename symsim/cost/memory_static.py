@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.key import Key, layers, of_stage
 from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
 from symsim.cost.count import counted_parameters, label
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
@@ -36,7 +37,7 @@ class Static(NamedTuple):
 def _sharded_parameters(rank: Rank) -> list[tuple[Expr, Expr]]:
     """(parameters of a rank, ranks over which one copy is sharded) of the dense part and of the experts."""
     apart = expert_groups(rank.lowered)
-    return [(symbol("P_stage_dense"), shards(rank.lowered, False).shard), (symbol("P_stage_expert"), shards(rank.lowered, apart).shard)]
+    return [(of_stage("P", "dense").expr, shards(rank.lowered, False).shard), (of_stage("P", "expert").expr, shards(rank.lowered, apart).shard)]
 
 
 def _of_each(rank: Rank, width: int, store: str) -> Expr:
@@ -60,7 +61,7 @@ def define_static(rank: Rank) -> Static:
         weights = weights + _quantised(rank)
     kept_weights = define_stage(
         rank,
-        "M_stage_weights",
+        of_stage("M", "weights"),
         weights * rank.schedule.weights,
         "parameters (and their FP8 copies for rows and columns)" if strategy.fp8 != "none" else "parameters",
         r"M^{(i)}_{\mathrm{weights}}",
@@ -69,7 +70,7 @@ def define_static(rank: Rank) -> Static:
     )
     gradients = define_stage(
         rank,
-        "M_stage_gradients",
+        of_stage("M", "gradients"),
         _of_each(rank, gradient_width(rank), "gradients") * rank.schedule.weights,
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
@@ -87,7 +88,7 @@ def define_static(rank: Rank) -> Static:
     dummies = _dummies(rank)
     optimizer = define_stage(
         rank,
-        "M_stage_optimizer",
+        of_stage("M", "optimizer"),
         states * (1 - away),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
@@ -95,7 +96,7 @@ def define_static(rank: Rank) -> Static:
     )
     constant = define_stage(
         rank,
-        "M_stage_constant",
+        of_stage("M", "constant"),
         dummies + WORKSPACES[rank.assume["library_workspace"]],
         "placeholder weight gradients and library workspaces",
         r"M^{(i)}_{\mathrm{constant}}",
@@ -120,11 +121,10 @@ def _quantised(rank: Rank) -> Expr:
         if not weights:
             continue
         quantised = rank.book.define(
-            f"M_fp8_{name}",
+            Key("M_fp8", "stage", name),
             Quantity(2 * total(weights), BYTE),
             f"{name}: FP8 copies of weights, for rows and columns",
             unit=BYTE,
-            group="stages",
             latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
         )
         found = found + quantised.expr * symbol(holds(name))
@@ -158,7 +158,7 @@ def _dummies(rank: Rank) -> Expr:
         for n in _te_weights(rank, kind):
             holders.setdefault(n, {})[kind] = None
     width = WIDTHS[rank.strategy.precision]
-    return sum((n * width * minimum(1, total(symbol(f"L_{k}_i") for k in kinds)) for n, kinds in holders.items()), ZERO)
+    return sum((n * width * minimum(1, total(layers(k).expr for k in kinds)) for n, kinds in holders.items()), ZERO)
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:
@@ -175,12 +175,11 @@ def optimizer_temporaries(rank: Rank) -> Expr:
             found = found + _of_each(rank, width, "optimizer states")
         elif how == "for_loop":
             largest = rank.book.define(
-                "P_stage_largest",
+                of_stage("P", "largest"),
                 Quantity(_largest_parameter(rank), ELEMENT),
                 "the largest parameter that one rank updates",
                 unit=ELEMENT,
-                group="stages",
-                latex=r"P^{(i)}_{\mathrm{largest}}",
+                    latex=r"P^{(i)}_{\mathrm{largest}}",
             )
             found = found + 2 * width * largest.expr
     return found * (1 - away)

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer
-from symsim.ir.messages import Message
+from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
@@ -32,12 +33,28 @@ BUCKET_SIZE_PER_RANK = 1_000_000
 
 @dataclass(frozen=True)
 class Shards:
-    """The ranks that share one kind of parameter: their label, how many, and over how many a copy is sharded."""
+    """The ranks that share one kind of parameter: experts' or all others', how many, over how many a copy is sharded, and how many such
+    copies there are."""
 
-    label: str
+    expert: bool
     ranks: Expr
     shard: Expr
     instances: Expr
+
+    @property
+    def whole(self) -> str:
+        """The label of all of them."""
+        return "edp" if self.expert else "dp_cp"
+
+    @property
+    def inside(self) -> str:
+        """The label of those that share one copy."""
+        return self.whole if self.instances == ONE else f"intra_{self.whole}"
+
+    @property
+    def between(self) -> str:
+        """The label of those that hold the same of different copies."""
+        return f"inter_{self.whole}"
 
 
 def expert_groups(lowered: Lowered) -> bool:
@@ -50,8 +67,7 @@ def shards(lowered: Lowered, expert: bool) -> Shards:
     mesh = lowered.mesh
     ranks = mesh.degree("edp") if expert else mesh.degree("dp") * mesh.group(mesh.context_axes)
     instances = mesh.degree("inst")
-    label = "edp" if expert else "dp_cp"
-    return Shards(label if instances == ONE else f"intra_{label}", ranks, ranks / instances, instances)
+    return Shards(expert, ranks, ranks / instances, instances)
 
 
 def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
@@ -65,23 +81,22 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
         if group.ranks == ONE or not elements_held:
             continue
         n, share = elements_held, elements_held / group.shard
-        what = "expert" if group.label.endswith("edp") else "dense"
-        whole = group.label.removeprefix("intra_")
+        what = "expert" if group.expert else "dense"
         if strategy.zero == 0:
-            made.append(Message("step", "all_reduce", whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
+            made.append(Message("step", "all_reduce", group.whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
             continue
         if group.shard != ONE:
             per = "microbatch" if strategy.zero == 2 else "step"
             phase = "backward" if strategy.zero == 2 else "step"
             whole_again = strategy.zero == 2 and lowered.profile.assumptions["zero2_reduction"] == "all_reduce"
             op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
-            made.append(Message(phase, op, group.label, group.shard, n, kept, gradient, f"{what} gradients", per=per))
+            made.append(Message(phase, op, group.inside, group.shard, n, kept, gradient, f"{what} gradients", per=per))
         if group.instances != ONE:
             made.append(
-                Message("step", "all_reduce", f"inter_{whole}", group.instances, share, share, gradient, f"{what} gradient shards", per="step")
+                Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step")
             )
         if group.shard != ONE:
-            made.append(Message("step", "all_gather", group.label, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
+            made.append(Message("step", "all_gather", group.inside, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
     return made
 
 
@@ -110,22 +125,23 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
 
 @dataclass(frozen=True)
 class Unit:
-    """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it."""
+    """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it; the root
+    is what is in no other."""
 
     what: str
     elements: Expr
     times: Expr
     expert: bool = False
+    root: bool = False
 
 
 def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
     """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit."""
-    own = derivation.definitions
     apart = expert_groups(lowered)
 
     def held(block: str, expert: bool | None = None) -> Expr:
-        modules = [m for m in MODULES if f"P_{block}_{m}" in own and (expert is None or (m == "experts") == expert)]
-        return sum((symbol(f"P_{block}_{m}") for m in modules), ZERO)
+        keys = [of_block("P", block, module=m) for m in MODULES if expert is None or (m == "experts") == expert]
+        return sum((key.expr for key in keys if key in derivation), ZERO)
 
     units = []
     for kind in lowered.profile.model.kind_names():
@@ -134,11 +150,12 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
         if apart:
             units.append(Unit(f"experts of a {in_words(kind)} layer", held(kind, expert=True), times, expert=True))
     root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
-    if "P_head_norm" in own:
-        root = root + symbol("P_head_norm") * symbol("last_layer_i")
+    norm = of_block("P", "head", module="norm")
+    if norm in derivation:
+        root = root + norm.expr * symbol("last_layer_i")
     if "mtp" in lowered.blocks:
         root = root + held("mtp") * symbol("mtp_copies_i")
-    return [u for u in (*units, Unit("root", root, ONE)) if u.elements]
+    return [u for u in (*units, Unit("root", root, ONE, root=True)) if u.elements]
 
 
 def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
@@ -153,15 +170,16 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     for unit in units if strategy.zero == 3 else ():
         group = shards(lowered, unit.expert)
         n, share = unit.elements, unit.elements / group.shard
+        of: Purpose = "root" if unit.root else ""
         if group.shard != ONE:
-            made.append(Message("forward", "all_gather", group.label, group.shard, share, n, strategy.precision, unit.what, unit.times, once))
+            made.append(Message("forward", "all_gather", group.inside, group.shard, share, n, strategy.precision, unit.what, unit.times, once, of))
             if kept:
                 held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
-                made.append(Message("backward", "all_gather", group.label, held_by, n / held_by, n, strategy.precision, unit.what, unit.times))
-            made.append(Message("backward", "reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync))
+                again = n / held_by
+                made.append(Message("backward", "all_gather", group.inside, held_by, again, n, strategy.precision, unit.what, unit.times, purpose=of))
+            made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
         if group.instances != ONE:
-            label = f"inter_{group.label.removeprefix('intra_')}"
-            made.append(Message("backward", "all_reduce", label, group.instances, share, share, gradient, unit.what, unit.times, sync))
+            made.append(Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, sync, of))
     return made
 
 
@@ -233,7 +251,7 @@ def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False
 
 def _over_data_ranks(lowered: Lowered) -> list[Message]:
     """Gradients and parameters over the ranks that share them; experts apart where they have ranks of their own."""
-    dense, expert = symbol("P_stage_dense"), symbol("P_stage_expert")
+    dense, expert = of_stage("P", "dense").expr, of_stage("P", "expert").expr
     if not expert_groups(lowered):
         return scaled(step_messages(lowered, dense + expert, ZERO), _where_there_are(lowered, dense + expert))
     has_experts = lowered.profile.model.moe is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, symbol
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers_of_model, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
 from symsim.cost.count import flops, multiplicity
 from symsim.lowering.lowered import Lowered
@@ -23,17 +24,17 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     micro-batch, whole model, that F, G and R count outside of them."""
     assume = lowered.profile.assumptions
     outside = _outside(book, lowered) if assume["mfu_windows"] == "computed" else {}
-    forward, backward, again = (symbol(n) - (symbol(f"{n}_outside") if n in outside else 0) for n in ("F", "G", "R"))
+    forward, backward, again = (Key(n).expr - (Key(n, part="outside").expr if n in outside else 0) for n in ("F", "G", "R"))
     rests_on = ("causal", *(("mfu_windows",) if set(KEYS) & set(book.definitions) else ()))
     replicas = symbol("m") * symbol("dp")
-    rate = symbol("t_step") * symbol("world") * symbol("Phi")
+    rate = of_step("t", "step").expr * symbol("world") * symbol("Phi")
     model = 3 * forward if assume["mfu_flops"] == "model" else forward + backward
     for name, counted, meaning, named in (
         ("mfu", model, "model FLOPs utilisation", ("mfu_flops", *rests_on)),
         ("hfu", forward + backward + again, "hardware FLOPs utilisation", rests_on),
     ):
         latex = rf"\mathrm{{{name.upper()}}}"
-        book.define(name, Quantity(counted * replicas / rate), meaning, unit=NONE, group="step", latex=latex, assumptions=named)
+        book.define(of_step(name), Quantity(counted * replicas / rate), meaning, unit=NONE, latex=latex, assumptions=named)
 
 
 def _outside(book: Derivation, lowered: Lowered) -> set[str]:
@@ -41,17 +42,18 @@ def _outside(book: Derivation, lowered: Lowered) -> set[str]:
     packed = lowered.profile.strategy.packed_document_length is not None
     beyond: dict[str, Expr] = {}
     for name, reach in KEYS.items():
-        if name not in book.definitions or book.definitions[name].expr == keys_per_query("exact", reach, packed):
+        if Key(name, "sizes") not in book or book[Key(name, "sizes")].expr == keys_per_query("exact", reach, packed):
             continue
         meaning = f"keys that a query sees inside its {reach}, on average"
         inside = Quantity(keys_per_query("exact", reach, packed))
-        book.define(f"{name}_in", inside, meaning, unit=NONE, group="sizes", latex=rf"{name}^{{\mathrm{{in}}}}", source="counting")
-        beyond[name] = symbol(name) - symbol(f"{name}_in")
+        keys = Key(name, "sizes", part="in")
+        book.define(keys, inside, meaning, unit=NONE, latex=rf"{name}^{{\mathrm{{in}}}}", source="counting")
+        beyond[name] = symbol(name) - keys.expr
     found = {letter: ZERO for letter in ("F", "G", "R")}
     times = multiplicity(lowered)
     for block, remembered in lowered.blocks.items():
         placed = remembered.placed
-        again = symbol(f"L_{block}_ckpt") if block in lowered.checkpointed else ZERO
+        again = layers_of_model(block, again=True).expr if block in lowered.checkpointed else ZERO
         recomputed = {i: times[block] - again for i in remembered.recomputed}
         for i in lowered.checkpointed[block].recomputed if block in lowered.checkpointed else ():
             recomputed[i] = recomputed.get(i, ZERO) + again
@@ -65,11 +67,10 @@ def _outside(book: Derivation, lowered: Lowered) -> set[str]:
     for letter, word in (("F", "forward"), ("G", "backward"), ("R", "recomputed")):
         if letter in made:
             book.define(
-                f"{letter}_outside",
+                Key(letter, part="outside"),
                 Quantity(found[letter], FLOP),
                 f"{word} FLOPs counted outside windows and chunks, one micro-batch",
                 unit=FLOP,
-                group="total",
                 latex=rf"{letter}_{{\mathrm{{outside}}}}",
                 assumptions=("mfu_windows",),
             )

@@ -167,5 +167,5 @@ def _of_block(result: Evaluation, name: str, alone: bool) -> Iterator[tuple[int,
             experts.append(size // local_experts)
             continue
         yield from flush()
-        yield size, tensor.module, alone and tensor.name.endswith("word_embeddings.weight")
+        yield size, tensor.module, alone and tensor.role == "table"
     yield from flush()

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symsim.algebra.expr import Number
-from symsim.cost.count import MODULES, ascii_name, flops, multiplicity
+from symsim.algebra.key import Key, layers_of_model, of_stage
+from symsim.cost.count import MODULES, flops, multiplicity
 from symsim.cost.memory import HOST_PARTS, STAGE_PARTS, binding_moment
 from symsim.cost.reduce import expert_groups
 from symsim.cost.step_time import HEADLINES, STAGE_TIMES, exposed_axes
@@ -32,7 +33,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
         "params": {
             "total": int(number["N"]),
             "active": int(number.get("N_active", number["N"])),
-            "by_module": {m: int(number[f"N_{m}"]) for m in MODULES if f"N_{m}" in number},
+            "by_module": {m: int(number[key.text]) for m in MODULES if (key := Key("N", module=m)) in at.derivation},
             "per_rank": [{"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
         },
         "flops": {
@@ -61,9 +62,9 @@ def _memory(at: Evaluation, per_stage: Sequence[Mapping[str, Number]]) -> dict[s
     """Bytes of one rank of each stage; `transient` is what the peak holds beyond the others, `at` the moment it is held."""
     stages: list[dict[str, Any]] = []
     for stage, number in zip(at.stages, per_stage):
-        parts = {part: _whole(number[f"M_stage_{part}"]) for part in STAGE_PARTS}
-        host = {key: _whole(number[name]) for key, name in HOST_PARTS.items() if name in number}
-        stages.append({"stage": stage.index, **parts, "at": binding_moment(number), **host})
+        parts = {part: _whole(number[of_stage("M", part).text]) for part in STAGE_PARTS}
+        host = {key: _whole(number[of.text]) for key, of in HOST_PARTS.items() if of in at.derivation}
+        stages.append({"stage": stage.index, **parts, "at": binding_moment(at.derivation, number).key.rest, **host})
     return {"stages": stages, "peak": max(s["peak"] for s in stages)}
 
 
@@ -81,7 +82,7 @@ def _time(at: Evaluation) -> dict[str, Any]:
             "exposed": {axis: float(number[name]) for axis, name in exposed_axes(at.derivation).items()},
             "optimizer": float(number["t_optimizer"]),
             "stages": [
-                {"stage": s.index, **{key: float(n[f"{name}_stage"]) for key, name in STAGE_TIMES.items()}}
+                {"stage": s.index, **{key: float(n[of.text]) for key, of in STAGE_TIMES.items()}}
                 for s, n in ((s, at.stage_numbers(s)) for s in at.stages)
             ],
         },
@@ -136,11 +137,11 @@ def flops_by_module(at: Evaluation) -> dict[str, dict[str, int]]:
             if kernel.products:
                 value = flops(placed, kernel.forward, kernel.products, local=False).expr.evaluate(at.numbers)
                 add(placed.block.ops[kernel.forward].module, "backward", value * n)
-        layers = at.values.get(f"L_{name}_ckpt", 0)
-        for variant, count_of in ((block, n - layers), (at.lowered.checkpointed.get(name), layers)):
+        again = at.values.get(layers_of_model(name, again=True).text, 0)
+        for variant, count_of in ((block, n - again), (at.lowered.checkpointed.get(name), again)):
             if variant is not None and count_of:
                 for i in variant.recomputed & forward.keys():
-                    add(placed.block.ops[i].module, "recompute", at.numbers[ascii_name("F", name, placed.block.ops[i].name)] * count_of)
+                    add(placed.block.ops[i].module, "recompute", forward[i] * count_of)
     return {m: {k: int(v) for k, v in entry.items()} for m, entry in sorted(found.items(), key=lambda e: MODULES.index(e[0]))}
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 
 from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
+from symsim.algebra.key import layers, layers_of_model
 from symsim.algebra.quantity import Definition
-from symsim.algebra.reductions import Holdings, Line, first_of_largest, members, named, reduced, stage_runs
+from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, cut, nearest
@@ -81,15 +82,16 @@ class Evaluation:
         """Every symbol with its number, sizes of layer kinds included."""
         found = values(self.model, self.strategy) | dict(self.overrides)
         counts = layers_before(self.model, self.model.num_layers)
-        for kind, layers in counts.items():
-            found[f"L_{kind}"] = layers.constant()
+        for kind, held in counts.items():
+            found[layers_of_model(kind).text] = held.constant()
             spec = self.model.layer_kinds[kind]
             if spec.window:
                 found["w"] = spec.window
             if spec.ffn_hidden_size:
                 found[f"f_{kind}"] = spec.ffn_hidden_size
         for kind in self.lowered.checkpointed:
-            found[f"L_{kind}_ckpt"] = sum(self.stage_values(s)[f"L_{kind}_ckpt_i"] for s in self.stages)
+            again = layers(kind, again=True).text
+            found[layers_of_model(kind, again=True).text] = sum(self.stage_values(s)[again] for s in self.stages)
         if self.system is not None:
             found |= symbol_values(self.system, self.strategy)
         return found
@@ -99,7 +101,7 @@ class Evaluation:
         """Exact numbers of every definition that does not depend on the stage."""
         known = dict(self.values)
         for definition in self.derivation.definitions.values():
-            if definition.group not in ("stages", "step"):
+            if definition.key.scope not in ("stage", "step"):
                 known[definition.symbol] = definition.expr.evaluate(known)
         return known
 
@@ -113,7 +115,7 @@ class Evaluation:
         """Numbers of the whole pipeline: reductions over stages, and what stands on them."""
         known = dict(self.numbers)
         for definition in self.derivation.definitions.values():
-            if definition.group == "step":
+            if definition.key.scope == "step":
                 value, nodes = named(definition.expr)
                 own = {name: self._reduced(call) for name, call in nodes.items()}
                 known[definition.symbol] = value.evaluate(ChainMap(own, known) if own else known)
@@ -136,7 +138,7 @@ class Evaluation:
             numbers = self.stage_numbers(self.stages[stage])
             return body.evaluate(ChainMap(dict(given), *numbers.maps) if given else numbers)
 
-        value: Number = reduced(call, self.line, at, self.placed_names, max, first_of_largest)
+        value: Number = reduced(call, OverLine(self.line, at, self.placed_names, max, first_of_largest))
         return value
 
     @cached_property
@@ -202,11 +204,11 @@ class Evaluation:
     def _values_of(self, stage: Stage) -> Mapping[str, Number]:
         model = self.model
         found: dict[str, Number] = {"i": stage.index}
-        layers = [kinds_between(model, c.first, c.last) for c in stage.chunks]
-        found |= {f"L_{kind}_i": sum(held[kind] for held in layers) for kind in model.kind_names()}
+        held = [kinds_between(model, c.first, c.last) for c in stage.chunks]
+        found |= {layers(kind).text: sum(own[kind] for own in held) for kind in model.kind_names()}
         if self.lowered.checkpointed:
             kinds, kept = self._checkpointed(stage)
-            found |= {f"L_{k}_ckpt_i": n for k, n in kinds.items()} | {"checkpoints_i": kept}
+            found |= {layers(k, again=True).text: n for k, n in kinds.items()} | {"checkpoints_i": kept}
         first, loss, mtp = int(stage.embedding), int(stage.loss), stage.mtp
         # the final norm is with the loss, or with the last layer where depths of MTP read it (transformer_block.py)
         holds_norm = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks) if model.mtp_num_layers else stage.loss
@@ -282,7 +284,7 @@ class Evaluation:
         placed = {"i"}
         same, differing = [], []
         for definition in self.derivation.definitions.values():
-            if definition.group != "stages":
+            if definition.key.scope != "stage":
                 continue
             if definition.expr.symbols() & placed:
                 placed.add(definition.symbol)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import ONE, expr
+from symsim.algebra.key import layers, of_stage
 from symsim.cost.reduce import arrivals, pipeline_messages, scaled, update_messages
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.messages import Message, between_ranks, merge
@@ -17,7 +18,7 @@ def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
     made: list[Message] = []
     for name, block in lowered.blocks.items():
         times = int(at[runs(name)])
-        again = int(at.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
+        again = int(at[layers(name, again=True).text]) if name in lowered.checkpointed else 0
         for variant, n in ((block, times - again), (lowered.checkpointed.get(name), again)):
             if variant is not None and n:
                 both = between_ranks([*variant.differentiated.forward_messages, *variant.backward_messages])
@@ -31,7 +32,8 @@ def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
 def _on_stage(result: Evaluation, stage: Stage, messages: list[Message]) -> list[Message]:
     """Messages over a stage's symbols, at the stage's numbers; those that it has none of are left out."""
     own = {n: expr(v) for n, v in result.stage_values(stage).items() if n != "i"}
-    own |= {n: result.derivation.definitions[n].expr.substitute(own) for n in ("P_stage_dense", "P_stage_expert")}
+    held = [result.derivation[of_stage("P", part)] for part in ("dense", "expert")]
+    own |= {d.symbol: d.expr.substitute(own) for d in held}
     numbers = result.stage_numbers(stage)
     placed = [
         replace(

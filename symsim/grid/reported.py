@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import Call, symbol
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Unit
+from symsim.algebra.expr import Call
+from symsim.algebra.key import layers_of_model
 from symsim.algebra.reductions import Line, named
 from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
@@ -54,16 +54,16 @@ class Reported:
     def __init__(self, variant: Variant, program: Program):
         self.variant, self.program, self.result = variant, program, variant.result
         book = self.result.derivation
-        self.stage_definitions = {d.symbol: (d.expr, _counts(d.unit, d.group)) for d in book.definitions.values() if d.group == "stages"}
+        self.stage_definitions = {d.symbol: (d.expr, d.counts) for d in book.of(scope="stage")}
         definitions, self._over_stages = {}, dict[str, Call]()
         for d in book.definitions.values():
-            if d.group != "stages":
+            if d.key.scope != "stage":
                 expression, nodes = named(d.expr)
-                definitions[d.symbol] = (expression, _counts(d.unit, d.group))
+                definitions[d.symbol] = (expression, d.counts)
                 self._over_stages |= nodes
         self.base = Scope(program, _Lazy(self._symbol), definitions)
         self._masks: Value | None = None
-        self._recomputed = {f"L_{k}_ckpt" for k in self.result.lowered.checkpointed}
+        self._recomputed = {layers_of_model(k, again=True).text for k in self.result.lowered.checkpointed}
 
     # symbols -----------------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Reported:
         if at == "N_active" and at not in self.result.derivation.definitions:
             at = "N"
         if at in self.stage_definitions:
-            return self.slots.largest(symbol(at))
+            return self.slots.largest_of(at)
         own = field_of(at)
         if own in Strategy.model_fields or own in RANKS:
             found = self._field({"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(own, own))
@@ -266,7 +266,7 @@ class Reported:
                 return None
             return "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active") else None
         if name.startswith(EXPOSED):
-            return "number" if f"exposed_{name.removeprefix(EXPOSED)}" in definitions else None
+            return "number" if name.removeprefix(EXPOSED) in exposed_axes(self.result.derivation) else None
         return "number" if name in definitions or name in self.result.values else None
 
     def option(self, name: str) -> str | None:
@@ -311,10 +311,6 @@ class _Lazy(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._known)
-
-
-def _counts(unit: Unit, group: str) -> bool:
-    return group != "step" and (unit in (FLOP, BYTE, ELEMENT) or (not unit.powers and group != "kernels"))
 
 
 def _spanning(x: Any, axes: int) -> Array:

@@ -32,7 +32,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.program import cache
 
 # of what is kept: another one is another entry
-_FORMAT = "2"
+_FORMAT = "3"
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,9 @@ _ALLOWED = {
     ("symsim.algebra.expr", "Expr"),
     ("symsim.algebra.expr", "Symbol"),
     ("symsim.algebra.expr", "Call"),
-    ("symsim.algebra.formula", "Definition"),
-    ("symsim.algebra.formula", "Unit"),
+    ("symsim.algebra.key", "Key"),
+    ("symsim.algebra.quantity", "Definition"),
+    ("symsim.algebra.quantity", "Unit"),
     ("fractions", "Fraction"),
     ("copyreg", "__newobj__"),
 }

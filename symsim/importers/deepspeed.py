@@ -58,18 +58,34 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         assumptions.pop("optimizer_implementation")
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
     _lengths(arguments, options, strategy)
-    raw = of_sections(files.settings, WHOLE)
+    rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
+    _attention(arguments, assumptions)
+    told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
+    return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
+
+
+def configured(
+    settings: Document,
+    arguments: Keys,
+    strategy: dict[str, Any],
+    assumptions: dict[str, str],
+    architecture: "Architecture | None",
+    options: "Options",
+    by_arguments: bool = True,
+) -> list[Entry]:
+    """What a DeepSpeed JSON adds to a strategy that holds the Trainer's arguments already, and the rows of its keys.
+
+    by_arguments: the Trainer's arguments are given, and the JSON may not say otherwise.
+    """
+    raw = of_sections(settings, WHOLE)
     filled = _filled(raw, arguments, strategy, architecture, world_size(options))
     keys = Keys("a DeepSpeed JSON", filled, {**SILENT, **OTHER_STAGES, **CHECKPOINTING, **PIPELINE}, options.lenient)
-    _batch(keys, options, strategy, files.arguments is not None)
+    _batch(keys, options, strategy, by_arguments)
     _precision(keys, strategy)
     _update(keys, strategy, assumptions)
     _zero(keys, strategy, assumptions, architecture)
     settle(keys, strategy, architecture, "DeepSpeed")
-    _attention(arguments, assumptions)
-    rows = [_auto(row, raw) for row in keys.finish()]
-    told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
-    return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
+    return [_auto(row, raw) for row in keys.finish()]
 
 
 def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...]:
@@ -158,10 +174,11 @@ def _filled(
     raw: Mapping[str, Given], arguments: Keys, strategy: Mapping[str, Any], architecture: "Architecture | None", world: int | None
 ) -> dict[str, Given]:
     """The JSON's keys with `auto` replaced as transformers does; what it leaves alone stays."""
+    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1))
     auto: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": strategy["micro_batch_size"],
         "gradient_accumulation_steps": strategy["num_microbatches"],
-        "train_batch_size": None if world is None else strategy["micro_batch_size"] * strategy["num_microbatches"] * world,
+        "train_batch_size": None if world is None else strategy["micro_batch_size"] * strategy["num_microbatches"] * (world // shares),
         "gradient_clipping": strategy["clip_grad"],
         "bf16.enabled": strategy["precision"] == "bf16" or bool(arguments.flag("bf16_full_eval", False)),
         "fp16.enabled": strategy["precision"] == "fp16" or bool(arguments.flag("fp16_full_eval", False)),

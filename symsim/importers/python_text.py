@@ -1,19 +1,21 @@
-"""Calls in Python text, read from its syntax tree and never run.
+"""Calls and attributes in Python text, read from its syntax tree and never run.
 
 What a call is given is read where it is a literal, a name that stands for one, or arithmetic of numbers; anything else stays as it is
-written, with the reason (`Unread`), for a reader to refuse where it needs the value.
+written, with the reason (`Unresolved`), for a reader to refuse where it needs the value.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from symsim.errors import InputError, cut
+from symsim.importers.keys import Unresolved
 
 _MOST_NODES = 200_000
 _MOST_DEPTH = 60
@@ -21,10 +23,7 @@ _MOST_DEPTH = 60
 _MOST_READ = 100_000
 _LARGEST = 10**18
 _LONGEST = 60
-
-
-class Unread(str):
-    """The source of a value that only a run could tell."""
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,23 @@ class Call:
     where: str
 
 
-def calls(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Call]:
-    """Every call in the text, in its order. variables: values of names, given by the user. InputError where it is no Python."""
+@dataclass(frozen=True)
+class Script:
+    """What a text calls, in its order, and the attributes it sets, by the last part of the name (`config.use_cache = False`)."""
+
+    calls: tuple[Call, ...]
+    attributes: tuple[Argument, ...]
+
+
+def read_script(text: str, where: str, variables: Mapping[str, str] | None = None) -> Script:
+    """The calls and attributes of a text. variables: values of names, given by the user. InputError where it is no Python."""
     tree = _parsed(text, where)
     names = _Names(tree, where, dict(variables or {}))
     found = [names.call(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return sorted((call for call in found if call is not None), key=lambda call: int(call.where.rpartition(":")[2]))
+    calls = sorted((call for call in found if call is not None), key=lambda call: int(call.where.rpartition(":")[2]))
+    sets = [(target, node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    attributes = tuple(Argument(to.attr, names.value(value), names.place(to)) for to, value in sets if isinstance(to, ast.Attribute))
+    return Script(tuple(calls), attributes)
 
 
 def _parsed(text: str, where: str) -> ast.Module:
@@ -102,44 +112,52 @@ class _Names:
                 for key, inner in value.items():
                     yield Argument(key, inner, self.place(keyword.value))
             else:
-                yield Argument(None, Unread(_source(keyword.value)), self.place(keyword.value))
+                yield Argument(None, self.unread(keyword.value), self.place(keyword.value))
 
     def place(self, node: ast.expr) -> str:
         return f"{self.where}:{node.lineno}"
 
+    def unread(self, node: ast.expr) -> Unresolved:
+        """An expression as it is written, which a run alone would give a value."""
+        text = _source(node)
+        hint = f"--var {text}=VALUE gives it" if _NAME.fullmatch(text) else "write its value, or give the key a name and that with --var"
+        return Unresolved(text, f"{self.place(node)}: '{text}' has no value before the script runs, and nothing of it is run; {hint}")
+
     def value(self, node: ast.expr, seen: frozenset[str] = frozenset(), depth: int = 0) -> Any:
-        """The value of an expression; `Unread` where it is none of the few forms that are read."""
+        """The value of an expression; `Unresolved` where it is none of the few forms that are read."""
         self.left -= 1
         if depth > _MOST_DEPTH or self.left < 0:
-            return Unread(_source(node))
+            return self.unread(node)
         if isinstance(node, ast.Constant):
             return self._constant(node)
+        if isinstance(node, ast.Attribute) and (said := self.given.get(_source(node))) is not None:
+            return _spelt(said)
         if isinstance(node, ast.Name):
             return self._name(node, seen, depth)
         if isinstance(node, (ast.List, ast.Tuple)):
             inner = [self.value(element, seen, depth + 1) for element in node.elts]
-            return Unread(_source(node)) if any(isinstance(one, Unread) for one in inner) else inner
+            return self.unread(node) if any(isinstance(one, Unresolved) for one in inner) else inner
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             return {key.value: self.value(value, seen, depth + 1) for key, value in zip(node.keys, node.values) if isinstance(key, ast.Constant)}
         if isinstance(node, (ast.UnaryOp, ast.BinOp)):
             made = self._arithmetic(node, seen, depth)
-            return Unread(_source(node)) if made is None else made
-        return Unread(_source(node))
+            return self.unread(node) if made is None else made
+        return self.unread(node)
 
     def _constant(self, node: ast.Constant) -> Any:
         value = node.value
         plain = value is None or isinstance(value, (bool, str)) or (isinstance(value, (int, float)) and abs(value) <= _LARGEST)
-        return value if plain else Unread(_source(node))
+        return value if plain else self.unread(node)
 
     def _name(self, node: ast.Name, seen: frozenset[str], depth: int) -> Any:
         name = node.id
         if name in self.given:
             return _spelt(self.given[name])
         if name in seen or name not in self.assigned:
-            return Unread(name)
+            return self.unread(node)
         found = [self.value(value, seen | {name}, depth + 1) for value in self.assigned[name][:20]]
         alike = all(type(one) is type(found[0]) and one == found[0] for one in found)
-        return found[0] if alike and not isinstance(found[0], Unread) else Unread(name)
+        return found[0] if alike and not isinstance(found[0], Unresolved) else self.unread(node)
 
     def _arithmetic(self, node: ast.UnaryOp | ast.BinOp, seen: frozenset[str], depth: int) -> int | float | None:
         operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from symsim.algebra.expr import ONE, Expr, symbol
 from symsim.algebra.vocabulary import SYMBOLS
@@ -20,6 +20,8 @@ WIDTHS = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bo
 
 
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
+# what a tensor is to its module; the table is that of the tokens
+TensorRole = Literal["", "weight", "bias", "table"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Tensor:
     """A tensor with named dimensions in memory order.
 
     kind: activation (has a gradient), parameter, index (no gradient), table (made once, shared by all layers).
-    view_of names the tensor whose storage this one shares.
+    view_of names the tensor whose storage this one shares. owner: of a weight or bias, the linear map, norm or table that has it.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Tensor:
     kind: str = "activation"
     view_of: str | None = None
     module: str = ""
+    role: TensorRole = ""
+    owner: str = ""
 
 
 A = TypeVar("A", bound=Attributes)
@@ -203,6 +207,12 @@ class Net:
     def parameter(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None) -> str:
         return self.tensor(name, dims, dtype, "parameter")
 
+    def weight(self, owner: str, dims: "str | Iterable[str]", role: TensorRole = "weight") -> str:
+        """A parameter that is its owner's weight, bias or table."""
+        made = self.parameter(f"{owner}.{'bias' if role == 'bias' else 'weight'}", dims)
+        self.tensors[made] = replace(self.tensors[made], role=role, owner=f"{self.scope}.{owner}" if self.scope else owner)
+        return made
+
     def table(self, name: str, dims: str, dtype: str | None = None) -> str:
         """A constant made once and shared by all layers (a mask, a rotary table)."""
         if name not in self.tensors:
@@ -238,9 +248,9 @@ class Net:
         says, weights, biases, results = [], [], [], []
         for text, weight in projections:
             says.append(self.checked(text, {0: self.dims_of(x)}, f"{weight.name} of {x}"))
-            weights.append(self.parameter(f"{weight.name}.weight", says[-1].operands[1]))
+            weights.append(self.weight(weight.name, says[-1].operands[1]))
             if weight.bias:
-                biases.append(self.parameter(f"{weight.name}.bias", [d for d in says[-1].operands[1] if d not in says[-1].contracted]))
+                biases.append(self.weight(weight.name, [d for d in says[-1].operands[1] if d not in says[-1].contracted], "bias"))
         for equation, (_, weight) in zip(says, projections):
             results.append(self.tensor(out or f"{weight.name}.out", equation.result))
         labels = tuple(weight.name for _, weight in projections)

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from symsim.algebra.expr import ONE, Expr
 from symsim.ir.block import WIDTHS
+
+# why a message of a block is sent once more in backward; or that it is of FSDP's root unit
+Purpose = Literal["", "recomputed", "gathered again", "root"]
 
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
 
@@ -28,6 +32,7 @@ class Message:
     what: str
     count: Expr = ONE
     per: str = "microbatch"
+    purpose: Purpose = ""
 
     @property
     def send_bytes(self) -> Expr:

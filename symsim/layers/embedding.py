@@ -11,11 +11,11 @@ def embedding(net: Net, model: Architecture) -> str:
     """`ids[b s] -> x[b s h]`: rows of a table `[V h]`, plus learned positions `[P h]`."""
     with net.within("embedding", "embedding"):
         ids = net.input("ids", "b s", "int64", "index")
-        table = net.parameter("word_embeddings.weight", "V h")
+        table = net.weight("word_embeddings", "V h", "table")
         x = net.tensor("words", "b s h")
         net.op("embed", "lookup", [ids, table], [x])
         if model.position_embedding == "learned":
-            positions = net.parameter("position_embeddings.weight", "P h")
+            positions = net.weight("position_embeddings", "P h")
             y = net.tensor("positioned", "b s h")
             net.op("add_positions", "add_positions", [x, positions], [y])
             x = y

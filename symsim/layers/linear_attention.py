@@ -17,7 +17,7 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
     qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
     gates = net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))
     conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
-    conv_weight = net.parameter("conv1d.weight", "qkv_c W_c")
+    conv_weight = net.weight("conv1d", "qkv_c W_c")
     mixed = net.tensor("conv.out", "b s qkv_c")
     net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed])
     q, k, v = n.view(net, mixed, "split_conv", [("q", "b s H_k D_k"), ("k", "b s H_k D_k"), ("v", "b s H_v D_v")])

@@ -16,7 +16,7 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
     net.dim("h_o", net.dims["h"].size)
     with net.within("embedding", "embedding"):
         ids = net.input("mtp_ids", "b s", "int64", "index")
-        table = net.parameter("word_embeddings.weight", "V h")
+        table = net.weight("word_embeddings", "V h", "table")
         embedded = net.tensor("words", "b s h")
         net.op("embed", "lookup", [ids, table], [embedded], borrowed=(table,))
         if model.dropped_embedding:

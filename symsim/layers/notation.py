@@ -28,8 +28,8 @@ def norm(
     """Normalisation of x over the dims `over`, with weight (and bias) of dims `weight_dims` (default: `over`)."""
     held = weight_dims or over
     with net.within("", "norm", part):
-        parameters = [net.parameter(f"{name}.weight", held)] if weight else []
-        parameters += [net.parameter(f"{name}.bias", held)] if weight and bias else []
+        parameters = [net.weight(name, held)] if weight else []
+        parameters += [net.weight(name, held, "bias")] if weight and bias else []
         y = net.tensor(f"{name}.out", net.dims_of(x))
         net.op("norm", name, [x, *parameters], [y], over=tuple(over.split()), norm=kind, unit_offset=unit_offset)
     return y

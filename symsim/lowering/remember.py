@@ -10,19 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from symsim.algebra.expr import Expr
 from symsim.frameworks.recompute import DISCARD
 from symsim.ir.block import WIDTHS, Op, Tensor
-from symsim.ir.messages import Message
+from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS, Redistribution
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated, elements
 
-# why a message of forward is sent once more in backward
-RECOMPUTED, GATHERED_AGAIN = "recomputed", "again"
-RECOMPUTE_OF = "recompute of "
 GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
+
+
+class Keeper(NamedTuple):
+    """An operation that asked for a tensor: for its backward, or (again) to run again."""
+
+    operation: str
+    again: bool = False
+
+    def __str__(self) -> str:
+        return f"recompute of {self.operation}" if self.again else self.operation
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Saved:
 
     tensor: Tensor
     elements: Expr
-    by: tuple[str, ...]
+    by: tuple[Keeper, ...]
 
     @property
     def bytes(self) -> Expr:
@@ -55,10 +63,10 @@ class Remembered:
 
 @dataclass
 class _Kept:
-    by: dict[str, dict[str, None]] = field(default_factory=dict)
+    by: dict[str, dict[Keeper, None]] = field(default_factory=dict)
 
-    def add(self, name: str, op: str) -> None:
-        self.by.setdefault(name, {})[op] = None
+    def add(self, name: str, op: Op, *, again: bool = False) -> None:
+        self.by.setdefault(name, {})[Keeper(op.name, again)] = None
 
 
 def remember(
@@ -85,7 +93,7 @@ def remember(
 
     for index, op in enumerate(block.ops):
         for name in op.saves if index not in inside else ():
-            kept.add(name, op.name)
+            kept.add(name, op)
     for index in sorted(inside):
         op = block.ops[index]
         for name in op.inputs:
@@ -93,10 +101,10 @@ def remember(
             if tensor.kind != "parameter" and (
                 name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
             ):
-                kept.add(name, f"{RECOMPUTE_OF}{op.name}")
+                kept.add(name, op, again=True)
         if stored in OPERATIONS[op.kind].stored_by:
             for name in op.outputs:
-                kept.add(name, op.name)
+                kept.add(name, op)
     if discarding:
         roots = {block.storage(t).name for i in discarding for t in block.ops[i].outputs}
         outside = {n: by for n, by in kept.by.items() if block.storage(kept_as(placed, n, keep_gathered)).name not in roots}
@@ -104,12 +112,12 @@ def remember(
 
     again = _recomputed(placed, inside, stored, early_stop)
     messages = list(differentiated.backward_messages)
-    messages += [(i, _in_backward(m, RECOMPUTED)) for i, m in differentiated.forward_messages if i in again]
+    messages += [(i, _in_backward(m, "recomputed")) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
     saved, shared = _by_storage(placed, kept.by, keep_gathered)
     if distribute and placed.mesh.active("tp"):
         degree = placed.mesh.degree("tp")
-        split = [s for s in saved if s.tensor.name in block.inputs and all(by.startswith(RECOMPUTE_OF) for by in s.by)]
+        split = [s for s in saved if s.tensor.name in block.inputs and all(by.again for by in s.by)]
         messages += [
             (0, Message("backward", "all_gather", "tp", degree, s.elements / degree, s.elements, s.tensor.dtype, "split checkpoint")) for s in split
         ]
@@ -137,9 +145,9 @@ def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:
     return name
 
 
-def _by_storage(placed: Placed, names: Mapping[str, Iterable[str]], keep_gathered: bool) -> tuple[tuple[Saved, ...], tuple[Saved, ...]]:
+def _by_storage(placed: Placed, names: Mapping[str, Iterable[Keeper]], keep_gathered: bool) -> tuple[tuple[Saved, ...], tuple[Saved, ...]]:
     block = placed.block
-    roots: dict[str, dict[str, None]] = {}
+    roots: dict[str, dict[Keeper, None]] = {}
     for name, by in names.items():
         root = block.storage(kept_as(placed, name, keep_gathered))
         if root.kind != "parameter":
@@ -158,23 +166,13 @@ def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list
     for index, message in differentiated.forward_messages:
         op = block.ops[index]
         if _gathered_in_backward(op) and op.outputs[0] in needed:
-            made.append((index, _in_backward(message, GATHERED_AGAIN)))
+            made.append((index, _in_backward(message, "gathered again")))
     return made
 
 
-def _in_backward(message: Message, why: str) -> Message:
-    return Message(
-        "backward",
-        message.op,
-        message.axis,
-        message.group,
-        message.send_elements,
-        message.receive_elements,
-        message.dtype,
-        f"{message.what}, {why}",
-        message.count,
-        message.per,
-    )
+def _in_backward(message: Message, why: Purpose) -> Message:
+    said = {"recomputed": "recomputed", "gathered again": "again"}[why]
+    return replace(message, phase="backward", what=f"{message.what}, {said}", purpose=why)
 
 
 def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool) -> set[int]:

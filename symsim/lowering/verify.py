@@ -17,7 +17,7 @@ from symsim.ir.messages import COLLECTIVES, Message
 from symsim.ir.operations import KINDS, LINEAR, OPERATIONS, Attention
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated
-from symsim.lowering.remember import RECOMPUTE_OF, Remembered
+from symsim.lowering.remember import Remembered
 
 Broken = Iterator[tuple[Op | None, str]]
 T = TypeVar("T")
@@ -208,7 +208,7 @@ def what_is_kept_is_a_storage(made: Remembered) -> Broken:
     block, names = made.placed.block, [s.tensor.name for s in (*made.saved, *made.shared)]
     for saved in (*made.saved, *made.shared):
         name = saved.tensor.name
-        keepers = {b.removeprefix(RECOMPUTE_OF) for b in saved.by}
+        keepers = {by.operation for by in saved.by}
         keeper = next((op for op in block.ops if op.name in keepers), None)
         if name not in block.tensors:
             yield keeper, f"keeps {name} for backward, which is not declared"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from symsim.algebra.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
+from symsim.algebra.key import layers
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.layout import pipeline_layout
@@ -22,12 +23,12 @@ _HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies
 
 def runs(block: str) -> str:
     """The symbol of how often a stage runs a block for one micro-batch."""
-    return _RUNS.get(block, f"L_{block}_i")
+    return _RUNS.get(block) or layers(block).text
 
 
 def holds(block: str) -> str:
     """The symbol of how many copies of a block's parameters a stage holds (a tied table, or a repeated depth, differs from its runs)."""
-    return _HOLDS.get(block, f"L_{block}_i")
+    return _HOLDS.get(block) or layers(block).text
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _operations(name: str, blocks: Mapping[str, Block], entry: str) -> tuple[str
     scopes = {op.name.rsplit(".", n)[0]: None for op in every for n in range(op.name.count(".") + 1)}
     if name in scopes:
         return name, [op for op in every if op.name == name or op.name.startswith(f"{name}.")]
-    weights = {t.removesuffix(".weight"): op for op in every for t in op.inputs if t.endswith(".weight")}
+    weights = {block.tensors[t].owner: op for block in blocks.values() for op in block.ops for t in op.inputs if block.tensors[t].owner}
     if name not in weights:
         raise InputError(f"placement '{cut(entry)}': no operation is called '{cut(name, 40)}': {nearest(name, [*scopes, *weights])}")
     op = weights[name]

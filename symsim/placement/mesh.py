@@ -13,7 +13,7 @@ from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Op, Tensor
 from symsim.ir.operations import OPERATIONS
-from symsim.placement.names import OF_TOKENS, Axes, Placement, placement_of
+from symsim.placement.names import Axes, Placement, placement_of
 
 Layout = Mapping[str, tuple[str, ...]]
 
@@ -101,5 +101,5 @@ def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> 
 
 def parameter_layout(mesh: Mesh, block: Block, tensor: Tensor, reader: str) -> Layout:
     """Where a weight lives: its own dimensions' axes, in the operation that reads it."""
-    found = {d: _axes(mesh, block, d, reader).always if d not in OF_TOKENS else () for d in tensor.dims}
+    found = {d: _axes(mesh, block, d, reader).always for d in tensor.dims}
     return {d: tuple(a for a in axes if mesh.active(a)) for d, axes in found.items()}

@@ -15,8 +15,6 @@ from symsim.inputs.strategy import Strategy
 # Dimensions that tensor parallelism splits: heads, feed-forward widths, vocabulary, and what merges the streams of multi-token
 # prediction (Megatron-Core multi_token_prediction.py: eh_proj is a column-parallel linear)
 BY_TENSOR = ("a", "g", "f", "f_s", "V", "h_o", "H_k", "H_v")
-# Dimensions of tokens, which no parameter has
-OF_TOKENS = ("b", "s", "R")
 
 
 @dataclass(frozen=True)

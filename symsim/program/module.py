@@ -42,8 +42,8 @@ _OFTEN = 3
 _SECTIONS = {
     "sizes": "Sizes",
     "network": "The network: members of a group inside a unit, seconds a byte, latencies",
-    "total": "The whole model",
-    "time": "Boundary tensors",
+    "model": "The whole model",
+    "pipeline": "Boundary tensors",
     "step": "The step",
 }
 

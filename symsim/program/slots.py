@@ -7,28 +7,26 @@ head): whether a part is there is then a constant of the slot, and how much of i
 That a stage which holds no more than another is never slower rests on times that are not negative, and on a layer that is
 recomputed taking no less than one that is not; the tests compare with every stage of `symsim eval`.
 
-Reductions over stages are the nodes of `symsim.algebra.reductions`: a stage that holds no
-more than another of the same pipeline is never the slower one, and of equal stages the one with the most micro-batches in
-flight holds the most.
+Reductions over stages are the nodes of `symsim.algebra.reductions`, whose rule goes over slots here: a stage that holds no more than
+another of the same pipeline is never the slower one, and of equal stages the one with the most micro-batches in flight holds the most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
-from symsim.algebra.expr import Call, Expr, Number, symbol
-from symsim.algebra.reductions import Holdings, Line, Run, counted, longest_wait, named, paired, within
+from symsim.algebra.expr import Call, Expr, Monomial, Number, Symbol, symbol
+from symsim.algebra.reductions import Holdings, Line, Run, counted, reduced, stages_at, stages_max, within
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.value import Value
 
-_TIME = symbol("t_stage")
-(_WAIT,) = named(longest_wait(_TIME))[1].values()
+# of which a stage has no less than one that holds no more
+_RISING = (symbol("t_stage"),)
 
 
 @dataclass
@@ -39,16 +37,19 @@ class Slot:
     slowest: whether it can be the slowest stage anywhere. held: per (pp, vpp) what it holds.
     """
 
-    scope: "Scope | _Pair"
+    scope: "Scope | _Chosen"
     count: Value
     there: Value
     slowest: bool
     held: tuple[Holdings | None, ...]
 
 
+_Rank = tuple[Slot, ...]
+
+
 @dataclass
 class Slots:
-    """All slots of a grid, and the reductions over them."""
+    """All slots of a grid: what `symsim.algebra.reductions.reduced` goes over there."""
 
     program: Program
     slots: list[Slot]
@@ -56,87 +57,106 @@ class Slots:
     pipelines: list[Line]
     table: Callable[[Sequence[Number]], Value]
     base: Scope
+    of_stage: frozenset[str]
+    placed: frozenset[str]
 
     # over stages -------------------------------------------------------------------------------------------------------
 
     def reduced(self, call: Call) -> Value:
         """A reduction over stages (`symsim.algebra.reductions`)."""
-        program, body = self.program, call.arguments[0]
-        if call.function == "stages_sum":
-            own = self._pairs if paired(call) else self.slots
-            return program.total([(program.product(1, [(s.scope.lower(body), 1), (s.count, 1)]), 1) for s in own])
-        if call.function == "stages_at":
-            return self._at(body, call.arguments[1])
-        assert call.function == "stages_max", call.function
-        if call == _WAIT:
-            return self._longest_wait()
-        assert not any(node.function == "stages_after" for node in named(body)[1].values()), call
-        return self.largest(body)
+        found: Value = reduced(call, self, _RISING)
+        return found
 
-    @cached_property
-    def _pairs(self) -> list[Slot]:
-        """Ranks that hold a stage and its mirror image, of the one pipeline of the grid."""
-        (line,) = self.pipelines
-        of_class = {line.first[held]: slot for slot in self.slots for held in slot.held if held is not None}
-        made = []
-        for (one, two), count in counted(line.pairs).items():
-            scope = _Pair(self.program, of_class[one].scope, of_class[two].scope)
-            made.append(Slot(scope, self.program.number(count), self.program.number(1), True, of_class[one].held))
-        return made
-
-    def largest(self, body: Expr) -> Value:
-        """The largest of an expression over stages."""
-        return self.program.extreme("max", [self._present(s, s.scope.lower(body)) for s in self._those(body)])
-
-    def _those(self, body: Expr) -> list[Slot]:
-        """Slots that can have the largest: of a micro-batch's seconds those that hold the most, of what depends on the place all places."""
-        if any(map(paired, named(body)[1].values())):
-            return self._pairs
-        if body == _TIME:
-            return [s for s in self.slots if s.slowest]
-        return self.slots if body == symbol("t_tail_stage") else self.memory
-
-    def _present(self, slot: Slot, value: Value) -> Value:
-        return self.program.product(1, [(value, 1), (slot.there, 1)])
-
-    def summed_holding(self, name: str) -> Value:
-        """A stage's own symbol, summed over stages."""
-        at = self.pipelines[0].names.index(name)
-        return self.table([sum(h[at] * n for h, n in line.classes.items()) for line in self.pipelines])
+    def largest_of(self, name: str) -> Value:
+        """The largest of a stage's definition over stages."""
+        return self._reduced(stages_max(symbol(name)))
 
     def of_fullest(self, name: str) -> Value:
         """A definition at the stage with the largest peak of memory."""
-        return self._at(symbol(name), symbol("M_stage_peak"))
+        return self._reduced(stages_at(symbol(name), symbol("M_stage_peak")))
 
-    def _at(self, body: Expr, by: Expr) -> Value:
-        """An expression at the stage for which another is largest: the first of equal ones."""
-        return self.program.of_largest([(s.scope.lower(body), self._present(s, s.scope.lower(by))) for s in self._those(by)])
+    def _reduced(self, node: Expr) -> Value:
+        ((((call, _),), _),) = node.terms.items()
+        assert isinstance(call, Call)
+        return self.reduced(call)
 
-    def _longest_wait(self) -> Value:
-        """symsim.algebra.reductions.longest_wait: of consecutive equal stages any one waits
-        as long, so the last of each run stands for it; a run before a later one that holds as much waits no longer."""
-        program, m, pp = self.program, self.base.value("m"), self.base.value("pp")
+    # what reductions go over -------------------------------------------------------------------------------------------
+
+    def at(self, stage: Slot, body: Expr, given: Mapping[str, Value]) -> Value:
+        """An expression at a slot, where some symbols are given."""
+        if not given:
+            assert isinstance(stage.scope, Scope)
+            return stage.scope.lower(body)
+        program = self.program
+        scope = Scope(program, {name: given[name] if name in given else stage.scope.value(name) for name in body.symbols()}, {})
+        # a stage's seconds are multiplied once, by all that stands beside them, which is over few points
+        beside: dict[Monomial, dict[Monomial, Number]] = {}
+        for monomial, coefficient in body.terms.items():
+            own = tuple(f for f in monomial if isinstance(f[0], Symbol) and (f[0].name in self.of_stage or f[0].name in given and f[0].name != "i"))
+            beside.setdefault(own, {})[tuple(f for f in monomial if f not in own)] = coefficient
+        parts = [(scope.lower(Expr({own: 1})), scope.lower(Expr(rest))) for own, rest in beside.items()]
+        return program.total([(program.product(1, [(value, 1), (by, 1)]), 1) for value, by in parts])
+
+    def ranks(self, pairs: bool) -> Sequence[tuple[_Rank, Value]]:
+        """Slots and how many stages each stands for; of pairs those of the one pipeline of the grid."""
+        if not pairs:
+            return [((slot,), slot.count) for slot in self.slots]
+        (line,) = self.pipelines
+        of_class = {line.first[held]: slot for slot in self.slots for held in slot.held if held is not None}
+        return [(tuple(of_class[stage] for stage in rank), self.program.number(count)) for rank, count in counted(line.pairs).items()]
+
+    def heaviest(self) -> Sequence[_Rank]:
+        """Slots that can be the slowest stage."""
+        return [(slot,) for slot in self.slots if slot.slowest]
+
+    def places(self) -> Sequence[_Rank]:
+        """Slots at every place that can hold the most."""
+        return [(slot,) for slot in self.memory]
+
+    def waiting(self, pairs: bool) -> Iterator[tuple[_Rank, Value, Sequence[tuple[_Rank, Value]]]]:
+        """The k-th run of every pipeline as one slot; a run before a later one that holds as much waits no longer."""
+        assert not pairs
         runs = [_waiting(p.runs) for p in self.pipelines]
-        waits = []
         for k in range(max(map(len, runs))):
             own = [r[min(k, len(r) - 1)] for r in runs]
-            last = self.table([run.last for run in own])
-            left = program.total([(m, 1), (pp, -1), (last, 1)])
-            time = self._run_time([run.holdings for run in own])
-            after = []
+            later = []
             for slot in self.slots:
                 behind = [
                     sum(r.last - r.first + 1 for r in p.runs if r.first > run.last and r.holdings == held) if first else 0
                     for p, run, held, first in zip(self.pipelines, own, slot.held, self._counted(slot))
                 ]
-                after.append((program.product(1, [(slot.scope.lower(_TIME), 1), (self.table(behind), 1)]), 1))
-            waited = program.total([(program.product(1, [(left, 1), (time, 1)]), 1), *after])
-            counts = self.table([1 if run.last == p.runs[-1].last else 0 for p, run in zip(self.pipelines, own)])
-            if not (not counts.mask and counts.data == 1):
-                # a stage so early that it starts none of the last micro-batches waits for nobody
-                waited = program.where(program.apply("lt", left, program.number(0)), program.number(0), waited)
-            waits.append(waited)
-        return program.extreme("max", waits)
+                later.append(((slot,), self.table(behind)))
+            held = tuple(run.holdings for run in own)
+            one = self.program.number(1)
+            yield (Slot(_Chosen(self, held), one, one, True, held),), self.table([run.last for run in own]), later
+
+    def total(self, parts: Sequence[tuple[Value, Value]]) -> Value:
+        """The sum of values times numbers of stages."""
+        return self.program.total([(self.program.product(1, [(value, 1), (count, 1)]), 1) for value, count in parts])
+
+    def mean(self, values: Sequence[Value]) -> Value:
+        """The mean of a rank's values."""
+        return self.program.product(Fraction(1, len(values)), [(self.program.total([(value, 1) for value in values]), 1)])
+
+    def largest(self, values: Sequence[tuple[_Rank, Value]]) -> Value:
+        """The largest value of slots that are there."""
+        return self.program.extreme("max", [self._present(rank, value) for rank, value in values])
+
+    def chosen(self, values: Sequence[tuple[_Rank, Value, Value]]) -> Value:
+        """The value of the first largest key, of slots that are there."""
+        return self.program.of_largest([(value, self._present(rank, key)) for rank, value, key in values])
+
+    def _present(self, rank: _Rank, value: Value) -> Value:
+        return self.program.product(1, [(value, 1), (rank[0].there, 1)])
+
+    def holding(self, held: Sequence[Holdings | None], name: str) -> Value:
+        """A stage's definition where each pipeline has the class that it holds."""
+        found: list[tuple[Value, int]] = []
+        for slot in self.slots:
+            here = [int(own == asked and first) for own, asked, first in zip(slot.held, held, self._counted(slot))]
+            if any(here):
+                found.append((self.program.product(1, [(slot.scope.value(name), 1), (self.table(here), 1)]), 1))
+        return self.program.total(found)
 
     def _counted(self, slot: Slot) -> list[bool]:
         """Per pipeline, whether this slot is the first to stand for its class."""
@@ -145,14 +165,21 @@ class Slots:
             found.append(held is not None and next(s for s in self.slots if s.held[k] == held) is slot)
         return found
 
-    def _run_time(self, holdings: Sequence[Holdings]) -> Value:
-        """t_stage of a class per pipeline: the slot that stands for it."""
-        found: list[tuple[Value, int]] = []
-        for slot in self.slots:
-            here = [int(held == own and first) for held, own, first in zip(slot.held, holdings, self._counted(slot))]
-            if any(here):
-                found.append((self.program.product(1, [(slot.scope.lower(_TIME), 1), (self.table(here), 1)]), 1))
-        return self.program.total(found)
+    def summed_holding(self, name: str) -> Value:
+        """A stage's own symbol, summed over stages."""
+        at = self.pipelines[0].names.index(name)
+        return self.table([sum(h[at] * n for h, n in line.classes.items()) for line in self.pipelines])
+
+
+class _Chosen:
+    """The stage of every pipeline of a grid that holds one of these."""
+
+    def __init__(self, slots: Slots, held: Sequence[Holdings | None]):
+        self.slots, self.held = slots, held
+
+    def value(self, name: str) -> Value:
+        of_stage = name in self.slots.pipelines[0].names or name in self.slots.of_stage
+        return self.slots.holding(self.held, name) if of_stage else self.slots.base.value(name)
 
 
 def _waiting(runs: Sequence[Run]) -> list[Run]:
@@ -207,19 +234,11 @@ def make_slots(
                 memory.append(slot)
                 if not again:
                     slots.append(slot)
-    return Slots(program, slots, memory, pipelines, table, base)
-
-
-class _Pair:
-    """The scope of a rank that holds a stage and its mirror image: what stages_pair stands for there."""
-
-    def __init__(self, program: Program, one: "Scope | _Pair", two: "Scope | _Pair"):
-        self.program, self.one, self.two = program, one, two
-
-    def lower(self, expression: Expr) -> Value:
-        (pair,) = named(expression)[1].values()
-        parts = [own.lower(pair.arguments[0]) for own in (self.one, self.two)]
-        return self.program.product(Fraction(1, 2), [(self.program.total([(part, 1) for part in parts]), 1)])
+    placed = {"i"}
+    for name, (expression, _) in stage_definitions.items():
+        if expression.symbols() & placed:
+            placed.add(name)
+    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed))
 
 
 def _outweighed(holdings: Holdings, line: Line) -> bool:

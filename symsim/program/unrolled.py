@@ -15,10 +15,11 @@ from typing import Literal
 
 import numpy as np
 
-from symsim.algebra.expr import ZERO, Call, Expr, Number, expr, floor, maximum, of_largest, symbol
+from symsim.algebra.expr import ZERO, Expr, Number, expr, floor, maximum, symbol
+from symsim.algebra.key import layers
 from symsim.algebra.kinds import kind_of
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Definition
-from symsim.algebra.reductions import Holdings, Line, named, reduced
+from symsim.algebra.quantity import Definition
+from symsim.algebra.reductions import Holdings, Line, WrittenOut, named, stages_at, stages_max
 from symsim.algebra.typeset import entry
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, nearest
@@ -222,41 +223,20 @@ class _Unroller:
             self.add(Step(name, body, "FLOP/s" if name == "Phi" else known.unit, meaning, name != "Phi", DERIVED))
 
     def _definitions(self) -> None:
-        for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.group not in ("stages", "step")]):
+        for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.key.scope not in ("stage", "step")]):
             self.add(_step(definition))
 
     def _whole_step(self) -> None:
         for definition in self.result.derivation.definitions.values():
-            if definition.group == "step":
-                body, nodes = named(definition.expr)
-                if nodes:
-                    body = body.substitute({name: self._reduced(call) for name, call in nodes.items()})
-                step = _step(definition)
-                self.add(replace(step, body=body, section="Over stages" if nodes else step.section))
-
-    def _reduced(self, call: Call) -> Expr:
-        """A reduction over stages, over the classes of equal ones."""
-
-        def at(stage: int, body: Expr, given: Mapping[str, Expr | Number]) -> Expr:
-            return body.substitute({n: self._of(n, stage) for n in body.symbols() if n in self._stage_names} | dict(given))
-
-        light = self.shortest and _TIME in call.arguments
-        found: Expr = reduced(call, self._line, at, self.result.placed_names, lambda values: maximum(*values), of_largest, outweighed=light)
-        return found
-
-    @cached_property
-    def _stage_names(self) -> frozenset[str]:
-        return frozenset(d.symbol for part in self.result.stage_definitions for d in part)
+            if definition.key.scope == "step":
+                step, body = _step(definition), self._stage.plain(definition.expr, (_TIME,) if self.shortest else ())
+                self.add(replace(step, body=body, section="Over stages" if named(definition.expr)[1] else step.section))
 
     # stages ------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _holdings(self) -> list[Holdings]:
-        """What every stage holds, in order of `_line.names`."""
-        found: list[Holdings] = []
-        for run in self._line.runs:
-            found += [run.holdings] * (run.last - run.first + 1)
-        return found
+    def _stage(self) -> WrittenOut:
+        return WrittenOut(self.result.derivation.definitions.values(), self._line)
 
     @cached_property
     def _line(self) -> Line:
@@ -270,50 +250,33 @@ class _Unroller:
 
     def _stages(self) -> None:
         """Every definition of a stage once for each class of equal ones; those that depend on the place, for the places that can hold the most."""
-        line, holdings = self._line, self._holdings
-        alike, placed = self.result.stage_definitions
-        self.scopes: dict[int, dict[str, Expr | Number]] = {}
-        self.first: dict[Holdings, int] = {h: holdings.index(h) for h in line.classes}
-        for held, first in self.first.items():
-            section = f"Stage {_indices(k for k, h in enumerate(holdings) if h == held)}: {self._contents(held)}"
-            own = dict(self.known) | dict(zip(line.names, held))
-            self._instances(alike, own, first, section)
-            self.kinds[str(first)] = section
+        line, stage = self._line, self._stage
+        for held, first in line.first.items():
+            section = self.kinds[str(first)] = f"Stage {_indices(line.members[held])}: {self._contents(held)}"
+            for name in stage.of_stage:
+                if name not in stage.placed:
+                    self._instance(name, first, section)
             for place in sorted(line.fullest[held]):
-                here = dict(own) | {"i": place}
                 title = section if place == first else f"Stage {place} of {section.removeprefix('Stage ')}"
-                self._instances(placed, here, place, title)
-                if place != first:
-                    self.kinds[str(place)] = title
-                self.scopes[place] = here
-            self.scopes.setdefault(first, own)
+                self.kinds[str(place)] = title
+                for name in stage.of_stage:
+                    if name in stage.placed:
+                        self._instance(name, place, title)
 
-    def _instances(self, definitions: Iterable[Definition], own: dict[str, Expr | Number], at: int, section: str) -> None:
-        for definition in definitions:
-            step = _step(definition)
-            meaning = step.meaning.replace("stage i: ", "").replace("stage i", f"stage {at}")
-            body = step.body.substitute(own)
-            if body.is_constant:
-                own[definition.symbol] = body.constant()
-                continue
-            name = f"{definition.symbol}_at_{at}"
-            self.steps[name] = replace(step, name=name, body=body, meaning=meaning, section=section)
-            own[definition.symbol] = symbol(name)
+    def _instance(self, name: str, at: int, section: str) -> None:
+        made = self._stage.made.get(str(self._stage.at(name, at)))
+        if made is not None:
+            self.add(replace(_step(made), meaning=made.meaning.replace(f"stage {at}: ", ""), section=section))
 
     def _contents(self, held: Holdings) -> str:
         own = dict(zip(self._line.names, held))
-        parts = [f"{own[f'L_{k}_i']} {kind_of(k)} layers" for k in self.result.model.kind_names() if own[f"L_{k}_i"]]
+        parts = [f"{own[layers(k).text]} {kind_of(k)} layers" for k in self.result.model.kind_names() if own[layers(k).text]]
         words = {"embedding_i": "the embedding", "loss_i": "the head", "mtp_i": "multi-token prediction"}
         return ", ".join(
             [w for n, w in words.items() if own.get(n) and n == "embedding_i"]
             + parts
             + [w for n, w in words.items() if own.get(n) and n != "embedding_i"]
         )
-
-    def _of(self, name: str, stage: int) -> Expr:
-        """A stage's definition, by the first stage that holds the same unless it depends on the place."""
-        scope = self.scopes.get(stage, self.scopes[self.first[self._holdings[stage]]])
-        return expr(scope[name])
 
     # what is asked for -------------------------------------------------------------------------------------------------
 
@@ -345,7 +308,7 @@ class _Unroller:
             yield Output(name, expr(self.known[axes[axis]]), "s", f"messages over {axis} that nothing hides")
         elif name in definitions:
             own = definitions[name]
-            body = self._over_stages(name) if own.group == "stages" else expr(self.known[name])
+            body = self._over_stages(name) if own.key.scope == "stage" else expr(self.known[name])
             yield Output(name, body, str(own.unit), own.meaning)
         else:
             raise refuse_unknown(name, list(definitions), "quantity")
@@ -363,32 +326,32 @@ class _Unroller:
         if name == "N_active" and name not in self.known:
             name = "N"
         if quantity.over == "fullest":
-            largest = of_largest((self._of(name, k), self._of("M_stage_peak", k)) for k in self._line.places)
-            return self._over(name, name.replace("_stage_", "_fullest_"), quantity.meaning, largest)
+            fullest = stages_at(symbol(name), symbol("M_stage_peak"))
+            key = self.result.derivation.definitions[name].key
+            return self._over(name, f"{key.quantity}_fullest_{key.part}", quantity.meaning, fullest)
         return self._over_stages(name) if quantity.over == "stages" else expr(self.known[name])
 
     def _over_stages(self, name: str) -> Expr:
         meaning = f"largest over stages: {self.result.derivation.definitions[name].meaning}"
-        return self._over(name, name, meaning, maximum(*(self._of(name, k) for k in self._line.places)))
+        return self._over(name, name, meaning, stages_max(symbol(name)))
 
     def _over(self, name: str, title: str, meaning: str, body: Expr) -> Expr:
         """A reduction of a stage's definition under a title of its own, made once."""
         if title not in self.known:
             definition = _step(self.result.derivation.definitions[name])
-            self.add(replace(definition, name=title, body=body, meaning=meaning, section="Over stages"))
+            self.add(replace(definition, name=title, body=self._stage.plain(body), meaning=meaning, section="Over stages"))
         return expr(self.known[title])
 
 
 def _step(definition: Definition) -> Step:
     d = definition
-    counts = d.group != "step" and (d.unit in (FLOP, BYTE, ELEMENT) or (not d.unit.powers and d.group != "kernels"))
-    return Step(d.symbol, d.expr, str(d.unit), d.meaning, counts, d.group, d.source, d.assumptions)
+    return Step(d.symbol, d.expr, str(d.unit), d.meaning, d.counts, d.key.section, d.source, d.assumptions)
 
 
 def _grouped(definitions: list[Definition]) -> list[Definition]:
     """Definitions of one group together where that leaves each after those it uses."""
-    order = {g: k for k, g in enumerate(dict.fromkeys(["sizes", "network", *(d.group for d in definitions)]))}
-    made = sorted(definitions, key=lambda d: order[d.group])
+    order = {g: k for k, g in enumerate(dict.fromkeys(["sizes", "network", *(d.key.section for d in definitions)]))}
+    made = sorted(definitions, key=lambda d: order[d.key.section])
     waiting = {d.symbol for d in definitions}
     for definition in made:
         waiting.discard(definition.symbol)

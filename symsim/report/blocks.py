@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, Expr, Number
+from symsim.algebra.key import layers_of_model, of_block
 from symsim.algebra.kinds import in_words, kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, Unit
-from symsim.cost.count import MODULES, ascii_name
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Op
 from symsim.ir.messages import Message, between_ranks, merge
@@ -63,10 +63,11 @@ class Blocks:
     def _about(self, name: str) -> Spans:
         kinds = self.result.model.layer_kinds
         if name in kinds:
-            layers = self.result.values[f"L_{name}"]
+            of = layers_of_model(name)
+            layers = self.result.values[of.text]
             return spans(
                 "The model has ",
-                self.ink.valued(f"L_{name}", layers),
+                self.ink.valued(of.text, layers),
                 f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
                 "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
                 Math("X_n"),
@@ -112,11 +113,11 @@ class Blocks:
         ]
 
     def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
-        placed, definitions = remembered.placed, self.result.derivation.definitions
+        placed, book = remembered.placed, self.result.derivation
         op = placed.block.ops[index]
-        flops, moved = definitions.get(ascii_name("X", name, op.name)), definitions.get(ascii_name("Q", name, op.name))
+        flops, moved = (next(iter(book.of(letter, block=name, operation=op.name)), None) for letter in "XQ")
         keeps = [
-            str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if {op.name, f"recompute of {op.name}"} & set(item.by)
+            str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if op.name in {by.operation for by in item.by}
         ]
         again = " (run again)" if index in remembered.recomputed else ""
         return Row(
@@ -142,7 +143,7 @@ class Blocks:
             return spans(Math(made))
         read = [t for t in op.inputs if tensors[t].kind in ("activation", "parameter") or looks_up]
         # a bias is added, not multiplied
-        read = [t for t in read if not (tensors[t].kind == "parameter" and t.endswith(".bias"))]
+        read = [t for t in read if not (tensors[t].kind == "parameter" and tensors[t].role == "bias")]
         if not op.products and not looks_up:
             read = read[:1]
         *before, last = (self.ink.dimensions(block, tensors[t].dims) for t in read)
@@ -193,7 +194,7 @@ class Blocks:
 
     def _saved_row(self, number: int, item: Saved, shared: bool) -> Row:
         by = joined(
-            [spans(Code(b)) if not b.startswith("recompute of ") else spans("recompute of ", Code(b.removeprefix("recompute of "))) for b in item.by]
+            [spans(*(["recompute of "] if by.again else []), Code(by.operation)) for by in item.by]
         )
         return Row(
             (
@@ -230,10 +231,10 @@ class Blocks:
         return (said, *rows[best:])
 
     def _parameters(self, name: str) -> list[Part]:
-        book, number = self.result.derivation.definitions, self.result.numbers
+        book, number = self.result.derivation, self.result.numbers
         rows = []
-        for module in (m for m in MODULES if f"N_{name}_{m}" in book):
-            whole_model, held = book[f"N_{name}_{module}"], book[f"P_{name}_{module}"]
+        for whole_model in book.of("N", scope="block", block=name):
+            module, held = whole_model.key.module, book[whole_model.key._replace(quantity="P")]
             self.ink.defined.update({whole_model.symbol: None, held.symbol: None})
             rows.append(
                 Row(
@@ -255,26 +256,24 @@ class Blocks:
         )
         return [Table(spans(f"Parameters of {in_words(name)}."), columns, tuple(rows))] if rows else []
 
-    def _definitions(self, name: str, suffix: str = "") -> list[Part]:
+    def _definitions(self, name: str, again: bool = False) -> list[Part]:
         """The block's totals over sizes alone: its operations' own definitions are put in."""
-        book = self.result.derivation.definitions
-        own = {s: d.expr for s, d in book.items() if d.group == name}
+        book = self.result.derivation
+        own = {d.symbol: d.expr for d in book.of(scope="block", block=name)}
         made, nothing = [], []
-        for prefix in "FXQGYURZA":
-            definition = book.get(f"{prefix}_{name}{suffix}")
-            if definition is None:
-                continue
+        for definition in (book[key] for key in (of_block(letter, name, again) for letter in "FXQGYURZA") if key in book):
             if not definition.expr:
                 nothing.append(definition.symbol)
                 continue
-            rows = prefix if prefix in "XQA" else ""
+            letter = definition.key.quantity
+            rows = letter if letter in "XQA" else ""
             made.append(
                 self.ink.equation(
                     definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows
                 )
             )
-        shared = book.get(f"A_{name}{suffix}_shared")
-        if shared is not None:
+        if (key := of_block("A", name, again, part="shared")) in book:
+            shared = book[key]
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
         if nothing:
             made.append(self.ink.zeros(nothing))
@@ -289,7 +288,7 @@ class Blocks:
             Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
             *self._saved(name, again, ", recomputed"),
             *self._messages(name, repeated, ", recomputed, in backward"),
-            *self._definitions(name, "_ckpt"),
+            *self._definitions(name, again=True),
         ]
 
 

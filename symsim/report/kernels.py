@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import Expr, Number, minimum, symbol
+from symsim.algebra.key import layers, of_block
 from symsim.algebra.vocabulary import SYMBOLS
-from symsim.cost.count import ascii_name, flops
+from symsim.cost.count import flops
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.system import Peak
@@ -88,14 +89,14 @@ def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
     for index, op in enumerate(placed.block.ops):
         if op.kind in UNCOUNTED:
             continue
-        found = ascii_name("t_f", name, op.name)
-        work, moved = flops(placed, index, op.products, local=True).expr, ascii_name("Q", name, op.name)
+        found = of_block("t", name, operation=op.name, phase="forward").text
+        work, moved = flops(placed, index, op.products, local=True).expr, of_block("Q", name, operation=op.name).text
         made.append(_kernel(result, name, op.name, "forward", found, work, moved, numbers, own))
     for kernel in remembered.differentiated.backward:
         op = placed.block.ops[kernel.forward]
-        found = ascii_name("t_b", name, op.name, kernel.label)
+        found = of_block("t", name, operation=op.name, phase=kernel.label).text
         work = flops(placed, kernel.forward, kernel.products, local=True).expr
-        moved = ascii_name("U", name, op.name, kernel.label)
+        moved = of_block("U", name, operation=op.name, phase=kernel.label).text
         made.append(_kernel(result, name, op.name, kernel.label, found, work, moved, numbers, own))
     return made
 
@@ -113,7 +114,7 @@ def stage_kernels(result: Evaluation, stage: int) -> list[Kernel]:
 def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[int, dict[str, int]]:
     """How often a stage runs a block for one micro-batch, and how often each operation runs again."""
     often = int(numbers[runs(name)])
-    whole = int(numbers.get(f"L_{name}_ckpt_i", 0)) if name in lowered.checkpointed else 0
+    whole = int(numbers[layers(name, again=True).text]) if name in lowered.checkpointed else 0
     again: dict[str, int] = {}
     variants: Iterable[tuple[Remembered | None, int]] = ((lowered.blocks[name], often - whole), (lowered.checkpointed.get(name), whole))
     for variant, count in variants:

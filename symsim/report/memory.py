@@ -24,7 +24,7 @@ def sections(step: Step, ink: Ink) -> list[Section]:
         f"The peak{which} is reached in: {step.moment(step.fullest)}."
     )
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
-    names = [n for n in step.result.derivation.definitions if n.startswith(("M_", "H_stage_")) or n == "alive_i"]
+    names = [d.symbol for d in step.result.derivation.of("M", "M_at", "M_fp8", "H", "H_stage_link", "alive_i")]
     return [
         Section("Memory", (Paragraph(spans(said)), bars(step), *_tables(step, ink))),
         _working(step, ink),
@@ -34,13 +34,12 @@ def sections(step: Step, ink: Ink) -> list[Section]:
 
 def _working(step: Step, ink: Ink) -> Section:
     """Of what each block holds at its kernels, the candidate that is the largest at the given sizes."""
-    book, numbers = step.result.derivation.definitions, step.result.numbers
-    equations, candidates = [], 0
-    for name in (n for n in book if n.startswith(("W_fwd_", "W_bwd_")) and book[n].expr):
-        found = _candidates(book[name].expr)
+    numbers, equations, candidates = step.result.numbers, [], 0
+    for d in (d for d in step.result.derivation.of("W") if d.expr):
+        found = _candidates(d.expr)
         candidates += len(found)
         largest = max(found, key=lambda e: e.evaluate(numbers))
-        equations += ink.spelled(name, largest, numbers[name], BYTE)
+        equations += ink.spelled(d.symbol, largest, numbers[d.symbol], BYTE)
     said = (
         "What a rank holds at the worst kernel of a block, what the block has saved by then included. Each is a maximum over the block's kernels, "
         f"{candidates} candidates together; shown is the one that is the largest at the given sizes."
@@ -97,8 +96,8 @@ def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
 def _tables(step: Step, ink: Ink) -> list[Table]:
     found = moments(step.result.derivation)
     values = step.stage(step.fullest)
-    held = sorted(((values[n], said, n) for n, said in found.items() if values[n]), key=lambda m: -m[0])
-    when = tuple(Row((said, ink.symbol(n), human(-int(-v // 1), BYTE))) for v, said, n in held)
+    held = sorted((d for d in found if values[d.symbol]), key=lambda d: -values[d.symbol])
+    when = tuple(Row((d.meaning, ink.symbol(d.symbol), human(-int(-values[d.symbol] // 1), BYTE))) for d in held)
     every = step.alike_in_memory
     shown = _alike(step, thinned(every))
     parts = [p for p in MEMORY_PARTS if any(step.memory(first)[p] for _, first in shown)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symsim.algebra.expr import Number
+from symsim.algebra.key import of_block
 from symsim.algebra.quantity import Definition
 from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import SYMBOLS
@@ -42,7 +43,7 @@ def section(result: Evaluation, ink: Ink) -> Section:
     book = result.derivation.definitions
     # what a size is defined by is a symbol too, and may be used nowhere else
     derived: dict[str, Row] = {}
-    while more := [s for s in ink.used if s in book and book[s].group == "sizes" and s not in derived]:
+    while more := [s for s in ink.used if s in book and book[s].key.scope == "sizes" and s not in derived]:
         derived |= {s: _derived(result, ink, s) for s in more}
     places = {name: n for n, name in enumerate(SYMBOLS)}
     plain = sorted((s for s in ink.used if s not in book), key=lambda s: (places.get(s, len(places)), s))
@@ -74,7 +75,7 @@ def section(result: Evaluation, ink: Ink) -> Section:
 
 
 def _subscripts(ink: Ink, book: Mapping[str, Definition]) -> Paragraph:
-    example = next(s for s in (f"N_embedding_{m}" for m in MODULES) if s in book)
+    example = next(s for s in (of_block("N", "embedding", module=m).text for m in MODULES) if s in book)
     return Paragraph(
         spans(
             "A quantity's subscript names the block it belongs to (",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from symsim.algebra.expr import Number
+from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
-from symsim.cost.memory import moments
+from symsim.cost.memory import binding_moment
 from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.numbers import Evaluation
@@ -95,12 +96,12 @@ class Step:
     @cached_property
     def axes(self) -> list[str]:
         """Over which a block's messages go."""
-        return [n.removeprefix("e_f_").removesuffix("_stage") for n in exposed_of_stage(self.result.derivation) if n.startswith("e_f_")]
+        return [d.key.axis for d in exposed_of_stage(self.result.derivation) if d.key.phase == "forward"]
 
     def exposed(self, stage: int) -> float:
         """Seconds of messages that nothing hides, of one micro-batch of a stage."""
         numbers = self.stage(stage)
-        return float(sum(numbers[n] for n in exposed_of_stage(self.result.derivation)))
+        return float(sum(numbers[d.symbol] for d in exposed_of_stage(self.result.derivation)))
 
     def number(self, name: str) -> float:
         return float(self.result.step_numbers[name])
@@ -119,15 +120,16 @@ class Step:
 
     def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:
         """Seconds of each block in one micro-batch of a stage, kernels and exposed messages; what is the whole stage's goes by ''."""
-        book, lowered = self.result.derivation.definitions, self.result.lowered
+        book, lowered = self.result.derivation, self.result.lowered
         made: dict[str, float] = {}
         for name in lowered.blocks:
             often = numbers[runs(name)]
-            again = numbers[f"L_{name}_ckpt_i"] if name in lowered.checkpointed else 0
-            kernels = often * sum(numbers[f"{t}_{name}"] for t in ("t_f", "t_i", "t_w"))
-            for tag, times in ((name, often - again), (f"{name}_ckpt", again)):
-                once = [f"t_r_{tag}", *(f"e_{phase}_{tag}_{axis}" for phase in "fb" for axis in self.axes)]
-                kernels += times * sum(numbers[n] for n in once if n in book)
+            again = numbers[layers(name, again=True).text] if name in lowered.checkpointed else 0
+            kernels = often * sum(numbers[of_block("t", name, phase=phase).text] for phase in ("forward", "inputs", "weights"))
+            for whole_again, times in ((False, often - again), (True, again)):
+                own = partial(of_block, block=name, again=whole_again)
+                once = [own("t", phase="again"), *(own("e", phase=phase, axis=axis) for phase in ("forward", "backward") for axis in self.axes)]
+                kernels += times * sum(numbers[key.text] for key in once if key in book)
             made[name] = float(kernels)
         made[""] = float(numbers["t_stage"]) - sum(made.values())
         return made
@@ -164,7 +166,7 @@ class Step:
     def memory(self, stage: int) -> dict[str, int]:
         """Bytes of each of MEMORY_PARTS at the peak, to which they add up but for rounding. Where the whole of all does not
         stand at one moment, it is gradients, then activations, that are not there yet."""
-        parts = {part: whole(self.stage(stage)[f"M_stage_{part}"]) for part in MEMORY_PARTS}
+        parts = {part: whole(self.stage(stage)[of_stage("M", part).text]) for part in MEMORY_PARTS}
         absent = sum(parts.values()) - self.peak(stage)
         for part in ("gradients", "activations"):
             away = min(max(0, absent - len(parts)), parts[part])
@@ -182,8 +184,7 @@ class Step:
 
     def moment(self, stage: int) -> str:
         """When the peak is reached, in words."""
-        found = moments(self.result.derivation)
-        return found[max(found, key=lambda n: self.stage(stage)[n])]
+        return binding_moment(self.result.derivation, self.stage(stage)).meaning
 
     @property
     def fits(self) -> bool:
@@ -223,5 +224,5 @@ def tags(system: System) -> dict[str, int]:
 
 def stage_seconds(step: Step) -> dict[tuple[int, ...], dict[str, float]]:
     """Seconds of equal stages under the names of `eval --json`."""
-    names = {key: f"{name}_stage" for key, name in STAGE_TIMES.items()}
+    names = {said: key.text for said, key in STAGE_TIMES.items()}
     return {stages: {k: float(step.stage(stages[0])[n]) for k, n in names.items()} for stages in step.result.alike_in(names.values())}

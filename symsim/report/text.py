@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symsim.algebra.key import layers
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.assumptions import ASSUMPTIONS
@@ -95,8 +96,8 @@ def _stages(totals: Totals) -> str:
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers(first)
-        layers = sum(int(numbers[f"L_{k}_i"]) for k in result.model.kind_names())
-        rows.append([ranges(members).replace("\u2013", "-"), str(layers), *(human(whole(numbers[n]), u) for n, _, u in columns)])
+        held = sum(int(numbers[layers(k).text]) for k in result.model.kind_names())
+        rows.append([ranges(members).replace("\u2013", "-"), str(held), *(human(whole(numbers[n]), u) for n, _, u in columns)])
     return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
 
 

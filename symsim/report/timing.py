@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from symsim.algebra.expr import ZERO, Call, Expr, expr, symbol
+from symsim.algebra.key import Key, Scope, of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.typeset import width
-from symsim.cost.step_time import STAGE_TIMES
+from symsim.cost.step_time import PHASES, STAGE_TIMES
 from symsim.inputs import curves
 from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
@@ -168,9 +167,9 @@ def _column(phase: str) -> str:
 
 def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
     """t^f = sum over the table's column = value; where the host may be slower, the larger of the two."""
-    book, numbers = step.result.derivation.definitions, step.result.numbers
+    book, numbers = step.result.derivation, step.result.numbers
     made, nothing = [], []
-    for definition in (book[f"{t}_{tag}"] for tag in (name, f"{name}_ckpt") for t in ("t_f", "t_i", "t_w", "t_r") if f"{t}_{tag}" in book):
+    for definition in (book[key] for key in _parts_of(name) if key in book):
         if not definition.expr:
             nothing.append(definition.symbol)
             continue
@@ -180,6 +179,11 @@ def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
         ink.defined[definition.symbol] = None
         made.append(Equation(ink.names[definition.symbol], (f"{text} = {in_units(human(numbers[definition.symbol], SECOND))}",)))
     return [*made, ink.zeros(nothing)] if nothing else made
+
+
+def _parts_of(name: str) -> list[Key]:
+    """A block's seconds, and those of its being run again as it is recomputed in full."""
+    return [of_block("t", name, again, phase=phase) for again in (False, True) for phase in PHASES]
 
 
 def _host(formula: Expr) -> Expr | None:
@@ -193,14 +197,14 @@ def _host(formula: Expr) -> Expr | None:
 
 def _messages(step: Step, ink: Ink) -> Section:
     """What a second of a message is made of, then every block's messages by axis: their seconds and what stays exposed."""
-    book, numbers = step.result.derivation.definitions, step.result.numbers
-    network = [d for d in book.values() if d.group == "network"]
+    book, numbers = step.result.derivation, step.result.numbers
+    network = book.of(scope="network")
     rows = []
     for name in step.result.lowered.blocks:
-        for tag, words in ((name, in_words(name)), (f"{name}_ckpt", f"{in_words(name)}, run again")):
-            for phase, word in (("f", "forward"), ("b", "backward")):
-                own = f"c_{phase}_{tag}_"
-                rows += [_message_row(step, ink, words, axis, word, book[own + axis]) for axis in step.axes if own + axis in book]
+        for again, words in ((False, in_words(name)), (True, f"{in_words(name)}, run again")):
+            for phase in ("forward", "backward"):
+                keys = [of_block("c", name, again, phase=phase, axis=axis) for axis in step.axes]
+                rows += [_message_row(step, ink, words, book[key]) for key in keys if key in book]
     columns = (Column("block", 9), Column("over", 5), Column("in", 6), Column("seconds", 16), Column("beside", 16), Column("exposed", 16))
     about = Paragraph(
         spans(
@@ -222,10 +226,10 @@ def _messages(step: Step, ink: Ink) -> Section:
 
 def _first_of_each(network: list[Definition]) -> list[Definition]:
     """Definitions to spell out: every group's members, and one of each other form (the rest differ in the group alone)."""
-    seen: dict[str, Definition] = {}
+    seen: dict[tuple[str, bool, str], Definition] = {}
     for d in network:
-        kind = d.symbol if d.symbol.startswith("mu_") else d.symbol.partition("_")[0] + ("_exchanged" if d.symbol.endswith("all_to_all") else "")
-        seen.setdefault(kind, d)
+        alone = d.symbol if d.key.quantity == "mu" else ""
+        seen.setdefault((d.key.quantity, d.key.operation == "all_to_all", alone), d)
     return list(seen.values())
 
 
@@ -233,7 +237,7 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
     """Values of all of them: seconds a byte (and the bandwidth that is), and latencies."""
     rows = []
     for d in network:
-        if d.symbol.startswith("mu_"):
+        if d.key.quantity == "mu":
             continue
         value = float(step.result.numbers[d.symbol])
         ink.defined[d.symbol] = None
@@ -243,26 +247,26 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
     return Table(spans("Seconds a byte (in picoseconds), and latencies, of every group and collective."), columns, tuple(rows))
 
 
-def _message_row(step: Step, ink: Ink, block: str, axis: str, word: str, definition: Definition) -> Row:
-    book, numbers = step.result.derivation.definitions, step.result.numbers
-    exposed = book["e" + definition.symbol[1:]]
-    beside = [book[s].meaning for s in sorted(exposed.expr.symbols()) if s.startswith("t_") and s in book]
+def _message_row(step: Step, ink: Ink, block: str, definition: Definition) -> Row:
+    book, numbers = step.result.derivation, step.result.numbers
+    exposed = book[definition.key._replace(quantity="e")]
+    beside = [d.meaning for d in sorted(book.of("t"), key=lambda d: d.symbol) if d.symbol in exposed.expr.symbols()]
     cells = []
     for d in (definition, exposed):
         ink.defined[d.symbol] = None
         cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
     hidden: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
-    return Row((Code(block), Code(axis), word, cells[0], hidden, cells[1]))
+    return Row((Code(block), Code(definition.key.axis), definition.key.phase, cells[0], hidden, cells[1]))
 
 
-def _timed(step: Step, group: str, skip: Iterable[str] = ()) -> list[Definition]:
-    return [d for d in step.result.derivation.definitions.values() if d.group == group and "second" in str(d.unit) and d.symbol not in skip]
+def _timed(step: Step, scope: Scope) -> list[Definition]:
+    return [d for d in step.result.derivation.of(scope=scope) if "second" in str(d.unit)]
 
 
 def _stages(step: Step, ink: Ink) -> Section:
     """Equations of stage i, with the values of the slowest, and a row of numbers for every stage."""
     slowest = {**step.result.numbers, **step.stage(step.slowest)}
-    defined = [*_timed(step, "time"), *_timed(step, "stages")]
+    defined = [*_timed(step, "pipeline"), *_timed(step, "stage")]
     nothing = [d.symbol for d in defined if not d.expr]
     widest = max(width(ink.names[d.symbol]) for d in defined)
     equations: list[Equation] = []
@@ -291,7 +295,7 @@ def _step(step: Step, ink: Ink) -> Section:
     book, numbers = step.result.derivation.definitions, step.result.step_numbers
     equations: list[Equation] = []
     for d in book.values():
-        if d.group == "step" and d.unit != BYTE and d.symbol not in PIPELINE:
+        if d.key.scope == "step" and d.unit != BYTE and d.symbol not in PIPELINE:
             # sums that cancel leave a rest of rounding
             value = float(numbers[d.symbol])
             value = value if abs(value) > ROUNDING * float(numbers["t_step"]) else 0.0

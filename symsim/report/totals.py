@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from symsim.algebra.expr import Expr, Number, Symbol
+from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Unit
 from symsim.cost.count import MODULES, multiplicity
@@ -72,7 +73,7 @@ class Totals:
         return max((first for first, *_ in self.result.alike), key=lambda n: self.stage_numbers(n)["A_stage"])
 
     def parameters(self) -> dict[str, int]:
-        return {m: int(self.result.numbers[f"N_{m}"]) for m in MODULES if f"N_{m}" in self.result.numbers}
+        return {m: int(self.result.numbers[key.text]) for m in MODULES if (key := Key("N", module=m)) in self.result.derivation}
 
     @cached_property
     def flops(self) -> dict[str, dict[str, int]]:
@@ -82,9 +83,9 @@ class Totals:
         """Bytes that one micro-batch keeps on a rank of the stage, by the module that made them: the terms of A_stage."""
         numbers, lowered = self.stage_numbers(stage), self.result.lowered
         items: dict[str, Iterable[Saved]] = {}
-        for suffix, blocks in (("", lowered.blocks), ("_ckpt", lowered.checkpointed)):
+        for again, blocks in ((False, lowered.blocks), (True, lowered.checkpointed)):
             for name, block in blocks.items():
-                items |= {f"A_{name}{suffix}": block.saved, f"A_{name}{suffix}_shared": block.shared}
+                items |= {of_block("A", name, again).text: block.saved, of_block("A", name, again, part="shared").text: block.shared}
         found: dict[str, Number] = {}
         for monomial, coefficient in self.result.derivation.definitions["A_stage"].expr.terms.items():
             times, kept = coefficient, ""
@@ -173,7 +174,7 @@ def _parameters(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     routed: list[Span] = [ink.symbol("K"), " of ", ink.symbol("E"), "."] if "N_active" in number else []
     paragraph = spans(*said, *routed)
     columns = (Column("module", 12), Column("parameters", 14, True), Column("about", 8, True), Column("share", 7, True))
-    names = [*(f"N_{m}" for m in MODULES), "N", "N_active"]
+    names = [*(Key("N", module=m).text for m in MODULES), "N", "N_active"]
     return Section(
         "Parameters",
         (Paragraph(paragraph), _equations(result, ink, names), Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows))),
@@ -204,9 +205,9 @@ def _flops(result: Evaluation, ink: Ink, totals: Totals) -> Section:
 
 def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     book = result.derivation.definitions
-    layers = [n for n in book if book[n].group == "stages" and n.startswith("L_")]
+    held = [d.symbol for d in result.derivation.of("L", scope="stage")]
     summed = [n for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
-    sources = dict.fromkeys(book[n].source for n in (*layers, *summed) if book[n].source)
+    sources = dict.fromkeys(book[n].source for n in (*held, *summed) if book[n].source)
     said = spans(
         "A rank of stage ",
         ink.symbol("i"),
@@ -214,20 +215,20 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
         "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row.",
         f" Layers of a stage: {'; '.join(sources)}." if sources else "",
     )
-    equations = Equations(tuple(ink.equation(n, book[n].expr) for n in (*layers, *summed)))
+    equations = Equations(tuple(ink.equation(n, book[n].expr) for n in (*held, *summed)))
     return Section("Pipeline stages", (Paragraph(said), equations, _stage_table(result, ink, totals), _exact_stages(ink, totals)), 2)
 
 
 def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
     book = result.derivation.definitions
     kinds = result.model.kind_names()
-    held = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
+    shown = [n for n in ("P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage") if n != "Z_stage" or result.numbers["R"]]
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers(first)
-        layers = " + ".join(f"{numbers[f'L_{k}_i']} {kind_of(k)}" for k in kinds if numbers[f"L_{k}_i"]) or "\u2013"
-        rows.append(Row((ranges(members), layers, *(human(whole(numbers[n]), book[n].unit) for n in held))))
-    columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in held))
+        held = " + ".join(f"{numbers[layers(k).text]} {kind_of(k)}" for k in kinds if numbers[layers(k).text]) or "\u2013"
+        rows.append(Row((ranges(members), held, *(human(whole(numbers[n]), book[n].unit) for n in shown))))
+    columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in shown))
     return Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows))
 
 

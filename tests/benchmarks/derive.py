@@ -68,7 +68,7 @@ class Size:
 
 
 def size(book: Derivation) -> Size:
-    seconds = [name for name, d in book.definitions.items() if dict(d.unit.powers).get("second") or d.group == "step"]
+    seconds = [name for name, d in book.definitions.items() if dict(d.unit.powers).get("second") or d.key.scope == "step"]
     peak = [name for name in book.definitions if name.startswith(("M_stage_", "H_stage_"))]
     every = sum(operations(d.expr) for d in book.definitions.values())
     return Size(len(book.definitions), every, standing_on(book, seconds), standing_on(book, peak))

@@ -1,0 +1,141 @@
+"""ms-swift: `megatron sft|pt|rlhf ...` (Megatron-SWIFT) and `swift sft|pt|rlhf ...` (Hugging Face's trainer) as jobs.
+
+Names and defaults are those of ms-swift at 54e9c5050 (`--version seed`, on Megatron-Core 0.12) and at 3602360a5 (`--version head`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symsim.errors import InputError, cut, nearest
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Given, Keys, Silent
+from symsim.importers.ranks import variable
+from symsim.importers.rules import settle
+from symsim.importers.swift_command import Run, read_run
+from symsim.importers.swift_megatron import of_megatron
+from symsim.importers.swift_model import find_model, shaped
+from symsim.importers.swift_reading import Reading
+from symsim.importers.swift_sections import expanded
+from symsim.importers.swift_tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
+from symsim.importers.swift_trainer import of_trainer
+from symsim.importers.trainer import TRAINER
+from symsim.inputs.strategies import LARGEST_WORLD
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+VERSIONS = ("seed", "head")
+# arguments that later versions renamed or dropped
+_OLD = frozenset(
+    """load save save_interval eval_interval log_interval num_workers max_epochs train_type use_flash_attn no_rope_fusion
+    no_gradient_accumulation_fusion no_masked_softmax_fusion no_bias_dropout_fusion no_bias_swiglu_fusion extra_megatron_kwargs
+    ckpt_format distributed_backend transformer_impl num_layers hidden_size""".split()
+)
+# arguments since July 2025 on, before later versions dropped those above
+_NEWER = frozenset(
+    """load_safetensors save_safetensors merge_lora moe_enable_deepep padding_free optimizer_cpu_offload use_precision_aware_optimizer
+    freeze_llm freeze_vit freeze_aligner lora_rank lora_alpha target_modules modules_to_save cached_dataset vit_gradient_checkpointing
+    fp8_recipe mtp_num_layers rlhf_type virtual_pipeline_model_parallel_size pipeline_model_parallel_layout attn_impl""".split()
+)
+_WORLD = ("NPROC_PER_NODE", "NNODES")
+_FOREIGN = Silent("no_cost_effect", "no variable that ms-swift is known to read")
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a command of ms-swift. InputError for arguments that it does not have or that cannot be."""
+    run = read_run(inputs, options)
+    run = replace(run, arguments=expanded(run.arguments))
+    version, notes = _version(run, options)
+    adapters = _adapters(run)
+    environment = _environment(run, options)
+    table = {**(TRAINER if run.program == "swift" else {}), **silent_keys(run.method, adapters is not None), **ENVIRONMENT}
+    table |= {name: _FOREIGN for name in environment if name not in table}
+    keys = Keys(f"'{run.program} {run.method}'", {**environment, **run.arguments}, table, options.lenient)
+    architecture = shaped(keys, find_model(keys, options))
+    reading = Reading(keys, version, architecture, whole_experts=_between(run, options))
+    world = _world(keys)
+    (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
+    _lengths(reading, options)
+    settle(keys, reading.strategy, reading.architecture, "ms-swift")
+    _workload(keys, run, adapters)
+    rows = (*keys.finish(), *reading.further, _of_version(version, options, reading.assumptions))
+    return Job("swift", rows, reading.architecture, reading.strategy, assumptions=reading.assumptions, notes=(*run.notes, *notes))
+
+
+def _version(run: Run, options: "Options") -> tuple[str, tuple[str, ...]]:
+    """The version whose defaults hold: as said, or as the names of the arguments tell."""
+    if options.version is not None:
+        if options.version not in VERSIONS:
+            raise InputError(f"--version {cut(options.version)}: {nearest(options.version, VERSIONS)}")
+        return options.version, ()
+    old = sorted(_OLD & run.arguments.keys())
+    if not old:
+        return "head", ("today's defaults; --version seed takes those of May 2025",)
+    if _between(run, options):
+        said = f"between the two versions, since it has --{old[0]} and newer arguments: the seed's defaults, but expert_tensor_parallel_size=1"
+        return "seed", (f"{said}; --version seed or head takes either's",)
+    return "seed", (f"defaults of the seed's version, since later ones have no --{old[0]}; --version head takes today's",)
+
+
+def _between(run: Run, options: "Options") -> bool:
+    """Whether the arguments are those of a version after the seed's, which has experts whole unless it is told otherwise."""
+    return options.version is None and run.program == "megatron" and bool(_NEWER & run.arguments.keys())
+
+
+def _of_version(version: str, options: "Options", assumptions: Mapping[str, str]) -> Entry:
+    to = ", ".join(f"assume.{name}" for name in ("moe_probabilities", "te_dummy_wgrad") if name in assumptions)
+    what = "54e9c5050, of May 2025, on Megatron-Core 0.12" if version == "seed" else "3602360a5, of August 2026"
+    told = "" if options.version else ", as the names of the arguments tell" if version == "seed" else ", since no argument is of another"
+    return Entry("--version", version, "derived", to, f"defaults of ms-swift {what}{told}")
+
+
+def _adapters(run: Run) -> str | None:
+    """The key that asks for adapters, or would by its default; None where all parameters are trained."""
+    for key in ("tuner_type", "train_type"):
+        if key in run.arguments:
+            return None if str(run.arguments[key].value) == "full" else key
+    if run.program == "swift":
+        return "tuner_type"
+    return "adapters" if run.arguments.get("adapters", Given(None, "")).value else None
+
+
+def _environment(run: Run, options: "Options") -> dict[str, Given]:
+    """Variables of the command, and those of --var that say how many ranks run."""
+    told = {name: Given(options.variables[name], f"--var {name}") for name in (*_WORLD, "world") if name in options.variables}
+    return {**run.environment, **told}
+
+
+def _world(keys: Keys) -> int | None:
+    """Ranks of all nodes, where anything says how many."""
+    sizes = {name: keys.integer(name, to="dp", least=1) for name in (*_WORLD, "world")}
+    if sizes["world"] is None and sizes["NPROC_PER_NODE"] is None and sizes["NNODES"] is None:
+        return None
+    world = int(sizes["world"] or (sizes["NPROC_PER_NODE"] or 1) * (sizes["NNODES"] or 1))
+    if world > LARGEST_WORLD:
+        raise InputError(f"NPROC_PER_NODE * NNODES = {world} ranks are more than the {LARGEST_WORLD} that are read")
+    return world
+
+
+def _lengths(r: Reading, options: "Options") -> None:
+    """What no argument tells of the rows, as --var says it."""
+    for name in ("seq_length", "packed_document_length"):
+        value = variable(options, name)
+        if value is not None:
+            r.strategy[name] = value
+            r.keys.note("packing" if name == "packed_document_length" and r.keys.has("packing") else name, "mapped", name, f"--var {name}={value}")
+
+
+def _workload(keys: Keys, run: Run, adapters: str | None) -> None:
+    """Rows for what makes the step another one than the one timed here."""
+    for key in ("tuner_type", "train_type"):
+        if keys.has(key) and key != adapters:
+            keys.note(key, "mapped", "all parameters are trained")
+    if adapters is not None:
+        keys.note(adapters, "not_modelled", why=trained_adapters())
+    if run.method == "rlhf":
+        keys.note("rlhf_type", "not_modelled", why=other_models())
+    elif keys.has("rlhf_type"):
+        keys.note("rlhf_type", "no_cost_effect", why="read by 'rlhf' alone")

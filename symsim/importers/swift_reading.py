@@ -1,0 +1,112 @@
+"""What is common to both of ms-swift's programs: the arguments as they are read, the rows of a micro-batch, and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from symsim.importers.keys import Entry, Keys
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.strategy import Strategy
+
+_LENGTHS = "rows hold documents of lengths that no argument tells, each taken as one document: --var packed_document_length=N says their mean"
+
+
+@dataclass
+class Reading:
+    """What follows from the arguments read so far. whole_experts: no tensor parallelism inside experts by default, whatever the version.
+    further: rows of a file that an argument names."""
+
+    keys: Keys
+    version: str
+    architecture: Architecture | None
+    whole_experts: bool = False
+    strategy: dict[str, Any] = field(default_factory=dict)
+    assumptions: dict[str, str] = field(default_factory=dict)
+    further: list[Entry] = field(default_factory=list)
+
+    @property
+    def experts(self) -> bool:
+        """Whether the model has experts, or may have."""
+        return self.architecture is None or self.architecture.moe is not None
+
+    def default(self, seed: Any, head: Any) -> Any:
+        """The default of the version."""
+        return seed if self.version == "seed" else head
+
+    def put(self, key: str, to: str, value: Any, given: bool, why: str = "") -> None:
+        """Set an option or an assumption. What follows from a default is written out where symsim's own is another."""
+        if value is None:
+            return
+        place, name = (self.assumptions, to.removeprefix("assume.")) if to.startswith("assume.") else (self.strategy, to)
+        text = str(value).lower() if place is self.assumptions else value
+        if given:
+            place[name] = text
+            self.keys.note(key, to=to, why=why)
+        elif text != _own(to):
+            place[name] = text
+            self.keys.note(key, "derived", to, why or f"default of ms-swift ({self.version})")
+
+
+def _own(to: str) -> Any:
+    """Symsim's default of an option or an assumption."""
+    name = to.removeprefix("assume.")
+    return ASSUMPTIONS[name].default if name != to else Strategy.model_fields[to].default
+
+
+def rows(r: Reading) -> None:
+    """Tokens of a row: a bin of packed samples, or the longest sample."""
+    keys = r.keys
+    lengths = {key: keys.integer(key, to="seq_length", least=1) for key in ("packing_length", "max_length", "seq_length")}
+    packed = bool(keys.flag("packing"))
+    order = ("packing_length", "max_length", "seq_length") if packed else ("max_length", "seq_length", "packing_length")
+    used = next((key for key in order if lengths[key] is not None), None)
+    if used is None:
+        keys.note("max_length", "derived", "seq_length", "the model's longest there; symsim's own seq_length until one is set")
+    else:
+        longest = "" if packed else "samples are at most so long, and every row is timed at this length"
+        r.put(used, "seq_length", lengths[used], True, longest)
+        for key in order:
+            if key != used and lengths[key] is not None:
+                keys.note(key, "no_cost_effect", why=f"{used} decides")
+    if packed:
+        keys.note("packing", "not_modelled", why=_LENGTHS)
+    elif keys.has("packing"):
+        keys.note("packing", "no_cost_effect", why="off at this value")
+    free = keys.flag("padding_free")
+    if free is not None:
+        said = "rows of their own lengths, without padding" if free or packed else "rows padded to the longest of a micro-batch"
+        keys.note("padding_free", "no_cost_effect" if packed else "not_modelled", why=f"{said}; every row is timed at seq_length")
+
+
+def precision(r: Reading) -> str:
+    """The type that products run in: bf16 or fp16, as an argument says or config.json's, which is taken to be bf16; and the recipe of FP8."""
+    keys = r.keys
+    names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+    stored = keys.choice("torch_dtype", {**names, **{f"torch.{name}": short for name, short in names.items()}})
+    half, brain = keys.flag("fp16"), keys.flag("bf16")
+    chosen = "fp16" if half else "bf16" if brain or stored in (None, "bf16") else "fp16"
+    told = next((key for key, value in (("fp16", half), ("bf16", brain), ("torch_dtype", stored)) if value), None)
+    if told is not None:
+        why = "weights in fp32 train in fp16 there" if told == "torch_dtype" and stored == "fp32" else ""
+        r.put(told, "precision", chosen, True, why)
+    for key, value in (("torch_dtype", stored), ("fp16", half), ("bf16", brain)):
+        if value is not None and key != told:
+            keys.note(key, "no_cost_effect", why=f"{told} decides" if told is not None else "off at this value")
+    form = keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"})
+    recipe = keys.choice("fp8_recipe", {"tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8", "delayed": "delayed"})
+    if form is not None:
+        delayed = recipe in (None, "delayed")
+        r.strategy["fp8"] = "tensorwise" if delayed else recipe
+        keys.note(
+            "fp8_format", "mapped" if not delayed else "derived", "fp8", "fp8_recipe says which" if not delayed else "the recipe is delayed scaling"
+        )
+        if delayed:
+            why = "scales of earlier steps: without the pass for maxima before each product that tensorwise scaling has, a few per cent of a step"
+            keys.note("fp8_recipe", "not_modelled", "fp8=tensorwise", why)
+        else:
+            keys.note("fp8_recipe", to="fp8")
+    elif recipe is not None:
+        keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
+    return chosen

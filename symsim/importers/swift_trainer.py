@@ -1,0 +1,103 @@
+"""`swift sft|pt|rlhf` as options of a strategy: Hugging Face's trainer with ms-swift's own defaults, DeepSpeed and FSDP."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from symsim.errors import InputError
+from symsim.importers.deepspeed import configured
+from symsim.importers.keys import Entry
+from symsim.importers.reading import Options
+from symsim.importers.swift_reading import Reading, precision, rows
+from symsim.importers.swift_sections import deepspeed_settings
+from symsim.importers.trainer import recomputation, replicas, update
+
+_FLASH = ("flash_attn", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
+_ROWS = 16
+
+
+def of_trainer(r: Reading, world: int | None) -> None:
+    """Read every argument of `swift sft` that changes a step. world: ranks, where the environment says. InputError for a value that cannot
+    be."""
+    keys = r.keys
+    r.strategy["fusion"] = "eager"
+    rows(r)
+    _ranks(r, world)
+    _batch(r, world or 1)
+    r.strategy["precision"] = precision(r)
+    update(keys, r.strategy, r.assumptions, default=r.default("adamw_torch", "adamw_torch_fused"))
+    if keys.has("optimizer"):
+        keys.note("optimizer", "not_modelled", why="an optimizer of ms-swift's own or of a plugin: Adam's states and passes are counted")
+    recomputation(keys, r.strategy, r.assumptions, default=True)
+    if not keys.has("gradient_checkpointing"):
+        keys.note("gradient_checkpointing", "derived", "recompute", "on by default in ms-swift")
+    _attention(r)
+    _experts(r)
+    settings = deepspeed_settings(keys.given)
+    if settings is None:
+        replicas(keys, r.strategy, r.assumptions)
+        return
+    ranks = r.strategy["dp"] * r.strategy.get("cp", 1)
+    further = configured(settings, keys, r.strategy, r.assumptions, r.architecture, Options(keys.lenient, variables={"world": str(ranks)}))
+    r.further += [row for row in further if row.key != "world"]
+    keys.note("deepspeed", "mapped", "zero", "its keys have rows of their own")
+
+
+def _ranks(r: Reading, world: int | None) -> None:
+    keys = r.keys
+    cp = keys.integer("sequence_parallel_size", 1, to="cp", why="attention's heads spread over ranks (Ulysses)", least=1)
+    if cp > 1:
+        r.strategy |= {"cp": cp, **_exchange(r, cp)}
+    if (world or 1) % cp:
+        raise InputError(f"NPROC_PER_NODE * NNODES = {world or 1} ranks are no multiple of sequence_parallel_size={cp}")
+    r.strategy["dp"] = (world or 1) // cp
+    if world is None:
+        said = "one rank, since nothing says how many run; --var NPROC_PER_NODE=8 does"
+        keys.rows["NPROC_PER_NODE"] = Entry("NPROC_PER_NODE", "(default)", "derived", "dp", said)
+
+
+def _exchange(r: Reading, cp: int) -> dict[str, Any]:
+    """Heads are exchanged for parts of the sequence among as many ranks as divide the key and value heads; rings go over the rest."""
+    heads = cp if r.architecture is None else math.gcd(cp, r.architecture.query_groups)
+    if heads == cp:
+        return {"cp_comm_type": "a2a"}
+    if heads == 1:
+        return {"cp_comm_type": "p2p"}
+    why = f"heads over {heads} ranks, as many as divide those of keys and values, and rings over {cp // heads}"
+    r.keys.note("sequence_parallel_size", "mapped", "cp, cp_comm_type", why)
+    return {"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": [heads, cp // heads]}
+
+
+def _batch(r: Reading, world: int) -> None:
+    """ms-swift accumulates micro-batches up to 16 rows a step, where it is not told how many."""
+    keys, each = r.keys, "per_device_train_batch_size"
+    size = keys.integer(each, to="micro_batch_size", least=1)
+    r.strategy["micro_batch_size"] = size or 1
+    many = keys.integer("gradient_accumulation_steps", to="num_microbatches", least=1)
+    if many is None:
+        many = max(1, math.ceil(_ROWS / (size or 1) / world))
+        keys.note("gradient_accumulation_steps", "derived", "num_microbatches", f"{many}: ms-swift's default makes {_ROWS} rows a step")
+    r.strategy["num_microbatches"] = many
+
+
+def _attention(r: Reading) -> None:
+    keys, plain = r.keys, r.default("efficient", "flash")
+    choices = {**dict.fromkeys(_FLASH, "flash"), "sdpa": plain, "eager": "eager"}
+    kernel = keys.choice("attn_impl", choices, to="assume.attention_kernel")
+    why = (
+        "transformers takes PyTorch's own attention, which repeats keys and values to every head"
+        if plain == "efficient"
+        else "transformers takes PyTorch's own"
+    )
+    r.put("attn_impl", "assume.attention_kernel", kernel or plain, kernel is not None, "" if kernel else why)
+
+
+def _experts(r: Reading) -> None:
+    """transformers runs experts one after the other until version 5, which groups them."""
+    keys, key = r.keys, "experts_impl"
+    grouped = keys.choice(key, {"grouped_mm": True, "eager": False, "batched_mm": True}, to="assume.moe_grouped_gemm")
+    if r.architecture is None or r.architecture.moe is not None:
+        r.put(
+            key, "assume.moe_grouped_gemm", r.default(False, True) if grouped is None else grouped, grouped is not None, "as transformers runs them"
+        )

@@ -1,0 +1,107 @@
+"""Single facts broken one after the other: does each turn a test red?
+
+    python tests/draws/mutations.py                  all of mutations_facts.py and mutations_costs.py
+    python tests/draws/mutations.py --only memory    those whose file, fact or tests have this word
+
+Each fact is a piece of text that stands once in the tree: a row of the table of operations, a placement, a transposition, a
+message, a moment of memory, a makespan. In a copy of the tree, never in place, the text is changed, only the tests that are named
+with it run, and the copy is mended again. They run as a clone that stands alone runs them, without ../shared. `red`: a test fails.
+`NOT`: all pass without the fact. `broken`: pytest ran no test to its end, so the change is no fact but an error. Before any of it the
+named tests must pass as the tree stands. Exit code 1 unless every one is red.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import mutations_costs
+import mutations_facts
+from mutations_facts import Fact
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("symsim", "tests", "models", "derivations", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
+FACTS = (*mutations_facts.FACTS, *mutations_costs.FACTS)
+FAILED = 1  # pytest's exit code
+
+
+def copied(tree: Path, to: Path) -> Path:
+    """What tests read of a tree."""
+    for name in COPIED:
+        if (tree / name).is_dir():
+            shutil.copytree(tree / name, to / name, ignore=shutil.ignore_patterns("__pycache__", "img"))
+        elif (tree / name).exists():
+            shutil.copy(tree / name, to / name)
+    return to
+
+
+def ran(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """pytest's exit code for some tests of a tree, up to the first that fails, and what it printed."""
+    environment = os.environ | {
+        "PYTHONPATH": str(tree),
+        "PYTHONDONTWRITEBYTECODE": "1",  # bytecode is not read anew when a file changes twice in a second
+        "SYMSIM_CACHE": str(tree / "cache"),
+        "SYMSIM_SHARED": str(tree / "none"),
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{t}" for t in tests)]
+    made = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return made.returncode, made.stdout + made.stderr
+
+
+def broken(tree: Path, fact: Fact) -> str:
+    """What becomes of the tests of a fact without it: red, NOT or broken."""
+    path = tree / "symsim" / fact.file
+    stands = path.read_text()
+    if stands.count(fact.text) != 1:
+        raise SystemExit(f"symsim/{fact.file} has this text {stands.count(fact.text)} times, not once: {fact.text}")
+    path.write_text(stands.replace(fact.text, fact.changed))
+    try:
+        code, _ = ran(tree, fact.tests)
+    finally:
+        path.write_text(stands)
+    return {0: "NOT", FAILED: "red"}.get(code, "broken")
+
+
+def outcomes(tree: Path, facts: Sequence[Fact]) -> Iterator[tuple[Fact, str, float]]:
+    """Each fact, what became of its tests, and in how many seconds; SystemExit where they fail as the tree stands."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copied(tree, Path(folder))
+        code, said = ran(copy, sorted({test for fact in facts for test in fact.tests}))
+        if code:
+            raise SystemExit(f"{said}\nthe tests fail before any fact is broken")
+        for fact in facts:
+            start = time.monotonic()
+            yield fact, broken(copy, fact), time.monotonic() - start
+
+
+def line(fact: Fact, fate: str, seconds: float) -> str:
+    return f"{fate:7}{seconds:5.1f} s  {fact.file:34} {fact.says:72} {', '.join(t.split('::')[-1] for t in fact.tests)}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tree", type=Path, default=ROOT, help="the tree that is copied (this one)")
+    parser.add_argument("--only", default="", help="facts whose file, words or tests have this in them")
+    given = parser.parse_args()
+    chosen = [f for f in FACTS if given.only in " ".join((f.file, f.says, *f.tests))]
+    if not chosen:
+        parser.error(f"no fact has '{given.only}' in its file, its words or its tests")
+    fates = []
+    for fact, fate, seconds in outcomes(given.tree, chosen):
+        print(line(fact, fate, seconds), flush=True)
+        fates.append(fate)
+    print(f"{len(fates)} facts broken: {', '.join(f'{fates.count(f)} {f}' for f in ('red', 'NOT', 'broken'))}")
+    return 0 if set(fates) == {"red"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,315 @@
+"""The facts that tests/draws/mutations.py breaks: of messages, time, memory, pipelines and model families."""
+
+from __future__ import annotations
+
+from mutations_facts import of
+
+MESSAGES = of(
+    "cost/reduce.py",
+    (
+        "experts have their own group when etp is not tp",
+        "strategy.ep > 1 or strategy.expert_tp != strategy.tp",
+        "strategy.ep > 1",
+        "traffic.py megatron.py",
+    ),
+    (
+        "gradients go in fp32",
+        'gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision\n    made: list[Message] = []\n    if',
+        "gradient = strategy.precision\n    made: list[Message] = []\n    if",
+        "traffic.py",
+    ),
+    (
+        "ZeRO 0 sums gradients whole",
+        '"step", "all_reduce", whole, group.ranks, n, n',
+        '"step", "reduce_scatter", whole, group.ranks, n, n',
+        "sent.py",
+    ),
+    (
+        "instances sum their shards",
+        '"all_reduce", f"inter_{whole}", group.instances, share, share',
+        '"all_reduce", f"inter_{whole}", group.instances, n, n',
+        "traffic.py megatron.py",
+    ),
+    ("FSDP gathers again for backward", "if kept:\n", "if not kept:\n", "comm.py traffic.py"),
+    (
+        "FSDP scatters gradients of every unit",
+        '"reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync)',
+        '"reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, ONE, sync)',
+        "traffic.py",
+    ),
+    ("copies of a tied table are summed", "if copies < 2:", "if copies < 9:", "traffic.py"),
+    ("a rank sends a gradient back where a tensor came", '("backward", receives, sends)', '("backward", sends, receives)', "traffic.py"),
+    ("router biases are summed over context ranks too", 'axes = ("tp", "dp", *mesh.context_axes)', 'axes = ("tp", "dp")', "step_messages.py"),
+    (
+        "norms are summed over tensor ranks",
+        'if "tp" in reduced.get(tensor.name, ())',
+        'if "cp" in reduced.get(tensor.name, ())',
+        "megatron.py megatron_rules.py",
+    ),
+)
+
+TIME = (
+    of(
+        "cost/collectives.py",
+        ("a ring leaves a rank's own share where it is", "buffer * ((n - 1) / n) * self._ring", "buffer * self._ring", "collectives.py"),
+        (
+            "an all-reduce goes there and back",
+            "Quantity(2 * minimum(ring.expr, tree.expr), SECOND)",
+            "Quantity(minimum(ring.expr, tree.expr), SECOND)",
+            "collectives.py",
+        ),
+        ("or over a tree where that is less", "2 * minimum(ring.expr, tree.expr)", "2 * ring.expr", "collectives.py"),
+        (
+            "a gathered buffer is what is received",
+            'message.receive_bytes if message.op == "all_gather"',
+            'message.send_bytes if message.op == "all_gather"',
+            "collectives.py",
+        ),
+        ("all members of a unit bring their links", 'self._members(message.axis, j - 1) * symbol(f"B_{j}")', 'symbol(f"B_{j}")', "collectives.py"),
+        (
+            "an exchange crosses nodes once for all",
+            "share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n",
+            "share = self._members(message.axis, j) / n",
+            "collectives.py",
+        ),
+        (
+            "a ring pays each hop",
+            'self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}")',
+            'self._members(axis, j - 1)) * symbol(f"alpha_{j}")',
+            "collectives.py",
+        ),
+        ("an axis strides over those inside it", "stride = stride * degree", "stride = degree", "collectives.py"),
+        ("tokens are sent to a node once", 'minimum(1, reached / symbol("K"))', "1", "collectives.py systems.py"),
+    )
+    + of(
+        "cost/step_time.py",
+        ("clipping reads and writes", "[owned * 2 * g] if strategy.clip_grad", "[owned * g] if strategy.clip_grad", "step_time.py"),
+        (
+            "the slowest stage keeps the pace",
+            'define("t_slow", stages_max(slowest))',
+            'define("t_slow", stages_at(slowest, last))',
+            "step_time.py schedules.py",
+        ),
+        (
+            "interleaved stages wait for boundary tensors",
+            'pipeline = pipeline + 2 * symbol("m")',
+            'pipeline = pipeline + symbol("m")',
+            "step_time.py report_step.py",
+        ),
+        (
+            "a step ends with the longest tail",
+            'symbol("t_pipeline") + symbol("t_tail"), SECOND), "one step"',
+            'symbol("t_pipeline"), SECOND), "one step"',
+            "step_time.py",
+        ),
+        (
+            "gradients hide beside the whole backward",
+            'symbol("ti_stage") + symbol("tw_stage") + symbol("tr_stage"), "grad")',
+            'symbol("ti_stage") + symbol("tr_stage"), "grad")',
+            "step_time.py",
+        ),
+        ("a bucket is left in the open", 'c.expr / symbol("n_bucket")', "0", "step_time.py"),
+        (
+            "FSDP's first gather has nothing beside it",
+            "maximum(whole.expr - compute, root[phase].expr)",
+            "maximum(whole.expr - compute, 0)",
+            "step_time.py",
+        ),
+    )
+    + of(
+        "cost/block_time.py",
+        ("a ring hides beside c - 1 of c steps of attention", "total(own, SECOND) * ((degree - 1) / degree)", "total(own, SECOND)", "step_time.py"),
+        ("a reduction hides beside the weight gradient", '[index], "wgrad") if asynchronous', '[index], "dgrad") if asynchronous', "step_time.py"),
+        (
+            "a gather of the saved input beside the input gradient",
+            'product(readers, "dgrad") if asynchronous',
+            'product(readers, "wgrad") if asynchronous',
+            "step_time.py",
+        ),
+    )
+    + of(
+        "cost/hbm.py",
+        (
+            "a weight gradient is accumulated in fp32",
+            "out = 4 if strategy.grad_reduce_in_fp32",
+            "out = 2 if strategy.grad_reduce_in_fp32",
+            "hbm_bytes.py step_time.py",
+        ),
+        ("the unfused loss moves 38 bytes a logit", '"forward": 38', '"forward": 34', "hbm_bytes.py"),
+        (
+            "a lookup reads rows, not its table",
+            "return [op.inputs[0], op.outputs[0], *op.outputs]",
+            "return [*op.inputs, *op.outputs]",
+            "hbm_bytes.py",
+        ),
+    )
+    + of(
+        "inputs/curves.py",
+        ("a tile is 128 wide", "TILE = 128", "TILE = 256", "curves.py step_time.py"),
+        ("flash attention's backward has five products", "6 * d_qk + 4 * d_v if backward", "4 * d_qk + 4 * d_v if backward", "curves.py"),
+    )
+)
+
+MEMORY = (
+    of(
+        "cost/memory.py",
+        (
+            "the head's saved tensors are not yet there in a layer's forward",
+            "others - saved_after(rank, plain, name) - symbol",
+            "others - symbol",
+            "memory.py",
+        ),
+        ("a layer at work counts once", 'saved_after(rank, plain, name) - symbol(f"A_{name}")', "saved_after(rank, plain, name)", "memory.py"),
+        ("the update has its own temporaries", "static.gradients + optimizer_temporaries(rank)", "static.gradients", "memory.py"),
+        (
+            "backward holds its worst kernel",
+            'rebuilt(rank, plain, name) + symbol(f"W_bwd_{name}")',
+            'rebuilt(rank, plain, name) + symbol(f"W_fwd_{name}")',
+            "memory.py",
+        ),
+        (
+            "the first layers run with all gradients made",
+            "static.gradients + activations.earlier + first_layers(rank)",
+            "static.gradients + first_layers(rank)",
+            "memory.py",
+        ),
+        ("of what is reserved 0.94 is used", 'rational("0.94")', 'rational("0.95")', "memory.py"),
+    )
+    + of(
+        "cost/memory_static.py",
+        ("an fp32 copy needs 16 more bits of a bf16 parameter", "copy = 2", "copy = 3", "memory.py"),
+        ("Adam has two moments", '"adam": first + second', '"adam": first', "memory.py"),
+        ("FP8 weights are kept for rows and columns", "Quantity(2 * total(weights), BYTE)", "Quantity(total(weights), BYTE)", "memory.py"),
+        ("a loop over parameters needs two of the largest", "2 * width * largest.expr", "width * largest.expr", "memory.py"),
+        ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "memory.py knobs.py"),
+        (
+            "placeholders stand once for equal shapes",
+            'minimum(1, total(symbol(f"L_{k}_i") for k in kinds))',
+            'total(symbol(f"L_{k}_i") for k in kinds)',
+            "memory.py",
+        ),
+    )
+    + of(
+        "cost/memory_activations.py",
+        ("the last micro-batch in flight is not an earlier one", "(alive - 1) * (saved - of_head)", "alive * (saved - of_head)", "memory.py"),
+        ("earlier micro-batches have left the head", "(alive - 1) * (saved - of_head)", "(alive - 1) * saved", "memory.py"),
+        ("a chunk counts for its share", '/ (symbol("vpp") if strategy.vpp > 1 else 1)', "", "memory.py"),
+    )
+    + of(
+        "cost/memory_backward.py",
+        ("a tied table's gradient waits for the lookup's", "rank.fresh * of_head) + _tied_gradient(rank)", "rank.fresh * of_head)", "memory.py"),
+        ("a group of n layers rebuilds n - 1 besides", "(together - 1)", "together", "memory.py"),
+    )
+    + of(
+        "cost/memory_gathered.py",
+        ("a forward gathers one unit ahead", "else everything) + ahead", "else everything)", "memory.py"),
+        ("the root stays gathered", "return root + part + (unit_bytes", "return part + (unit_bytes", "memory.py"),
+    )
+    + of(
+        "cost/workspace.py",
+        ("a sum is reduced where it lies", "live[root] = live.pop(source)", "live[root] = self.size(root)", "memory.py"),
+        ("backward of a log-softmax makes another one", "for t in op.attrs.inside)", "for t in op.attrs.rows[:0])", "memory.py"),
+        (
+            "a gradient is added where the first one lies",
+            "self.gradients.setdefault(name, size)",
+            "self.gradients[name] = self.gradients.get(name, ZERO) + size",
+            "memory.py",
+        ),
+    )
+)
+
+PIPELINE = (
+    of(
+        "pipeline/schedules.py",
+        (
+            "1F1B has p - i micro-batches in flight",
+            "2 * (p - 1 + round_trips) * tc,\n        minimum(m, p - i)",
+            "2 * (p - 1 + round_trips) * tc,\n        minimum(m, p)",
+            "schedules.py memory.py",
+        ),
+        ("GPipe has all", "fill_f + fill_b + 2 * (p - 1) * tc,\n        m,", "fill_f + fill_b + 2 * (p - 1) * tc,\n        p,", "schedules.py"),
+        (
+            "1F1B fills with backwards too",
+            'fill_f + fill_b - symbol("t_place") + 2 * (p - 1 + round_trips)',
+            'fill_f - symbol("t_place") + 2 * (p - 1 + round_trips)',
+            "schedules.py",
+        ),
+        (
+            "a round trip delays the micro-batch p later",
+            "round_trips = floor((m - 1) * (p - 1) / p)\n    return",
+            "round_trips = floor((m - 1) * p / p)\n    return",
+            "schedules.py",
+        ),
+        (
+            "interleaved chunks shorten the bubble by v",
+            "(fill_f + fill_b) / v + 2 * (p - 1) * tc + returns,\n        under_way",
+            "(fill_f + fill_b) + 2 * (p - 1) * tc + returns,\n        under_way",
+            "schedules.py",
+        ),
+        (
+            "interleaved warms up for every chunk but one",
+            "(v - 1) * first_group + 2 * (p - 1 - i) + 1)",
+            "v * first_group + 2 * (p - 1 - i) + 1)",
+            "schedules.py",
+        ),
+        ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
+        ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
+        (
+            "a pipeline waits less for a slow stage that is not the last",
+            'T_PLACE = (m - 1) * symbol("t_slow")',
+            'T_PLACE = m * symbol("t_slow")',
+            "schedules.py step_time.py",
+        ),
+        ("interleaved_zb runs m // p rounds", "strategy.microbatches // max(1, strategy.microbatches // strategy.pp)", "strategy.pp", "schedules.py"),
+    )
+    + of(
+        "pipeline/schedules_v.py",
+        ("ZB-V holds both halves of the V", "minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),", "minimum(m, 2 * p - 1 - i),", "schedules.py"),
+        ("DualPipe holds two copies", "weights=2 * ONE", "weights=ONE", "memory.py"),
+    )
+    + of(
+        "pipeline/stages.py",
+        (
+            "an uneven chunk ends at floor((j + 1) L / n)",
+            "(j + 1) * (layers + extra) // n",
+            "-(-(j + 1) * (layers + extra) // n)",
+            "stages.py checks.py megatron.py",
+        ),
+        ("a V's second chunk counts from the end", "[rank, n - 1 - rank]", "[rank, n // 2 + rank]", "schedules.py stages.py"),
+    )
+)
+
+FAMILIES = of(
+    "inputs/hf/families.py",
+    ("OLMo 2 has norms after", '"norms": ("post_attention", "post_mlp")', '"norms": ("post_attention",)', "params.py"),
+    ("Phi's head has a bias", '"norms": ("pre_attention",), "lm_head_bias": True', '"norms": ("pre_attention",), "lm_head_bias": False', "params.py"),
+    ("OPT's positions start at 2", '("max_position_embeddings") + 2', '("max_position_embeddings")', "params.py"),
+    ("Qwen 2 has biases of queries, keys and values", 'attention={"qkv_bias": True}, mixers', 'attention={"qkv_bias": False}, mixers', "params.py"),
+    ("Bloom has a norm after its embedding", '"alibi", "embedding_norm": True', '"alibi", "embedding_norm": False', "params.py"),
+    (
+        "Cohere norms heads apart",
+        'choose("use_qk_norm", "per_head", "none")},\n                     model={"normalization": "LayerNorm", "parallel_block"',
+        'choose("use_qk_norm", "head", "none")},\n                     model={"normalization": "LayerNorm", "parallel_block"',
+        "hf.py params.py",
+    ),
+    (
+        "Llama 4's shared expert is as wide as one",
+        'moe_shared_expert_intermediate_size=integer("intermediate_size")',
+        'moe_shared_expert_intermediate_size=integer("intermediate_size_mlp")',
+        "params.py",
+    ),
+    (
+        "ERNIE's router has a bias that is a parameter",
+        'moe_router_enable_expert_bias="parameter"',
+        'moe_router_enable_expert_bias="buffer"',
+        "params.py",
+    ),
+    (
+        "DeepSeek-V3 chooses 8 of 256 where nothing is said",
+        '"num_experts_per_tok": 8, "moe_intermediate_size": 2048',
+        '"num_experts_per_tok": 6, "moe_intermediate_size": 2048',
+        "hf.py params.py",
+    ),
+)
+
+FACTS = (*MESSAGES, *TIME, *MEMORY, *PIPELINE, *FAMILIES)

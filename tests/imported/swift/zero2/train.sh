@@ -1,0 +1,11 @@
+NPROC_PER_NODE=8 swift sft \
+    --model Qwen/Qwen2.5-14B \
+    --train_type full \
+    --dataset my/instructions \
+    --torch_dtype bfloat16 \
+    --per_device_train_batch_size 1 \
+    --gradient_accumulation_steps 2 \
+    --packing true \
+    --max_length 8192 \
+    --deepspeed zero2 \
+    --attn_impl flash_attn

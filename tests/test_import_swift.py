@@ -1,0 +1,401 @@
+"""Commands of ms-swift: every argument has a row, and what they say of a step is what symsim evaluates."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import measured_cases
+import measured_swift
+import pytest
+import yaml
+from import_names import of_vocabulary
+from measured_row import Case
+from shared import SHARED
+
+from symsim.api.cli import main
+from symsim.api.result import derive
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.importers.swift_megatron import PLAIN
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+
+NAMES = (Path(__file__).parent / "swift_names.txt").read_text().split()
+# of the environment, or of conversion of checkpoints
+NO_ARGUMENT = ("NPROC_PER_NODE", "SWIFT_UPDATE_WEIGHTS_BUCKET_SIZE")
+JOBS = Path(__file__).parent / "imported" / "swift"
+SCRIPT = (JOBS / "dense" / "train.sh").read_text()
+
+
+def job(command: str, **options: Any) -> Job:
+    return load_job("swift", *command.split(), **options)
+
+
+def rows(found: Job) -> dict[str, Any]:
+    return {row.key: row for row in found.rows}
+
+
+def placed(command: str, **options: Any) -> Strategy:
+    return job(command, **options).placed()
+
+
+def script(tmp_path: Path, text: str, name: str = "train.sh") -> str:
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def told(command: str, **options: Any) -> str:
+    with pytest.raises(InputError) as error:
+        job(command, **options)
+    return str(error.value)
+
+
+# every argument
+
+
+def disposed(name: str) -> bool:
+    """Whether the importer knows the name: a row, or a sentence about its value."""
+    words = [f"{name}=x", "megatron", "rlhf"] if name.isupper() else ["megatron", "rlhf", f"--{name}", "x"]
+    try:
+        load_job("swift", *words, "--micro_batch_size", "1")
+    except InputError as error:
+        return "has no key" not in str(error)
+    return True
+
+
+def test_every_name_has_a_disposition() -> None:
+    assert len(NAMES) == len(set(NAMES)) == 407
+    lost = [name for name in NAMES if not disposed(name)]
+    assert lost == []
+    assert not disposed("tensor_model_parallel_sizes")
+
+
+def test_the_names_are_those_of_the_vocabulary() -> None:
+    known = of_vocabulary("ms_swift")
+    assert len(known) == 397 and set(known) <= set(NAMES)
+
+
+def test_defaults_are_those_of_the_vocabulary() -> None:
+    path = SHARED / "vocabulary.yaml"
+    if not path.exists():
+        pytest.skip("../shared/vocabulary.yaml is not on this machine")
+    data = yaml.safe_load(path.read_text())
+    said = {alias["key"]: alias for entry in data["canonical"].values() for alias in entry["aliases"].get("ms_swift", [])}
+    compared = 0
+    for plain in PLAIN:
+        for version, default in (("seed", plain.seed), ("head", plain.head)):
+            text = said[plain.key].get(f"{version}_default")
+            if text is not None:
+                compared += 1
+                assert yaml.safe_load(text) == (str(default) if default is None else default), (plain.key, version)
+    assert compared >= 30
+
+
+def test_every_row_says_why() -> None:
+    found = job(
+        "megatron rlhf --model Qwen/Qwen3-8B --rlhf_type dpo --beta 0.1 --lora_rank 8 --tuner_type lora --save_steps 5 --seed 3 --max_length 100"
+    )
+    for row in found.rows:
+        assert row.to or row.why, row.key
+
+
+# Megatron-SWIFT
+
+
+def test_a_script_of_the_seeds_version(tmp_path: Path) -> None:
+    found = load_job("swift", script(tmp_path, SCRIPT))
+    assert found.architecture is not None and found.architecture.name == "qwen2.5-14b"
+    assert dict(found.strategy or {}) == {
+        "micro_batch_size": 1,
+        "global_batch_size": 16,
+        "tp": 4,
+        "sp": True,
+        "seq_length": 8192,
+        "recompute": "selective",
+        "cross_entropy_fusion": "native",
+        "dp": 2,
+    }
+    assert found.assumptions == {"apply_rope_fusion": "true", "te_dummy_wgrad": "false"}
+    ledger = rows(found)
+    assert ledger["save"].fate == "no_cost_effect" and "$(date" in ledger["save"].value
+    assert ledger["packing"].fate == "not_modelled" and "packed_document_length" in ledger["packing"].why
+    assert ledger["dataset"].value == "my/instructions#5000 my/conversations"
+    assert any("--load" in note for note in found.notes)
+
+
+def test_versions_have_their_own_defaults() -> None:
+    parallel = "--tensor_model_parallel_size 2 --sequence_parallel true --expert_model_parallel_size 4"
+    command = f"NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-30B-A3B {parallel}"
+    seed, head = job(command, version="seed"), job(command, version="head")
+    assert (seed.placed().expert_tp, head.placed().expert_tp) == (2, 1)
+    assert (seed.placed().cross_entropy_fusion, head.placed().cross_entropy_fusion) == ("unfused", "native")
+    assert (seed.assumptions["moe_grouped_gemm"], head.assumptions.get("moe_grouped_gemm", "true")) == ("false", "true")
+    assert (seed.placed().moe_router_dtype, head.placed().moe_router_dtype) == ("compute", "fp32")
+    assert (seed.placed().moe_router_load_balancing_type, head.placed().moe_router_load_balancing_type) == ("aux_loss", "none")
+    assert (seed.assumptions["apply_rope_fusion"], head.assumptions.get("apply_rope_fusion", "false")) == ("true", "false")
+    assert seed.assumptions["moe_probabilities"] == "combine" and "moe_probabilities" not in head.assumptions
+    assert seed.placed().recompute == head.placed().recompute == "selective"
+
+
+def test_the_version_follows_from_the_names() -> None:
+    plain = "--model Qwen/Qwen3-8B --max_length 64"
+    assert rows(job(f"megatron sft {plain}"))["--version"].value == "head"
+    assert rows(job(f"megatron sft {plain} --num_workers 3"))["--version"].value == "seed"
+    parallel = "--sequence_parallel true --tensor_model_parallel_size 4 --expert_model_parallel_size 4"
+    moe = f"NPROC_PER_NODE=4 megatron sft --load Qwen3-30B-A3B-mcore {parallel}"
+    between = job(f"{moe} --padding_free true")
+    assert between.placed().expert_tp == 1 and any("between" in note for note in between.notes)
+    assert "etp*ep=4*4" in told(f"{moe} --padding_free true", version="seed")
+
+
+def test_ranks() -> None:
+    command = "megatron sft --model Qwen/Qwen3-8B --tensor_model_parallel_size 4 --global_batch_size 64"
+    assert placed(f"NPROC_PER_NODE=8 NNODES=2 {command}").dp == 4
+    assert job(command, variables={"NPROC_PER_NODE": "8"}).placed().dp == 2
+    assert job(command, variables={"world": "16"}).placed().dp == 4
+    assert placed(command).dp == 1 and rows(job(command))["NPROC_PER_NODE"].fate == "derived"
+    assert "6 ranks are no multiple of tp=4*cp=1*pp=1" in told(f"NPROC_PER_NODE=6 {command}")
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ("--recompute_granularity full --recompute_method block --recompute_num_layers 3", {"recompute": "full", "recompute_num_layers": 3}),
+        ("--recompute_granularity none", {"recompute": "none"}),
+        ("--recompute_modules core_attn mlp", {"recompute": "selective", "recompute_modules": ("core_attn", "mlp")}),
+        ("--use_distributed_optimizer false", {"zero": 0}),
+        ("--use_megatron_fsdp true", {"zero": 3}),
+        ("--use_megatron_fsdp true --data_parallel_sharding_strategy optim_grads", {"zero": 2}),
+        ("--optimizer sgd", {"optimizer": "sgd_momentum"}),
+        ("--optimizer sgd --sgd_momentum 0", {"optimizer": "sgd"}),
+        ("--fp16 true", {"precision": "fp16", "grad_reduce_in_fp32": False}),
+        ("--torch_dtype float16 --accumulate_allreduce_grads_in_fp32 true", {"precision": "fp16", "grad_reduce_in_fp32": True}),
+        ("--torch_dtype bfloat16", {"precision": "bf16", "grad_reduce_in_fp32": True}),
+        ("--fp8_format e4m3 --fp8_recipe blockwise", {"fp8": "blockwise"}),
+        ("--fp8_format hybrid", {"fp8": "tensorwise"}),
+        ("--clip_grad 0", {"clip_grad": 0}),
+        ("--cross_entropy_loss_fusion false", {"cross_entropy_fusion": "unfused"}),
+        ("--cross_entropy_fusion_impl te", {"cross_entropy_fusion": "te"}),
+        ("--pipeline_model_parallel_size 2 --virtual_pipeline_model_parallel_size 3", {"pp": 2, "vpp": 3, "overlap_p2p_comm": True}),
+        ("--pipeline_model_parallel_size 2", {"pp": 2, "overlap_p2p_comm": False}),
+        ("--pipeline_model_parallel_size 2 --decoder_first_pipeline_num_layers 16", {"num_layers_in_first_pipeline_stage": 16}),
+        ("--context_parallel_size 2 --cp_comm_type a2a", {"cp": 2, "cp_comm_type": "a2a"}),
+        ("--sequence_parallel true", {"sp": False}),
+        ("--max_length 100 --packing true --packing_length 300", {"seq_length": 300}),
+        ("--max_length 100 --packing_length 300", {"seq_length": 100}),
+        (
+            "--use_precision_aware_optimizer true --exp_avg_dtype bf16 --optimizer_cpu_offload true",
+            {"exp_avg_dtype": "bf16", "optimizer_cpu_offload": True, "use_precision_aware_optimizer": True},
+        ),
+    ],
+)
+def test_options(arguments: str, expected: dict[str, Any]) -> None:
+    found = job(f"megatron sft --model Qwen/Qwen3-8B {arguments}", variables={"NPROC_PER_NODE": "4"}, version="head")
+    strategy = found.placed()
+    assert {name: getattr(strategy, name) for name in expected} == expected
+    for name in re.findall(r"--(\w+)", arguments):
+        assert rows(found)[name].fate in ("mapped", "derived", "no_cost_effect", "not_modelled")
+
+
+@pytest.mark.parametrize(
+    "arguments, assumptions",
+    [
+        ("--attention_backend unfused", {"attention_kernel": "math"}),
+        ("--attention_backend flash_3", {"attention_kernel": "flash"}),
+        ("--apply_rope_fusion true", {"apply_rope_fusion": "true"}),
+        ("--no_rope_fusion true", {"apply_rope_fusion": "false"}),
+        ("--moe_grouped_gemm false", {"moe_grouped_gemm": "false"}),
+        ("--moe_permute_fusion true", {"moe_permute_fusion": "true"}),
+        ("--moe_token_dispatcher_type flex", {"moe_exchange": "once_per_node"}),
+        ("--moe_enable_deepep true --moe_token_dispatcher_type flex", {"moe_exchange": "once_per_node"}),
+    ],
+)
+def test_assumptions(arguments: str, assumptions: dict[str, str]) -> None:
+    found = job(f"megatron sft --model Qwen/Qwen3-30B-A3B {arguments}", version="head")
+    assert {name: found.assumptions.get(name, "false" if name == "apply_rope_fusion" else None) for name in assumptions} == assumptions
+
+
+def test_what_the_model_lacks_is_left_out() -> None:
+    command = "megatron sft --model Qwen/Qwen3-8B --moe_shared_expert_overlap true --expert_model_parallel_size 4 --moe_aux_loss_coeff 0.01"
+    found = rows(job(command))
+    assert {found[key].fate for key in ("moe_shared_expert_overlap", "expert_model_parallel_size", "moe_aux_loss_coeff")} == {"no_cost_effect"}
+    shared = rows(job("megatron sft --model Qwen/Qwen3-30B-A3B --moe_shared_expert_overlap true"))["moe_shared_expert_overlap"]
+    assert shared.fate == "no_cost_effect" and "shared experts" in shared.why
+
+
+def test_arguments_of_the_shape() -> None:
+    changed = job("megatron sft --load Qwen2.5-7B-mcore --num_layers 4 --hidden_size 1792 --untie_embeddings_and_output_weights false").architecture
+    assert changed is not None and (changed.num_layers, changed.hidden_size, changed.tie_word_embeddings) == (4, 1792, True)
+    alone = job("megatron pt --num_layers 2 --hidden_size 512 --num_attention_heads 8 --num_query_groups 2 --padded_vocab_size 1000").architecture
+    assert alone is not None and (alone.num_layers, alone.query_groups, alone.vocab_size) == (2, 2, 1000)
+    assert alone.mlp is not None and alone.mlp.ffn_hidden_size == 2048 and alone.attention.qkv_bias
+    experts = job(
+        "megatron pt --num_layers 2 --hidden_size 512 --num_attention_heads 8 --padded_vocab_size 1000 --num_experts 4 --moe_ffn_hidden_siz 99"
+    )
+    assert experts.architecture is not None and experts.architecture.moe is not None and experts.architecture.moe.moe_ffn_hidden_size == 99
+
+
+def test_further_keys_of_megatron() -> None:
+    found = job("""megatron sft --model Qwen/Qwen3-8B --megatron_extra_kwargs {"overlap_grad_reduce":true}""")
+    assert found.placed().overlap_grad_reduce
+    again = told("""megatron sft --model Qwen/Qwen3-8B --overlap_grad_reduce true --megatron_extra_kwargs {"overlap_grad_reduce":true}""")
+    assert "overlap_grad_reduce is given again" in again
+
+
+# other workloads
+
+
+def test_reinforcement_learning_is_said_to_be_another_workload() -> None:
+    command = "--model Qwen/Qwen3-8B --rlhf_type grpo --num_generations 8 --vllm_gpu_memory_utilization 0.5 --beta 0.04 --ref_model x --use_vllm true"
+    learning = rows(job(f"megatron rlhf {command} --micro_batch_size 1"))
+    for key in ("rlhf_type", "num_generations", "vllm_gpu_memory_utilization", "beta", "ref_model", "use_vllm"):
+        assert learning[key].fate == "not_modelled" and "workload" in learning[key].why, key
+    tuned = rows(job("megatron sft --model Qwen/Qwen3-8B --num_generations 8 --beta 0.04"))
+    assert {tuned[key].fate for key in ("num_generations", "beta")} == {"no_cost_effect"}
+
+
+def test_adapters_are_said_to_be_another_workload() -> None:
+    for command in ("megatron sft --tuner_type lora", "megatron sft --train_type lora", "swift sft --per_device_train_batch_size 1"):
+        found = job(f"{command} --model Qwen/Qwen3-8B --lora_rank 8")
+        key = "train_type" if "train_type" in command else "tuner_type"
+        assert rows(found)[key].fate == rows(found)["lora_rank"].fate == "not_modelled"
+        assert "workload" in rows(found)[key].why
+    full = rows(job("megatron sft --model Qwen/Qwen3-8B --lora_rank 8"))
+    assert full["lora_rank"].fate == "no_cost_effect" and "tuner_type" not in full
+
+
+def test_towers_are_said_to_be_another_workload() -> None:
+    found = rows(job("MAX_PIXELS=1003520 megatron sft --model Qwen/Qwen3-8B --vit_attn_impl flash_attn --freeze_vit true"))
+    assert found["vit_attn_impl"].fate == found["MAX_PIXELS"].fate == "not_modelled" and found["freeze_vit"].fate == "no_cost_effect"
+
+
+# files and the command line
+
+
+def test_yaml_and_json(tmp_path: Path) -> None:
+    found = load_job("swift", str(JOBS / "yaml" / "train.yaml"))
+    assert found.placed().dp == 4 and found.placed().sp and found.placed().expert_tp == 1 and any("megatron sft" in note for note in found.notes)
+    data = {"model": "Qwen/Qwen3-8B", "per_device_train_batch_size": 2, "tuner_type": "full"}
+    path = script(tmp_path, json.dumps(data), "train.json")
+    assert load_job("swift", path).placed().fusion == "eager"
+    with_more = load_job("swift", "swift", "sft", path, "--gradient_accumulation_steps", "4")
+    assert (with_more.placed().micro_batch_size, with_more.placed().num_microbatches) == (2, 4)
+    with pytest.raises(InputError, match="begin with 'megatron sft'"):
+        load_job("swift", script(tmp_path, "model: Qwen/Qwen3-8B\n", "short.yaml"))
+
+
+def test_arguments_alone(tmp_path: Path) -> None:
+    path = script(tmp_path, "--model Qwen/Qwen3-8B\n--tensor_model_parallel_size 2\n--global_batch_size 32\n", "args.txt")
+    assert load_job("swift", path).placed().tp == 2
+
+
+def test_sentences_name_file_and_line(tmp_path: Path) -> None:
+    path = script(tmp_path, SCRIPT.replace("--micro_batch_size 1", "--micro_batch_sizes 1"))
+    with pytest.raises(InputError, match=r"train\.sh:14: 'megatron sft' has no key 'micro_batch_sizes': did you mean 'micro_batch_size'"):
+        load_job("swift", path)
+    assert rows(load_job("swift", path, lenient=True))["micro_batch_sizes"].fate == "refused"
+    path = script(tmp_path, SCRIPT.replace("$TP", "$DEGREE"))
+    with pytest.raises(InputError, match="DEGREE.*--var"):
+        load_job("swift", path)
+    assert load_job("swift", path, variables={"DEGREE": "2"}).placed().tp == 2
+    with pytest.raises(InputError, match="2 commands train"):
+        load_job("swift", script(tmp_path, SCRIPT + SCRIPT))
+    with pytest.raises(InputError, match="no command 'megatron sft'"):
+        load_job("swift", script(tmp_path, "swift export --to_mcore true\n"))
+
+
+def test_conversions_beside_the_training_are_passed_over(tmp_path: Path) -> None:
+    text = "swift export --model Qwen/Qwen2.5-14B --to_mcore true\n" + SCRIPT + "swift infer --model out\n"
+    assert load_job("swift", script(tmp_path, text)).placed().tp == 4
+
+
+def test_an_unknown_model_is_asked_for() -> None:
+    assert "--of MODEL names" in "".join(row.why for row in job("megatron sft --model No/Such-3B --max_length 64").rows)
+    found = job("megatron sft --model No/Such-3B --max_length 64", model="qwen3-8b")
+    assert found.architecture is not None and found.architecture.name == "qwen3-8b"
+
+
+def test_a_directory_with_a_config(tmp_path: Path) -> None:
+    config = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config |= {"intermediate_size": 128, "vocab_size": 256, "head_dim": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = job(f"megatron sft --model {tmp_path} --max_length 64")
+    assert found.architecture is not None and found.architecture.hidden_size == 64
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "job"
+    command = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-8B --max_length 512".split()
+    for arguments in (["import", "swift", "-o", str(directory), *command], ["eval", str(directory), "--set", "packed_document_length=128"]):
+        with pytest.raises(SystemExit) as status:
+            main(arguments)
+        assert status.value.code == 0
+    assert "dp=8" in capsys.readouterr().out
+
+
+# the benchmark tables of ms-swift's page
+
+MODELS = {"dense_qwen2.5_14b": "Qwen2.5-14B", "moe_qwen1.5_moe_a2.7b": "Qwen1.5-MoE-A2.7B"}
+PAGE = Path(__file__).parents[1] / "docs" / "from-swift.md"
+
+
+def words(arguments: dict[str, Any]) -> list[str]:
+    return [word for key, value in arguments.items() for word in (f"--{key}", str(value).lower() if isinstance(value, bool) else str(value))]
+
+
+def benchmark(case: Case, tables: dict[str, Any]) -> Job:
+    """The job of a cell, from the arguments of its script; the mixture's DeepSpeed rows have those of the dense model's."""
+    _, table, system = case.id.split("/")
+    if system == "megatron":
+        command = ["megatron", "sft", "--load", f"{MODELS[table]}-mcore", *words(tables[table]["scripts"]["megatron"]["args"])]
+    else:
+        written = tables["dense_qwen2.5_14b"]["scripts"]["deepspeed"]["args"]
+        command = ["swift", "sft", "--model", f"Qwen/{MODELS[table]}", *words({**written, "deepspeed": system})]
+    return load_job("swift", "NPROC_PER_NODE=8", *command, version="seed", variables={"packed_document_length": str(measured_swift.DOCUMENT)})
+
+
+def test_the_benchmark_of_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The arguments of the scripts alone give the numbers that docs/accuracy.md has for the six rows, and the page shows them."""
+    cases = [case for case in measured_cases.cases("swift") if case.id.split("/")[1] in MODELS]
+    if not cases:
+        pytest.skip("../shared/measured/swift.yaml is not on this machine")
+    tables = yaml.safe_load((SHARED / "measured" / "swift.yaml").read_text())["seed_tables"]
+    lines = ["| run | step, measured | here | error | memory, measured | here | error |", "|---|---|---|---|---|---|---|"]
+    for case in cases:
+        found, machine = benchmark(case, tables), load_system(case.system)
+        as_seen = {name: case.assumptions[name] for name in ("memory", "device_context", "library_workspace") if name in case.assumptions}
+        mine = derive(found.architecture, found.placed(), {**found.assumptions, **as_seen}, {}, machine)
+        theirs = derive(case.architecture, case.strategy, case.assumptions, {}, machine)
+        step, peak = (float(mine.value(name)) for name in ("time.step", "memory.peak"))
+        assert (step, peak) == tuple(float(theirs.value(name)) for name in ("time.step", "memory.peak")), case.id
+        assert case.step_seconds is not None and case.memory_bytes is not None
+        errors = [f"{100 * (value / told - 1):+.1f} %" for value, told in ((step, case.step_seconds), (peak, case.memory_bytes))]
+        cells = [f"{case.step_seconds} s", f"{step:.4g} s", errors[0], f"{case.memory_bytes / 2**30:.4g} GiB", f"{peak / 2**30:.4g} GiB", errors[1]]
+        lines.append(f"| {MODELS[case.id.split('/')[1]]}, {case.id.split('/')[2]} | {' | '.join(cells)} |")
+    assert len(cases) == 6
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))
+    shown = PAGE.read_text().split("<!-- table -->\n")[1].split("<!-- end of table -->")[0]
+    assert shown.strip() == "\n".join(lines)
+
+
+def test_every_published_command_is_read() -> None:
+    """Arguments of the training commands in ms-swift's examples that say how long a step took, of all its versions."""
+    path = SHARED / "measured" / "swift.yaml"
+    if not path.exists():
+        pytest.skip("../shared/measured/swift.yaml is not on this machine")
+    data = yaml.safe_load(path.read_text())
+    commands = [c for header in (*data["script_headers"], *data["script_headers_memory_only"]) for c in header["commands"] if "prog" in c]
+    read = 0
+    for command in commands:
+        if command["prog"].split()[1] not in ("sft", "pt", "rlhf"):
+            continue
+        variables = [f"{name}={value}" for name, value in (command["env"] or {}).items() if "$" not in str(value)]
+        load_job("swift", *variables, *command["prog"].split(), *words(command["args"]))
+        read += 1
+    assert read == 101
