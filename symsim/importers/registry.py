@@ -20,4 +20,5 @@ KINDS: dict[str, Kind] = {
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax", "SimuMax"),
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed", "DeepSpeed"),
     "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak", "Merak"),
+    "torchtitan": Kind("one .toml file", "torchtitan", "torchtitan"),
 }

@@ -1,0 +1,381 @@
+"""A torchtitan TOML file.
+
+What its keys do: torchtitan at the parent of 9810191bb (2026-02-23, the last with TOML files) and v0.1.0: train.py, distributed/
+parallel_dims.py, distributed/pipeline_parallel.py, distributed/activation_checkpoint.py, models/llama3/infra/parallelize.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers.fsdp import HOST_PARAMETERS, host_states
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys
+from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.ranks import NODE, known_variables, variable, world_size
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections
+from symsim.importers.toml import read_toml
+from symsim.importers.torchtitan_tables import FLAVORS, SILENT
+from symsim.importers.weights import model_of
+from symsim.inputs.models import load_model
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+    from symsim.inputs.architecture import Architecture
+
+_SCHEDULES = {
+    "1f1b": ("1f1b", 1),
+    "gpipe": ("gpipe", 1),
+    "interleaved1f1b": ("interleaved", 2),
+    "loopedbfs": ("looped_bfs", 2),
+    "interleavedzerobubble": ("interleaved_zb", 2),
+    "zbvzerobubble": ("zbv", 2),
+    "dualpipev": ("dualpipev", 2),
+}
+_TYPES = {"bfloat16": "bf16", "float32": "fp32"}
+_WHOLE_STAGES = (
+    "with a pipeline FSDP gathers once a step and keeps parameters until it ends, as zero=1 does here; gradients wait whole in 4 bytes here, "
+    "in 2 there"
+)
+_EACH_TIME = "with a pipeline every micro-batch gathers its stage again there: 2 bytes a parameter each time; here once a step (zero=1)"
+_OP = "outputs of products and attention are kept; there those of every second product run again"
+_ROWS = "scales for every row there, one for a tensor here: passes for maxima"
+_LESS_MEMORY = "kept by what the compiler chooses; nothing runs again here: an upper bound of memory, a lower one of time"
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a torchtitan TOML file. InputError for a key that there is not or a value that cannot be."""
+    if len(inputs) != 1 or not inputs[0].lower().endswith(".toml"):
+        raise InputError("'symsim import torchtitan' reads one .toml file")
+    known_variables(options, ("packed_document_length",))
+    given = of_sections(read_toml(inputs[0]))
+    empty = {section for section, one in given.items() if one.value == {} and any(key.startswith(f"{section}.") for key in SILENT)}
+    keys = Keys("a torchtitan file", {key: one for key, one in given.items() if key not in empty}, SILENT, options.lenient)
+    strategy: dict[str, Any] = {"fusion": "eager"}
+    assumptions: dict[str, str] = {}
+    architecture = _model(keys, options)
+    if architecture is not None and architecture.mtp_num_layers:
+        strategy["mtp_num_layers"] = 0
+        keys.rows["mtp"] = Entry("mtp", "(default)", "derived", "mtp_num_layers", "torchtitan trains no multi-token prediction")
+    instances = _mesh(keys, options, strategy)
+    _precision(keys, strategy, assumptions)
+    _data_parallel(keys, strategy, assumptions, instances)
+    _overlap(keys, strategy, assumptions)
+    _batch(keys, strategy)
+    _pipeline(keys, strategy, architecture)
+    _update(keys, strategy, assumptions)
+    _recomputed(keys, strategy, assumptions, architecture)
+    _quantised(keys, strategy)
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+    settle(keys, strategy, architecture, "torchtitan")
+    notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
+    told = tuple(row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled"))
+    return Job("torchtitan", told, architecture, _without_defaults(strategy), None, assumptions, notes)
+
+
+def _without_defaults(strategy: dict[str, Any]) -> dict[str, Any]:
+    """The strategy without degrees of 1, and without etp where it is tp."""
+    plain = {"tp": 1, "cp": 1, "pp": 1, "ep": 1, "vpp": 1, "tp_comm_overlap": False, "etp": strategy["tp"]}
+    return {name: value for name, value in strategy.items() if plain.get(name) != value or name not in plain}
+
+
+def _model(keys: Keys, options: "Options") -> "Architecture | None":
+    name = str(keys.text("model.name", "llama3")).casefold().rpartition(".")[2]
+    flavor = str(keys.text("model.flavor", "debugmodel")).casefold()
+    assets = keys.text("model.hf_assets_path")
+    if options.model is not None:
+        architecture = load_model(options.model).architecture
+        keys.note("model.flavor", to=f"model {architecture.name}", why="named by --of")
+        keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
+        return architecture
+    shipped = FLAVORS.get(name.removesuffix("_ft"), {}).get(flavor.partition("_")[0])
+    if shipped is not None:
+        keys.note("model.flavor", to=f"model {shipped}")
+        keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
+        return load_model(shipped).architecture
+    why = "no model of this name and flavor comes with symsim; --of MODEL names one"
+    keys.note("model.flavor", "refused", why=why)
+    return model_of(keys, "model.hf_assets_path", options) if assets is not None else None
+
+
+def _degree(keys: Keys, name: str, option: str) -> int:
+    return int(keys.integer(f"parallelism.{name}", 1, to=option, least=1))
+
+
+def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
+    """Degrees of the mesh; the number of replicas of what FSDP shards (1 where nothing is sharded)."""
+    for name, option in (("tensor_parallel", "tp"), ("context_parallel", "cp"), ("pipeline_parallel", "pp"), ("expert_parallel", "ep")):
+        strategy[option] = _degree(keys, f"{name}_degree", option)
+    within = keys.integer("parallelism.expert_tensor_parallel_degree", 1, to="etp", least=1)
+    strategy["etp"] = within if strategy["ep"] > 1 else strategy["tp"]
+    if strategy["ep"] == 1 and "parallelism.expert_tensor_parallel_degree" in keys.given:
+        keys.note("parallelism.expert_tensor_parallel_degree", "derived", "etp", "tp where experts are not spread over ranks")
+    if strategy["tp"] > 1:
+        strategy["sp"] = True
+        keys.rows["sp"] = Entry("sp", "(default)", "derived", "sp", "torchtitan's tensor parallelism splits the sequence between its products")
+    if strategy["cp"] > 1:
+        rotated = keys.choice("parallelism.context_parallel_rotate_method", {"allgather": "all_gather", "alltoall": "p2p"}, "all_gather")
+        strategy["cp_comm_type"] = rotated
+        keys.note("parallelism.context_parallel_rotate_method", "mapped", "cp_comm_type")
+    keys.choice("parallelism.context_parallel_rotate_method", {"allgather": 1, "alltoall": 1}, to="cp_comm_type")
+    balancer = keys.text("parallelism.context_parallel_load_balancer", "headtail")
+    if balancer not in ("headtail", "ptrr"):
+        why = "without it the last ranks have nearly twice the mean of attention's work"
+        keys.note("parallelism.context_parallel_load_balancer", "not_modelled", why=why)
+    return _ranks(keys, options, strategy)
+
+
+def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
+    replicas = _degree(keys, "data_parallel_replicate_degree", "dp")
+    shards = keys.number("parallelism.data_parallel_shard_degree", -1, to="dp")
+    each = strategy["tp"] * strategy["cp"] * strategy["pp"]
+    named = world_size(options)
+    if shards >= 1:
+        world = replicas * int(shards) * each
+        if named is not None and named != world:
+            raise InputError(f"--var world={named}: the degrees of {next(iter(keys.given.values())).where.rpartition(':')[0]} make {world} ranks")
+    else:
+        least = each * replicas
+        world = named or max(1, -(-NODE // least)) * least
+        if world % least:
+            raise InputError(f"--var world={world}: it should be a multiple of the {least} ranks of all other degrees")
+        fate = "mapped" if named else "derived"
+        why = "" if named else f"{world} ranks, since the file leaves the rest to the launcher; --var world=N says how many"
+        keys.rows["world"] = Entry("world", str(named or "(default)"), "mapped" if fate == "mapped" else "derived", "dp", why)
+    strategy["dp"] = world // each
+    sharded = strategy["dp"] // replicas > 1 or strategy["cp"] > 1
+    strategy["zero"] = 3 if sharded else 0
+    return replicas if sharded else 1
+
+
+def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], replicas: int) -> None:
+    """FSDP where anything shards, else DDP; a pipeline's stages gather once a step."""
+    if replicas > 1:
+        strategy["num_distributed_optimizer_instances"] = replicas
+        keys.note("parallelism.data_parallel_replicate_degree", to="dp, num_distributed_optimizer_instances", why="replicas of the shards (HSDP)")
+    policy = {"default": strategy["pp"] == 1, "always": True, "never": False}
+    again = keys.choice("parallelism.fsdp_reshard_after_forward", policy, strategy["pp"] == 1, to="reshard_after_forward")
+    if strategy["zero"] == 0:
+        strategy["overlap_grad_reduce"] = True
+        return
+    if strategy["pp"] > 1:
+        strategy |= {"zero": 1, "overlap_grad_reduce": True, "overlap_param_gather": True}
+        keys.note("parallelism.data_parallel_shard_degree", "not_modelled", "zero", _EACH_TIME if again else _WHOLE_STAGES)
+        return
+    assumptions["fsdp_parameters"] = "main"
+    keys.note("parallelism.data_parallel_shard_degree", to="dp, zero")
+    if not again:
+        strategy["reshard_after_forward"] = False
+
+
+def _precision(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    kept = keys.choice("training.dtype", _TYPES, "fp32", to="main_params_dtype")
+    computed = keys.choice("training.mixed_precision_param", _TYPES, "bf16", to="precision")
+    keys.choice("training.mixed_precision_reduce", {"float32": "fp32"}, "fp32", to="grad_reduce_in_fp32")
+    strategy["precision"] = "bf16" if kept == "bf16" else computed
+    strategy["grad_reduce_in_fp32"] = True
+    if kept == "bf16":
+        strategy |= {"main_params_dtype": "bf16"}
+    if "training.mixed_precision_param" not in keys.given:
+        keys.note("training.mixed_precision_param", "derived", "precision", "bf16 by default; weights are fp32 and cast as they are gathered")
+
+
+def _overlap(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    strategy["tp_comm_overlap"] = keys.flag("parallelism.enable_async_tensor_parallel", False, to="tp_comm_overlap")
+    if keys.flag("parallelism.disable_loss_parallel", False, to="assume.loss_parallel") and strategy["tp"] > 1:
+        assumptions["loss_parallel"] = "false"
+    backend = keys.choice("parallelism.expert_parallel_comm_backend", {"standard": None, "deepep": "once_per_node"}, None, to="assume.moe_exchange")
+    if backend is not None and strategy["ep"] > 1:
+        assumptions["moe_exchange"] = backend
+    elif backend is not None:
+        keys.note("parallelism.expert_parallel_comm_backend", "no_cost_effect", why="no exchange where experts are not spread over ranks")
+    overlapped = keys.flag("parallelism.pipeline_parallel_expert_parallel_overlap", True)
+    if overlapped and strategy["ep"] > 1 and strategy["pp"] > 1:
+        why = "read by DualPipeV alone: a micro-batch's exchange runs beside another's computation there"
+        keys.note("parallelism.pipeline_parallel_expert_parallel_overlap", "not_modelled", why=why)
+
+
+def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
+    local = keys.integer("training.local_batch_size", None, to="micro_batch_size", least=1)
+    local = keys.integer("training.batch_size", local, to="micro_batch_size", least=1)
+    if local is None:
+        keys.note("training.local_batch_size", "derived", "micro_batch_size", "8 by default")
+    local = local or 8
+    whole = keys.number("training.global_batch_size", -1, to="num_microbatches")
+    step = local * strategy["dp"]
+    if whole > 0 and whole % step:
+        raise keys.wrong("training.global_batch_size", f"a multiple of local_batch_size times the data-parallel ranks, {step}")
+    rounds = int(whole) // step if whole > 0 else 1
+    strategy["seq_length"] = keys.integer("training.seq_len", 2048, to="seq_length", least=1)
+    if "training.seq_len" not in keys.given:
+        keys.note("training.seq_len", "derived", "seq_length", "2048 by default")
+    part = keys.integer("parallelism.pipeline_parallel_microbatch_size", 1, to="micro_batch_size", least=1)
+    if strategy["pp"] == 1:
+        strategy |= {"micro_batch_size": local, "num_microbatches": rounds}
+        keys.note("parallelism.pipeline_parallel_microbatch_size", "no_cost_effect", why="read with a pipeline alone")
+        return
+    if local % part:
+        raise keys.wrong("training.local_batch_size", f"a multiple of parallelism.pipeline_parallel_microbatch_size, {part}")
+    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
+    keys.note("training.local_batch_size", to="num_microbatches", why="cut into the pipeline's micro-batches")
+    if rounds > 1:
+        why = f"the pipeline empties {rounds} times a step there, once here: {rounds - 1} bubbles more"
+        keys.note("training.global_batch_size", "not_modelled", "num_microbatches", why)
+
+
+def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """The schedule, and layers spread over stages with embedding and head counted as layers (generate_llm_fqn_per_model_part)."""
+    names = {spelt: name for name in _SCHEDULES for spelt in (name, *_SPELT[name])}
+    name = keys.choice("parallelism.pipeline_parallel_schedule", names, "1f1b", to="schedule")
+    first = keys.integer("parallelism.pipeline_parallel_first_stage_less_layers", 1, to="pipeline_model_parallel_layout")
+    last = keys.integer("parallelism.pipeline_parallel_last_stage_less_layers", 1, to="pipeline_model_parallel_layout")
+    per_stage = keys.integer("parallelism.pipeline_parallel_layers_per_stage", None, to="vpp", least=1)
+    for key in ("module_fqns_per_model_part", "pipeline_parallel_split_points"):
+        if keys.has(f"parallelism.{key}") and keys.given[f"parallelism.{key}"].value:
+            keys.note(f"parallelism.{key}", "not_modelled", why="layers are spread evenly here: another stage may be the slowest")
+    pp = strategy["pp"]
+    if pp == 1:
+        keys.note("parallelism.pipeline_parallel_schedule", "no_cost_effect", why="read with a pipeline alone")
+        return
+    schedule, chunks = _SCHEDULES[name]
+    layers = architecture.num_layers if architecture is not None else None
+    if per_stage is not None and layers is not None:
+        stages = math.ceil((layers + first + last) / per_stage)
+        if stages % pp:
+            raise keys.wrong("parallelism.pipeline_parallel_layers_per_stage", f"one that makes a multiple of {pp} stages; it makes {stages}")
+        chunks = stages // pp
+    strategy |= {"schedule": schedule, "vpp": chunks}
+    if layers is not None and layers <= 10_000 and pp * chunks <= layers:
+        strategy["pipeline_model_parallel_layout"] = _layout(keys, pp * chunks, layers, first, last)
+
+
+_SPELT = {
+    "1f1b": ("1F1B",),
+    "gpipe": ("GPipe",),
+    "interleaved1f1b": ("Interleaved1F1B",),
+    "loopedbfs": ("LoopedBFS",),
+    "interleavedzerobubble": ("InterleavedZeroBubble",),
+    "zbvzerobubble": ("ZBVZeroBubble",),
+    "dualpipev": ("DualPipeV",),
+}
+
+
+def _layout(keys: Keys, stages: int, layers: int, first: int, last: int) -> str:
+    each, extra = divmod(layers + first + last, stages)
+    counts = [each + (stage < extra) for stage in range(stages)]
+    counts[0] -= first
+    counts[-1] -= last
+    if min(counts) < 0:
+        key = "parallelism.pipeline_parallel_first_stage_less_layers" if counts[0] < 0 else "parallelism.pipeline_parallel_last_stage_less_layers"
+        if key in keys.given:
+            raise keys.wrong(key, f"at most the {each} layers of a stage")
+        raise InputError(f"{stages} stages have {each} layers each, fewer than {key.partition('.')[2]} takes off")
+    words = [f"t*{count}" if count else "" for count in counts]
+    return "|".join(["E" + words[0], *words[1:-1], words[-1] + "L"])
+
+
+def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    name = str(keys.text("optimizer.name", "AdamW")).casefold()
+    if name not in ("adam", "adamw", "sgd", "muon"):
+        raise keys.wrong("optimizer.name", "Adam or AdamW")
+    if "optimizer.name" in keys.given:
+        OPTIMIZERS[name].apply(keys, "optimizer.name", strategy, assumptions)
+    kinds = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop"}
+    way = keys.choice("optimizer.implementation", kinds, "fused", to="assume.optimizer_implementation")
+    if way != "fused":
+        assumptions["optimizer_implementation"] = way
+    if keys.flag("optimizer.early_step_in_backward", False):
+        why = "gradients live until their own update alone: less by all but the largest"
+        keys.note("optimizer.early_step_in_backward", "not_modelled", why=why)
+    strategy["clip_grad"] = keys.number("training.max_norm", 1.0, to="clip_grad")
+    if keys.flag("training.enable_cpu_offload", False, to="optimizer_cpu_offload"):
+        if strategy["zero"]:
+            strategy |= host_states(str(strategy["precision"]))
+        keys.note("training.enable_cpu_offload", "not_modelled", "optimizer_cpu_offload", HOST_PARAMETERS)
+
+
+def _recomputed(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
+    modes = {name: name for name in ("none", "full", "selective", "memory_budget")}
+    mode = keys.choice("activation_checkpoint.mode", modes, "selective", to="recompute")
+    option = keys.text("activation_checkpoint.selective_ac_option", "2", to="recompute")
+    early = keys.flag("activation_checkpoint.early_stop", False, to="assume.recompute_early_stop")
+    if "activation_checkpoint.mode" not in keys.given:
+        keys.note("activation_checkpoint.mode", "derived", "recompute", "every second layer runs again by default")
+    if mode != "selective":
+        keys.note("activation_checkpoint.selective_ac_option", "no_cost_effect", why="read with mode=selective alone")
+    if mode == "memory_budget":
+        keys.note("activation_checkpoint.mode", "not_modelled", "recompute", _LESS_MEMORY)
+    if mode in ("none", "memory_budget"):
+        return
+    assumptions["recompute_early_stop"] = "true" if early else "false"
+    if mode == "full":
+        strategy["recompute"] = "full"
+    elif option == "op":
+        strategy["recompute"] = "sac_mm_attn"
+        keys.note("activation_checkpoint.selective_ac_option", to="recompute", why=_OP)
+    elif option.isascii() and option.isdigit() and 0 < int(option[:6]) and len(option) < 6:
+        _every(keys, strategy, int(option), architecture)
+    else:
+        raise keys.wrong("activation_checkpoint.selective_ac_option", "op, or a whole number above 0: every so manieth layer runs again")
+
+
+def _every(keys: Keys, strategy: dict[str, Any], nth: int, architecture: "Architecture | None") -> None:
+    """Every nth layer runs again: as many layers of each chunk, from its first."""
+    strategy["recompute"] = "full"
+    if nth == 1:
+        return
+    strategy["recompute_method"] = "block"
+    if architecture is not None:
+        chunk = -(-architecture.num_layers // (strategy["pp"] * int(strategy.get("vpp", 1))))
+        strategy["recompute_num_layers"] = -(-chunk // nth)
+    why = f"as many layers as every {nth}th, of each chunk its first" if architecture is not None else "one layer a chunk, since no model is known"
+    keys.note("activation_checkpoint.selective_ac_option", to="recompute, recompute_method, recompute_num_layers", why=why)
+
+
+def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:
+    """FP8 where a converter is named; symsim has its products in te's kernels alone."""
+    converters = set(keys.texts("model.converters", [], to="fp8"))
+    linear = "quantize.linear.mx" if converters & {"mx", "quantize.linear.mx"} else "quantize.linear.float8"
+    asked = bool(converters & {"float8", "mx", "quantize.linear.float8", "quantize.linear.mx"})
+    if asked:
+        strategy |= {"fp8": "mxfp8" if linear.endswith("mx") else "tensorwise", "fusion": "te"}
+        keys.note("model.converters", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
+    for section in ("quantize.linear.float8", "float8", "quantize.linear.mx", "mx"):
+        _linear(keys, section, asked)
+    for section in ("quantize.grouped_mm.float8", "quantize.grouped_mm.mx"):
+        keys.known |= {f"{section}.fqns", f"{section}.recipe_name"}
+        named = keys.texts(f"{section}.fqns", [], to="fp8")
+        if named and asked:
+            keys.note(f"{section}.fqns", to="fp8", why="experts' products run in 8 bits too")
+        elif named:
+            keys.note(f"{section}.fqns", "no_cost_effect", why="read with its converter alone")
+
+
+def _linear(keys: Keys, section: str, asked: bool) -> None:
+    recipe = keys.text(f"{section}.recipe_name", None, to="fp8")
+    left = keys.texts(f"{section}.filter_fqns", [], to="fp8", why="the output layer and routers run in 16 bits here too")
+    gathered = keys.flag(f"{section}.enable_fsdp_float8_all_gather", False)
+    for name in ("precompute_float8_dynamic_scale_for_fsdp", "force_recompute_fp8_weight_in_bwd"):
+        keys.flag(f"{section}.{name}", False, why="one pass for all weights' maxima in place of one each")
+    if keys.flag(f"{section}.emulate", False) and asked:
+        keys.refuse(f"{section}.emulate", "8 bits emulated in 16 cost more than either")
+    for name in ("recipe_name", "filter_fqns", "enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "emulate"):
+        if f"{section}.{name}" in keys.rows and not asked:
+            keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")
+    if asked and str(recipe).startswith("rowwise"):
+        keys.note(f"{section}.recipe_name", "not_modelled", "fp8", _ROWS)
+    if asked and gathered:
+        keys.note(f"{section}.enable_fsdp_float8_all_gather", "not_modelled", why="gathers of 1 byte a parameter in place of 2: half their time")
+    if asked and any("output" not in name and "router" not in name for name in left):
+        keys.note(
+            f"{section}.filter_fqns",
+            "not_modelled",
+            "fp8",
+            "these linears run in 16 bits there, at half the rate; all but output and routers in 8 here",
+        )

@@ -1,0 +1,168 @@
+"""torchtitan's TOML: the mesh, FSDP, layers over stages, recomputation and 8 bits, and a row for every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.importers.torchtitan_tables import FLAVORS
+from symsim.inputs.shipped import list_models
+
+FILES = Path(__file__).parent / "imported" / "torchtitan"
+
+# every key of the last JobConfig, and those of v0.1.0 that it no longer has
+NAMES = """job.dump_folder job.description job.print_config job.save_config_file job.custom_config_module profiling.enable_profiling
+profiling.save_traces_folder profiling.profile_freq profiling.profiler_active profiling.profiler_warmup profiling.enable_memory_snapshot
+profiling.save_memory_snapshot_folder metrics.log_freq metrics.enable_tensorboard metrics.disable_color_printing metrics.save_tb_folder
+metrics.save_for_all_ranks metrics.enable_wandb model.name model.flavor model.hf_assets_path model.tokenizer_path model.converters
+model.print_after_conversion optimizer.name optimizer.lr optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay
+optimizer.implementation optimizer.early_step_in_backward lr_scheduler.warmup_steps lr_scheduler.total_steps lr_scheduler.decay_ratio
+lr_scheduler.decay_type lr_scheduler.min_lr_factor training.dataloader.num_workers training.dataset training.dataset_path
+training.local_batch_size training.global_batch_size training.seq_len training.max_norm training.steps training.enable_cpu_offload training.dtype
+training.mixed_precision_param training.mixed_precision_reduce training.gc_freq training.gc_debug parallelism.data_parallel_replicate_degree
+parallelism.data_parallel_shard_degree parallelism.fsdp_reshard_after_forward parallelism.tensor_parallel_degree
+parallelism.disable_loss_parallel parallelism.enable_async_tensor_parallel parallelism.pipeline_parallel_degree
+parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_first_stage_less_layers parallelism.pipeline_parallel_last_stage_less_layers
+parallelism.pipeline_parallel_layers_per_stage parallelism.pipeline_parallel_schedule parallelism.pipeline_parallel_schedule_csv
+parallelism.pipeline_parallel_microbatch_size parallelism.pipeline_parallel_expert_parallel_overlap parallelism.context_parallel_degree
+parallelism.context_parallel_load_balancer parallelism.context_parallel_rotate_method parallelism.expert_parallel_degree
+parallelism.expert_tensor_parallel_degree parallelism.expert_parallel_comm_backend checkpoint.enable checkpoint.interval checkpoint.folder
+checkpoint.async_mode checkpoint.keep_latest_k checkpoint.load_only checkpoint.export_dtype checkpoint.initial_load_path
+activation_checkpoint.mode activation_checkpoint.selective_ac_option
+activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns activation_checkpoint.early_stop activation_checkpoint.memory_budget
+activation_checkpoint.visualize_memory_budget_pareto activation_checkpoint.preserve_rng_state activation_checkpoint.determinism_check
+activation_checkpoint.debug compile.enable compile.components compile.backend quantize.linear.float8.enable_fsdp_float8_all_gather
+quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp quantize.linear.float8.recipe_name quantize.linear.float8.filter_fqns
+quantize.linear.float8.emulate quantize.grouped_mm.float8.fqns quantize.linear.mx.mxfp8_dim1_cast_kernel_choice quantize.linear.mx.recipe_name
+quantize.linear.mx.filter_fqns quantize.grouped_mm.mx.recipe_name quantize.grouped_mm.mx.fqns comm.init_timeout_seconds
+comm.train_timeout_seconds comm.trace_buf_size comm.save_traces_folder comm.save_traces_file_prefix comm.mode memory_estimation.enable
+memory_estimation.disable_fake_mode fault_tolerance.enable fault_tolerance.process_group fault_tolerance.group_size
+fault_tolerance.semi_sync_method experimental.custom_import experimental.custom_args_module validation.enable validation.dataset
+validation.local_batch_size validation.seq_len validation.freq validation.steps debug.seed debug.deterministic
+debug.deterministic_warn_only debug.moe_force_load_balance
+job.print_args model.tokenizer_path lr_scheduler.lr_min training.compile training.seed training.deterministic
+parallelism.pipeline_parallel_split_points checkpoint.enable_checkpoint float8.recipe_name float8.force_recompute_fp8_weight_in_bwd
+mx.recipe_name mx.use_fp8_dim1_cast_triton_kernel""".split()
+
+
+def job(tmp_path: Path, text: str, **options: Any) -> Job:
+    path = tmp_path / "train.toml"
+    path.write_text(text)
+    return load_job("torchtitan", str(path), **options)
+
+
+def strategy(made: Job) -> dict[str, Any]:
+    return dict(made.strategy or {})
+
+
+def rows(made: Job) -> dict[str, Any]:
+    return {row.key: row for row in made.rows}
+
+
+def test_fully_sharded_in_eight_bits() -> None:
+    made = load_job("torchtitan", str(FILES / "dense" / "llama3_8b.toml"), variables={"world": "64"})
+    assert made.architecture is not None and made.architecture.name == "llama3-8b"
+    found = strategy(made)
+    assert found["dp"] == 64 and found["zero"] == 3 and found["seq_length"] == 8192 and found["micro_batch_size"] == 1
+    assert found["fp8"] == "tensorwise" and found["fusion"] == "te" and found["recompute"] == "sac_mm_attn" and found["grad_reduce_in_fp32"]
+    assert made.assumptions == {"fsdp_parameters": "main", "recompute_early_stop": "false"}
+    told = rows(made)
+    assert told["quantize.linear.float8.enable_fsdp_float8_all_gather"].fate == told["compile.enable"].fate == "not_modelled"
+    assert told["world"].fate == "mapped" and told["checkpoint.enable"].fate == "not_modelled"
+
+
+def test_a_pipeline_of_uneven_stages() -> None:
+    made = load_job("torchtitan", str(FILES / "pipeline" / "qwen3_32b.toml"))
+    found = strategy(made)
+    # 64 layers, embedding and head as one each, over 8 stages: 9 9 8 ..., less one at either end
+    assert found["pipeline_model_parallel_layout"] == "Et*8|t*9|t*8|t*8|t*8|t*8|t*8|t*7L"
+    assert found["schedule"] == "interleaved" and found["vpp"] == 2 and found["sp"] and found["tp_comm_overlap"]
+    assert found["micro_batch_size"] == 2 and found["num_microbatches"] == 16 // 2 * (128 // (16 * 4))
+    assert found["dp"] == 4 and found["zero"] == 1 and rows(made)["parallelism.data_parallel_shard_degree"].fate == "not_modelled"
+    assert rows(made)["training.global_batch_size"].why.startswith("the pipeline empties 2 times")
+
+
+def test_replicas_of_shards(tmp_path: Path) -> None:
+    text = '[model]\nname="llama3"\nflavor="8B"\n[parallelism]\ndata_parallel_replicate_degree=4\ndata_parallel_shard_degree=8\n'
+    found = strategy(job(tmp_path, text))
+    assert found["dp"] == 32 and found["num_distributed_optimizer_instances"] == 4 and found["zero"] == 3
+    alone = strategy(job(tmp_path, text.replace("=8\n", "=1\n")))
+    assert alone["dp"] == 4 and alone["zero"] == 0 and alone["overlap_grad_reduce"]
+
+
+def test_experts(tmp_path: Path) -> None:
+    text = '[model]\nname="deepseek_v3"\nflavor="16B"\n[parallelism]\ntensor_parallel_degree=2\nexpert_parallel_degree=8\n'
+    found = strategy(job(tmp_path, text, variables={"NGPU": "16"}))
+    assert found["ep"] == 8 and found["etp"] == 1 and found["dp"] == 8 and found["zero"] == 3
+    # without experts spread over ranks, they are split as all else is
+    assert strategy(job(tmp_path, text.replace("expert_parallel_degree=8\n", ""))).get("etp") is None
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted"),
+    [
+        ("", {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 16}),
+        ('mode = "none"', {}),
+        ('mode = "full"', {"recompute": "full"}),
+        ('selective_ac_option = "1"', {"recompute": "full"}),
+        ('selective_ac_option = "4"', {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 8}),
+    ],
+)
+def test_checkpoints(tmp_path: Path, section: str, wanted: dict[str, Any]) -> None:
+    found = strategy(job(tmp_path, f'[model]\nflavor = "8B"\n[activation_checkpoint]\n{section}\n'))
+    assert {name: value for name, value in found.items() if name.startswith("recompute")} == wanted
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
+    section, _, name = key.rpartition(".")
+    value = (
+        "[]" if name in ("converters", "filter_fqns", "fqns", "components", "module_fqns_per_model_part", "pipeline_parallel_split_points") else "1"
+    )
+    known = {
+        "training.global_batch_size": "64",
+        "model.flavor": '"8B"',
+        "model.name": '"llama3"',
+        "optimizer.name": '"AdamW"',
+        "activation_checkpoint.mode": '"none"',
+    }
+    words = {
+        "optimizer.implementation": '"foreach"', "training.dtype": '"float32"', "training.mixed_precision_param": '"bfloat16"',
+        "training.mixed_precision_reduce": '"float32"', "parallelism.fsdp_reshard_after_forward": '"never"',
+        "parallelism.pipeline_parallel_schedule": '"1F1B"', "parallelism.context_parallel_rotate_method": '"allgather"',
+        "parallelism.expert_parallel_comm_backend": '"standard"', "parallelism.pipeline_parallel_schedule_csv": '""',
+    }  # fmt: skip
+    text = f"[{section}]\n{name} = {({**known, **words}).get(key, value)}\n"
+    assert key in rows(job(tmp_path, text))
+
+
+def test_every_flavor_is_a_model() -> None:
+    assert {name for flavors in FLAVORS.values() for name in flavors.values()} <= set(list_models())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[training]\nseq_length = 4096\n", "train.toml:2: a torchtitan file has no key 'training.seq_length': did you mean 'training.seq_len"),
+        ("[training]\nlocal_batch_size = 0\n", "train.toml:2: training.local_batch_size is 0; it should be a whole number from 1 up"),
+        ("[training\n", "train.toml:1: not TOML"),
+        ("[a]\nb = 1\nb = 2\n", "train.toml:3: not TOML: Cannot overwrite a value"),
+        ("", "the file is empty"),
+        ('[parallelism]\npipeline_parallel_schedule = "1F2B"\npipeline_parallel_degree = 2\n', "did you mean '1F1B'"),
+        ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply|not TOML"),
+        ("[training]\nseq_len = inf\n", "it should be a number"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job(tmp_path, text)
+
+
+def test_degrees_say_how_many_ranks(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--var world=16: the degrees of .* make 8 ranks"):
+        job(tmp_path, "[parallelism]\ndata_parallel_shard_degree = 8\n", variables={"world": "16"})
