@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
@@ -58,13 +59,21 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         assumptions.pop("optimizer_implementation")
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
     _lengths(arguments, options, strategy)
+<<<<<<< HEAD
     rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
+=======
+    rows = zero(files.settings, arguments, strategy, assumptions, architecture, options, by_arguments=files.arguments is not None)
+>>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     _attention(arguments, assumptions)
     told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
     return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
 
 
+<<<<<<< HEAD
 def configured(
+=======
+def zero(
+>>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     settings: Document,
     arguments: Keys,
     strategy: dict[str, Any],
@@ -73,9 +82,15 @@ def configured(
     options: "Options",
     by_arguments: bool = True,
 ) -> list[Entry]:
+<<<<<<< HEAD
     """What a DeepSpeed JSON adds to a strategy that holds the Trainer's arguments already, and the rows of its keys.
 
     by_arguments: the Trainer's arguments are given, and the JSON may not say otherwise.
+=======
+    """What a DeepSpeed JSON makes of a job whose other arguments are read: its rows of the ledger.
+
+    by_arguments: the arguments are given, and what both say must agree. InputError where it does not.
+>>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     """
     raw = of_sections(settings, WHOLE)
     filled = _filled(raw, arguments, strategy, architecture, world_size(options))
@@ -86,6 +101,31 @@ def configured(
     _zero(keys, strategy, assumptions, architecture)
     settle(keys, strategy, architecture, "DeepSpeed")
     return [_auto(row, raw) for row in keys.finish()]
+<<<<<<< HEAD
+=======
+
+
+def settings_of(arguments: Document, given: str | None = None) -> Document | None:
+    """The DeepSpeed JSON that arguments hold or name, beside them or where they say; the one given, where there is one. None where none is."""
+    if given is not None:
+        return read_json(given)
+    named = arguments.data.get("deepspeed")
+    if isinstance(named, dict):
+        lines = {path[1:]: line for path, line in arguments.lines.items() if path[0] == "deepspeed"}
+        return Document(named, arguments.where, lines)
+    if not isinstance(named, str) or not named:
+        return None
+    places = (Path(arguments.where).parent / named, Path(arguments.where).parent / Path(named).name, Path(named))
+    found = next((str(place) for place in places if _is_file(place)), None)
+    return read_json(found) if found is not None else None
+
+
+def _is_file(place: Path) -> bool:
+    try:
+        return place.is_file()
+    except (OSError, ValueError):
+        return False
+>>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
 
 
 def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...]:
@@ -110,7 +150,7 @@ def _sorted(inputs: Sequence[str]) -> _Files:
             raise InputError(f"{path}: a second file of the same kind; 'symsim import deepspeed' reads DS.json [ARGUMENTS] [config.json]")
         found[what] = path if what == "config" else document
     if "settings" not in found:
-        settings = _named(found.get("arguments"))
+        settings = settings_of(found["arguments"]) if "arguments" in found else None
         if settings is None:
             raise InputError(f"{inputs[0]}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size")
         found["settings"] = settings
@@ -119,22 +159,6 @@ def _sorted(inputs: Sequence[str]) -> _Files:
 
 def _is_deepspeed(data: Mapping[str, Any]) -> bool:
     return bool(_TOP & data.keys()) or any(isinstance(data.get(key), dict) for key in ("fp16", "bf16", "bfloat16"))
-
-
-def _named(arguments: Document | None) -> Document | None:
-    """The DeepSpeed JSON that the Trainer's arguments name, beside them or where they say; or the section that they hold."""
-    if arguments is None:
-        return None
-    named = arguments.data.get("deepspeed")
-    if isinstance(named, dict):
-        lines = {path[1:]: line for path, line in arguments.lines.items() if path[0] == "deepspeed"}
-        return Document(named, arguments.where, lines)
-    if not isinstance(named, str):
-        return None
-    from pathlib import Path
-
-    beside = Path(arguments.where).parent / named
-    return read_json(str(beside if beside.is_file() else named))
 
 
 def _lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:

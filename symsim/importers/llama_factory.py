@@ -1,0 +1,259 @@
+"""A LLaMA-Factory YAML, with the DeepSpeed JSON that it names.
+
+What its arguments do beside the Trainer's: LLaMA-Factory ff6d4d12e (2026-08-18), src/llamafactory/hparams/*.py, model/adapter.py,
+model/model_utils/checkpointing.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys, Silent, silent
+from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.presets import with_deepspeed
+from symsim.importers.ranks import known_variables, spread, variable
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections
+from symsim.importers.trainer import DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
+from symsim.importers.trainer import tensor_parallel as degrees
+from symsim.importers.weights import model_of
+from symsim.inputs.reading import read_json, read_yaml
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+ADAPTERS = (
+    "adapters are another workload: gradients and states of adapters alone (of 16 bytes a parameter 2 are left), and backward near 1 forward in "
+    "place of 2; full fine-tuning is timed"
+)
+FROZEN = "frozen parameters lose gradients, states and messages (14 of 16 bytes), and their weight gradients 1/3 of the FLOPs; all are trained here"
+QUANTISED = "base weights of 1/2 or 1 byte a parameter, and a pass to unpack them before each product; 2 bytes here"
+OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
+_PROJECTED = "states in projected or few parameters: less than Adam's 8 bytes a parameter, which is counted"
+_GENERATION = "read where the model generates, not in training"
+_VISION = "towers for images and sound are another workload; the text part is timed"
+_UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"
+_HOST = "checkpoints wait on the host: 2 bytes a hidden state off the device, and as many over the host link each way"
+_OTHER_ATTENTION = "attention over groups of tokens, or layers that skip tokens: less by the share that is skipped"
+_MEGATRON = "a trainer of Megatron-Core, whose arguments are those of 'symsim import megatron'"
+_ROUTER = "an auxiliary loss over router logits: below 1 % of a step"
+
+
+_TABLE: dict[str, Silent] = {
+    **TRAINER,
+    **silent(
+        "no_cost_effect",
+        PATHS,
+        """adapter_folder cache_dir use_fast_tokenizer split_special_tokens model_revision low_cpu_mem_usage train_from_scratch offload_folder
+        hf_hub_token ms_hub_token om_hub_token print_param_status trust_remote_code export_dir export_size export_device export_quantization_bit
+        export_quantization_dataset export_quantization_nsamples export_quantization_maxlen export_legacy_format export_hub_model_id
+        ray_num_workers ray_init_kwargs ray_run_name ray_storage_path ray_storage_filesystem resources_per_worker placement_strategy
+        master_addr master_port device_map compute_dtype config_name tokenizer_name task_dir save_dir download_mode use_modelscope_hub""",
+    ),
+    **silent(
+        "no_cost_effect",
+        DATA,
+        """template dataset eval_dataset dataset_dir media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs
+        overwrite_cache preprocessing_batch_size max_samples ignore_pad_token_for_loss tool_format default_system enable_thinking
+        preserve_thinking tokenized_path data_shared_file_system disable_shuffling add_tokens add_special_tokens new_special_tokens_config
+        init_special_tokens""",
+    ),
+    **silent("not_modelled", "a vocabulary of other size: head and embedding grow with it", "resize_vocab"),
+    **silent("not_modelled", LOADING, "preprocessing_num_workers"),
+    **silent("not_modelled", EVALUATION, "val_size eval_on_each_dataset compute_accuracy predict_with_generate"),
+    **silent("no_cost_effect", EVALUATION, "eval_num_beams early_stopping_steps task lang n_shot batch_size"),
+    **silent(
+        "no_cost_effect",
+        LOGS,
+        """plot_loss include_effective_tokens_per_second use_swanlab swanlab_project swanlab_workspace swanlab_run_name swanlab_mode
+        swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret profiler_output_dir profiler_wait_steps profiler_warmup_steps
+        profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules""",
+    ),
+    **silent("not_modelled", "a profiler's hooks in some steps", "enable_torch_profiler"),
+    **silent(
+        "no_cost_effect",
+        RATES,
+        """lora_alpha lora_dropout module_dropout loraplus_lr_ratio loraplus_lr_embedding use_rslora pref_beta pref_ftx pref_bco_weight pref_loss
+        dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_score_norm ppo_target ppo_whiten_rewards
+        ld_alpha galore_scale galore_proj_type apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_scale_front asft_alpha
+        eaft_alpha use_dft_loss use_eaft_loss badam_verbose""",
+    ),
+    **silent(
+        "not_modelled",
+        ADAPTERS,
+        """adapter_name_or_path additional_target lora_rank lora_target use_dora pissa_init pissa_iter pissa_convert create_new_adapter oft_rank
+        oft_block_size oft_target""",
+    ),
+    **silent("not_modelled", FROZEN, "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules use_llama_pro freeze_language_model"),
+    **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector"),
+    **silent(
+        "not_modelled",
+        _VISION,
+        """image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen
+        use_audio_in_video audio_sampling_rate""",
+    ),
+    **silent("not_modelled", QUANTISED, "quantization_bit"),
+    **silent(
+        "no_cost_effect", "read with quantization_bit alone", "quantization_method quantization_type double_quantization quantization_device_map"
+    ),
+    **silent(
+        "not_modelled",
+        OTHER_MODELS,
+        "ref_model ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit use_asft_loss",
+    ),
+    **silent("no_cost_effect", "read by stage ppo alone", "reward_model_type ppo_epochs"),
+    **silent("not_modelled", _PROJECTED, "use_galore use_apollo use_badam use_adam_mini"),
+    **silent(
+        "no_cost_effect",
+        "details of an optimizer that is named apart",
+        """galore_target galore_rank galore_update_interval galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_layerwise
+        badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode""",
+    ),
+    **silent("not_modelled", FUSED, "enable_liger_kernel use_v1_kernels"),
+    **silent("not_modelled", _UNSLOTH, "use_unsloth"),
+    **silent("not_modelled", _HOST, "use_unsloth_gc"),
+    **silent("not_modelled", _OTHER_ATTENTION, "shift_attn mixture_of_depths"),
+    **silent("not_modelled", _ROUTER, "moe_aux_loss_coef"),
+    **silent("not_modelled", _MEGATRON, "use_mca use_megatron_bridge megatron_bridge_args"),
+    **silent(
+        "refused",
+        _MEGATRON,
+        """tensor_model_parallel_size pipeline_model_parallel_size virtual_pipeline_model_parallel_size expert_model_parallel_size
+        expert_tensor_parallel_size context_parallel_size sequence_parallel recompute_granularity recompute_method recompute_num_layers
+        overlap_param_gather overlap_grad_reduce use_distributed_optimizer bias_activation_fusion moe_grouped_gemm moe_token_dispatcher_type
+        apply_rope_fusion swap_optimizer overlap_p2p_comm attention_backend""",
+        (1,),
+    ),
+    **silent("no_cost_effect", "not read: disable_gradient_checkpointing decides", "gradient_checkpointing_kwargs.use_reentrant"),
+    **silent("not_modelled", "experts on the host's processor: another system", "use_kt kt_use_lora_experts"),
+    **silent(
+        "no_cost_effect",
+        "read with use_kt alone",
+        """kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_lora_expert_num
+        kt_lora_expert_intermediate_size kt_config_path kt_optimize_rule kt_mode cpu_infer chunk_size""",
+    ),
+    **silent("no_cost_effect", "norms' weights alone, or a cast that the loss makes anyway", "upcast_layernorm upcast_lmhead_output"),
+    **silent("no_cost_effect", "frequencies of rotary embeddings", "rope_scaling"),
+    **silent("no_cost_effect", "set by the framework itself", "model_max_length block_diag_attn hyper_parallel_args"),
+    **silent(
+        "no_cost_effect",
+        _GENERATION,
+        """infer_backend infer_dtype use_kv_cache vllm_maxlen vllm_gpu_util vllm_enforce_eager vllm_max_lora_rank vllm_config sglang_maxlen
+        sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend do_sample temperature top_p top_k num_beams max_length max_new_tokens
+        repetition_penalty length_penalty skip_special_tokens generation_max_length generation_num_beams""",
+    ),
+    **silent("no_cost_effect", "the library that multiplies in 8 bits", "fp8_backend"),
+    **silent("not_modelled", "gathers of 1 byte a parameter in place of 2: half their time", "fp8_enable_fsdp_float8_all_gather"),
+}
+
+_STAGES = {
+    "pt": "",
+    "sft": "",
+    "rm": "a head of one column in place of the vocabulary's, and two rows for each sample",
+    "ppo": "generation, rewards and a value head in every step: roll-outs are another workload",
+    "dpo": OTHER_MODELS,
+    "kto": OTHER_MODELS,
+}
+_TYPES = {"full": "", "lora": ADAPTERS, "oft": ADAPTERS, "freeze": FROZEN}
+_ATTENTION = {"auto": "flash", "fa2": "flash", "fa3": "flash", "sdpa": "flash", "disabled": "eager", "eager": "eager", "flex_attention": "flash"}
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a LLaMA-Factory YAML. InputError for a key that there is not or a value that cannot be."""
+    if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
+        raise InputError("'symsim import llama-factory' reads a YAML and, where it names one, its DeepSpeed JSON")
+    known_variables(options, ("packed_document_length",))
+    document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
+    keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config")), _TABLE, options.lenient)
+    strategy: dict[str, Any] = {"fusion": "eager"}
+    assumptions: dict[str, str] = {}
+    architecture = model_of(keys, "model_name_or_path", options)
+    _workload(keys)
+    batch(keys, strategy)
+    precision(keys, strategy)
+    degrees(keys, strategy)
+    _length(keys, strategy, options)
+    _update(keys, strategy, assumptions)
+    _checkpoints(keys, strategy, assumptions)
+    _kernels(keys, strategy, assumptions)
+    told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=False)
+    if told is None:
+        spread(keys, options, strategy)
+        replicas(keys, strategy, assumptions)
+        _pure(keys, strategy)
+    settle(keys, strategy, architecture, "LLaMA-Factory")
+    rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
+    notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
+    return Job("llama-factory", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
+
+
+def _workload(keys: Keys) -> None:
+    """What is trained of which model: full training is timed, what else is asked for is said."""
+    stage = keys.choice("stage", {name: name for name in _STAGES}, "sft")
+    if _STAGES[stage]:
+        keys.note("stage", "not_modelled", why=_STAGES[stage])
+    kind = keys.choice("finetuning_type", {name: name for name in _TYPES}, "lora")
+    if _TYPES[kind]:
+        keys.note("finetuning_type", "not_modelled", why=_TYPES[kind] if "finetuning_type" in keys.given else f"lora by default; {_TYPES[kind]}")
+
+
+def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    strategy["seq_length"] = keys.integer("cutoff_len", 2048, to="seq_length", least=1)
+    if "cutoff_len" not in keys.given:
+        keys.note("cutoff_len", "derived", "seq_length", "2048 by default")
+    apart = keys.flag("neat_packing", False)
+    packed = keys.flag("packing", None, to="seq_length", why="rows of cutoff_len, filled with samples")
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+    if apart:
+        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
+        keys.note("neat_packing", "mapped" if mean else "not_modelled", "packed_document_length", why)
+    elif not packed:
+        why = f"rows are as long as their longest sample; {LENGTHS}"
+        keys.note("packing", "not_modelled", why=why)
+
+
+def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    update(keys, strategy, assumptions)
+    if keys.flag("use_muon", False):
+        OPTIMIZERS["muon"].apply(keys, "use_muon", strategy, assumptions)
+
+
+def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """Every layer is a checkpoint unless that is switched off; the Trainer's own switch is not read."""
+    off = keys.flag("disable_gradient_checkpointing", False, to="recompute")
+    reentrant = keys.flag("use_reentrant_gc", True, to="assume.recompute_early_stop")
+    if keys.flag("gradient_checkpointing", None) is not None:
+        keys.note("gradient_checkpointing", "no_cost_effect", why="not read: disable_gradient_checkpointing decides")
+    if off:
+        return
+    strategy["recompute"] = "full"
+    assumptions["recompute_early_stop"] = "false" if reentrant else "true"
+    if "disable_gradient_checkpointing" not in keys.given:
+        keys.note("disable_gradient_checkpointing", "derived", "recompute", "every layer runs again by default")
+
+
+def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    if keys.choice("flash_attn", _ATTENTION, "flash", to="assume.attention_kernel") == "eager":
+        assumptions["attention_kernel"] = "eager"
+    if keys.flag("fp8", False):
+        strategy |= {"fp8": "tensorwise", "fusion": "te"}
+        keys.note("fp8", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
+    cp = keys.integer("hyper_parallel_cp_size", 1, to="cp", least=1)
+    if keys.flag("use_hyper_parallel", False, to="cp") and cp > 1:
+        strategy["cp"] = cp
+    elif cp > 1:
+        keys.note("hyper_parallel_cp_size", "no_cost_effect", why="read with use_hyper_parallel alone")
+
+
+def _pure(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Without DeepSpeed weights are fp32 and cast, or bf16 as pure_bf16 says."""
+    if keys.flag("pure_bf16", False, to="main_params_dtype"):
+        strategy |= {"precision": "bf16", "main_params_dtype": "bf16", "grad_reduce_in_fp32": False}
+    elif strategy["precision"] != "fp32":
+        why = "trained weights are fp32 and cast for products: 16 bytes a parameter and a copy of 2, as many as bf16 ones with fp32 main ones"
+        keys.rows["autocast"] = Entry("autocast", "(default)", "derived", "main_params_dtype", why)

@@ -1,0 +1,103 @@
+"""LLaMA-Factory's YAML: what is timed of it, the DeepSpeed JSON that it names, and a row for every argument."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "llama-factory"
+BASE = {"model_name_or_path": "meta-llama/Llama-3.1-8B", "stage": "sft", "finetuning_type": "full", "bf16": True}
+
+# of the classes at ff6d4d12e
+NAMES = """adapter_name_or_path cache_dir resize_vocab split_special_tokens rope_scaling flash_attn shift_attn mixture_of_depths use_unsloth
+use_unsloth_gc enable_liger_kernel moe_aux_loss_coef disable_gradient_checkpointing use_reentrant_gc upcast_layernorm train_from_scratch
+infer_backend use_kv_cache hf_hub_token trust_remote_code quantization_bit quantization_type double_quantization image_max_pixels
+export_dir vllm_maxlen sglang_maxlen use_kt kt_weight_path template dataset cutoff_len streaming mix_strategy max_samples val_size packing
+neat_packing tokenized_path freeze_trainable_layers lora_rank lora_alpha lora_target use_dora pissa_init oft_rank pref_beta simpo_gamma ppo_epochs
+ref_model reward_model use_galore galore_rank use_apollo apollo_rank use_badam badam_mode use_swanlab pure_bf16 stage finetuning_type
+use_llama_pro use_adam_mini use_muon use_hyper_parallel hyper_parallel_cp_size use_dft_loss freeze_vision_tower compute_accuracy plot_loss
+ray_num_workers enable_torch_profiler fp8 fp8_backend overwrite_output_dir do_sample temperature max_new_tokens task n_shot
+per_device_train_batch_size gradient_accumulation_steps learning_rate bf16 deepspeed""".split()
+
+
+def job(tmp_path: Path, data: dict[str, Any], *more: str, **options: Any) -> Job:
+    path = tmp_path / "train.yaml"
+    path.write_text(format_yaml({**BASE, **data}))
+    return load_job("llama-factory", str(path), *more, **options)
+
+
+def strategy(made: Job) -> dict[str, Any]:
+    return dict(made.strategy or {})
+
+
+def rows(made: Job) -> dict[str, Any]:
+    return {row.key: row for row in made.rows}
+
+
+def test_full_with_zero_3_by_its_name() -> None:
+    made = load_job("llama-factory", str(FILES / "full" / "train.yaml"), variables={"world": "16", "packed_document_length": "1500"})
+    assert made.architecture is not None and made.architecture.name == "qwen2.5-7b"
+    found = strategy(made)
+    assert found["zero"] == 3 and found["dp"] == 16 and found["num_microbatches"] == 4 and found["recompute"] == "full"
+    assert found["seq_length"] == 8192 and found["packed_document_length"] == 1500 and found["precision"] == "bf16"
+    assert made.assumptions["fsdp_prefetch"] == "false" and made.assumptions["recompute_early_stop"] == "false"
+    told = rows(made)
+    assert told["deepspeed"].fate == "derived" and told["neat_packing"].fate == "mapped" and told["enable_liger_kernel"].fate == "not_modelled"
+
+
+def test_adapters_and_pairs_are_said() -> None:
+    made = load_job("llama-factory", str(FILES / "lora" / "train.yaml"))
+    told = rows(made)
+    assert {told[key].fate for key in ("stage", "finetuning_type", "quantization_bit", "lora_rank")} == {"not_modelled"}
+    assert strategy(made)["zero"] == 0 and strategy(made)["overlap_grad_reduce"] and strategy(made)["dp"] == 8
+
+
+def test_the_json_that_it_names_or_is_given(tmp_path: Path) -> None:
+    settings = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "overlap_comm": True}}
+    (tmp_path / "mine.json").write_text(json.dumps(settings))
+    named = job(tmp_path, {"deepspeed": "mine.json"})
+    assert strategy(named)["zero"] == 2 and strategy(named)["overlap_grad_reduce"] and rows(named)["deepspeed"].fate == "mapped"
+    given = job(tmp_path, {"deepspeed": "elsewhere/z.json"}, str(tmp_path / "mine.json"))
+    assert given.strategy == named.strategy
+    with pytest.raises(InputError, match="its name says no stage"):
+        job(tmp_path, {"deepspeed": "elsewhere/z.json"})
+    offloaded = strategy(job(tmp_path, {"deepspeed": "ds_z3_offload_config.json"}))
+    assert offloaded["optimizer_cpu_offload"] and offloaded["zero"] == 3
+
+
+def test_types_of_weights(tmp_path: Path) -> None:
+    assert strategy(job(tmp_path, {"pure_bf16": True}))["main_params_dtype"] == "bf16"
+    assert rows(job(tmp_path, {}))["autocast"].fate == "derived"
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    assert strategy(job(tmp_path, {}))["recompute"] == "full"
+    assert "recompute" not in strategy(job(tmp_path, {"disable_gradient_checkpointing": True}))
+    assert job(tmp_path, {"use_reentrant_gc": False}).assumptions["recompute_early_stop"] == "true"
+    assert "recompute" not in strategy(job(tmp_path, {"disable_gradient_checkpointing": True, "gradient_checkpointing": True}))
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
+    assert key in rows(job(tmp_path, {key: None}))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"cutof_len": 4096}, "has no key 'cutof_len': did you mean 'cutoff_len'"),
+        ({"finetuning_type": "ful"}, "one of full, lora, oft, freeze .did you mean 'full'"),
+        ({"tensor_model_parallel_size": 4}, "symsim import megatron"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job(tmp_path, data)
