@@ -59,21 +59,13 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         assumptions.pop("optimizer_implementation")
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
     _lengths(arguments, options, strategy)
-<<<<<<< HEAD
     rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
-=======
-    rows = zero(files.settings, arguments, strategy, assumptions, architecture, options, by_arguments=files.arguments is not None)
->>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     _attention(arguments, assumptions)
     told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
     return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
 
 
-<<<<<<< HEAD
 def configured(
-=======
-def zero(
->>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     settings: Document,
     arguments: Keys,
     strategy: dict[str, Any],
@@ -82,15 +74,9 @@ def zero(
     options: "Options",
     by_arguments: bool = True,
 ) -> list[Entry]:
-<<<<<<< HEAD
     """What a DeepSpeed JSON adds to a strategy that holds the Trainer's arguments already, and the rows of its keys.
 
     by_arguments: the Trainer's arguments are given, and the JSON may not say otherwise.
-=======
-    """What a DeepSpeed JSON makes of a job whose other arguments are read: its rows of the ledger.
-
-    by_arguments: the arguments are given, and what both say must agree. InputError where it does not.
->>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
     """
     raw = of_sections(settings, WHOLE)
     filled = _filled(raw, arguments, strategy, architecture, world_size(options))
@@ -101,8 +87,6 @@ def zero(
     _zero(keys, strategy, assumptions, architecture)
     settle(keys, strategy, architecture, "DeepSpeed")
     return [_auto(row, raw) for row in keys.finish()]
-<<<<<<< HEAD
-=======
 
 
 def settings_of(arguments: Document, given: str | None = None) -> Document | None:
@@ -125,7 +109,6 @@ def _is_file(place: Path) -> bool:
         return place.is_file()
     except (OSError, ValueError):
         return False
->>>>>>> 482a202 (Import: LLaMA-Factory's YAML)
 
 
 def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.deepspeed import settings_of, zero
+from symsim.importers.deepspeed import configured, settings_of
 from symsim.importers.keys import Entry, Keys
 from symsim.inputs.reading import Document
 
@@ -33,7 +33,7 @@ def with_deepspeed(
     settings = settings_of(document, given)
     if settings is not None:
         keys.note("deepspeed", to="zero", why=f"of {Path(settings.where).name}")
-        return zero(settings, keys, strategy, assumptions, architecture, options)
+        return configured(settings, keys, strategy, assumptions, architecture, options)
     if not keys.has("deepspeed"):
         return None
     name = Path(str(keys.text("deepspeed", ""))).name.casefold()
@@ -48,7 +48,7 @@ def with_deepspeed(
         section["offload_optimizer"] = {"device": "cpu"}
     auto = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"), "auto")
     made = {**auto, "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": section}
-    rows = zero(Document(made, name), keys, strategy, assumptions, architecture, options)
+    rows = configured(Document(made, name), keys, strategy, assumptions, architecture, options)
     host = " and states on the host" if "offload_optimizer" in section else ""
     keys.note("deepspeed", "derived", "zero", f"the file is not here: stage {stage}{host} by its name, 'auto' for the rest")
     return [row for row in rows if row.key == "world"]
