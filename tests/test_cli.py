@@ -204,6 +204,10 @@ def test_interrupt_is_quiet(tmp_path: Path):
     assert process.returncode == 130 and output == "" and "Traceback" not in errors
 
 
+def test_what_is_refused_in_the_end_is_one_line_alone(tmp_path: Path):
+    assert "a report is written as" in bad("derive", "megatron-22b", "-o", "report.pfd", cwd=tmp_path)
+
+
 # import
 
 

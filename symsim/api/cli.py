@@ -68,15 +68,16 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 @app.command()
 def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None, output: _Report = None) -> None:
     """Derive the closed forms of a model's cost under a strategy, as a report."""
-    result = _result(model, strategy, system, settings)
+    result, notes = _result(model, strategy, system, settings)
     if output is None:
         from symsim.report import render_markdown
 
         _print(render_markdown(result))
-        return
-    from symsim.report import write_report
+    else:
+        from symsim.report import write_report
 
-    for note in write_report(result, output):
+        notes += write_report(result, output)
+    for note in notes:
         _say(note)
 
 
@@ -89,13 +90,10 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Evaluate a model's cost under a strategy to numbers."""
-    result = _result(model, strategy, system, settings)
-    if as_json:
-        import json
-
-        _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n")
-    else:
-        _print(result.table().rstrip("\n") + "\n")
+    result, notes = _result(model, strategy, system, settings)
+    _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n" if as_json else result.table().rstrip("\n") + "\n")
+    for note in notes:
+        _say(note)
 
 
 @app.command()
@@ -245,7 +243,8 @@ def calibrate(
     _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
 
 
-def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "Result":
+def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "tuple[Result, list[str]]":
+    """What is asked for, and what a user should know of it besides, to be said once it is answered."""
     from symsim.api.result import derive
     from symsim.inputs.models import load_model, override_architecture
     from symsim.inputs.settings import split_settings
@@ -261,19 +260,20 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
         raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None
     result = derive(architecture, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
+    notes = []
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
-        _say(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
+        notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
     from symsim.evaluation.idle import idle_fields, idle_options, untimed_options
 
     for name in untimed_options(result):
-        _say(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
+        notes.append(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
 
     for name in idle_options(result):
-        _say(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
+        notes.append(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
     for path in idle_fields(result, loaded.architecture, asked.architecture):
-        _say(f"{path} has no effect on {architecture.name} under this strategy")
-    return result
+        notes.append(f"{path} has no effect on {architecture.name} under this strategy")
+    return result, notes
 
 
 def _print(text: str) -> None:
