@@ -13,6 +13,7 @@ import typer
 
 from symsim.api.listing import LISTS
 from symsim.errors import InputError, cut, nearest, printable, sentence
+from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
 
 if TYPE_CHECKING:
@@ -205,6 +206,29 @@ def bring(
     for note in job.notes:
         _say(note)
     _say(f"wrote {', '.join(map(str, written))}" if written else "nothing written; -o DIR writes what follows from it")
+
+
+@app.command("export")
+def take(
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(TARGETS) + "}", help="The system to write for.")],
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The file; for simumax a directory.")] = None,
+) -> None:
+    """Write a strategy as a file that another system starts from, and say what it cannot carry."""
+    from symsim.exporters.export import Asked, export
+
+    if output is None:
+        raise InputError("symsim export writes a file: give one with -o")
+    if kind not in TARGETS:
+        raise InputError(f"symsim does not export '{kind}': {nearest(kind, list(TARGETS))}")
+    result, notes = _result(model, strategy, system, settings)
+    written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
+    for note in (*notes, *lost):
+        _say(note)
+    _say(f"wrote {', '.join(map(str, written))}")
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

@@ -113,15 +113,16 @@ class Keys:
         return value
 
     def flag(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
-        """True or false, or the default."""
+        """True or false, or the default; why: of true."""
         if not self.has(key):
             return default
         value = self.given[key].value
         text = str(value).strip().lower()
         if text not in (*_SPELT_TRUE, *_SPELT_FALSE):
             raise self.wrong(key, "true or false")
-        self.note(key, to=to, why=why)
-        return text in _SPELT_TRUE
+        on = text in _SPELT_TRUE
+        self.note(key, to=to, why=why if on else "")
+        return on
 
     def choice(self, key: str, choices: Mapping[str, Any], default: Any = None, *, to: str = "", why: str = "") -> Any:
         """What one of the names stands for, or the default."""

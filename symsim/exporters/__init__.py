@@ -1,0 +1,1 @@
+"""Answers as files that other systems start from."""

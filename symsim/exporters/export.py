@@ -1,0 +1,136 @@
+"""A model and a strategy as another system's files, and what those files cannot say.
+
+What is written is read back by the reader of the same system (`symsim/importers`), and every choice that does not come back is a
+sentence: nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from symsim.errors import InputError, nearest
+from symsim.exporters.registry import TARGETS
+from symsim.importers.keys import shown
+from symsim.importers.reading import Options, read_job
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.reading import write_text
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
+
+# labels, and what two spellings of one strategy may differ in
+_MOST_LAYERS_SHOWN = 12
+_LABELS = {"name", "source", "fact", "modelling"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be written; assumptions: those that differ from their defaults."""
+
+    architecture: Architecture
+    strategy: Strategy
+    system: System | None = None
+    assumptions: Mapping[str, str] = field(default_factory=dict)
+
+
+def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]:
+    """Write the files of a target; returns their paths and a sentence for every choice that they do not carry.
+
+    InputError for a target that there is not, a name that does not fit it, and what cannot be written.
+    """
+    if kind not in TARGETS:
+        raise InputError(f"symsim does not export '{kind}': {nearest(kind, list(TARGETS))}")
+    target = TARGETS[kind]
+    if target.suffix and place.suffix not in target.suffix.split():
+        raise InputError(f"{place}: a file for {target.title} ends in {target.suffix.replace(' ', ' or ')}")
+    writer = import_module(f"symsim.exporters.{target.module}")
+    made = writer.files(asked)
+    said = [*lost(kind, asked, made), *writer.said(asked)]
+    if target.suffix:
+        (text,) = made.values()
+        write_text(place, text)
+        return [place], said
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{place}: the directory cannot be made: {error.strerror}") from None
+    for name, text in made.items():
+        write_text(place / name, text)
+    return [place / name for name in made], said
+
+
+def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
+    """What the files do not say: choices that come back otherwise when they are read."""
+    with tempfile.TemporaryDirectory() as directory:
+        paths = []
+        for name, text in made.items():
+            paths.append(str(Path(directory) / name))
+            Path(paths[-1]).write_text(text)
+        job = read_job(kind, paths, Options())
+    title = TARGETS[kind].title
+    said = []
+    if job.strategy is not None:
+        there = plain(load_strategy(job.strategy))
+        said += [_sentence(title, "", name, value, there[name]) for name, value in plain(asked.strategy).items() if value != there[name]]
+    if job.architecture is not None:
+        ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
+        said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    known, back = resolve(asked.assumptions), resolve(job.assumptions)
+    said += [_sentence(title, "assume.", name, value, back[name]) for name, value in known.items() if value != back[name]]
+    return said
+
+
+def plain(strategy: Strategy) -> dict[str, Any]:
+    """Every option with the value that holds: two spellings of one strategy are equal."""
+    data = strategy.model_dump()
+    data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
+    if strategy.recompute != "selective":
+        data["recompute_modules"] = ()
+    if strategy.recompute != "full":
+        data |= {"recompute_method": "", "recompute_num_layers": 0}
+    if strategy.cp == 1:
+        data |= {"cp_comm_type": "", "hierarchical_context_parallel_sizes": None}
+    return data
+
+
+def plain_model(architecture: Architecture) -> dict[str, Any]:
+    """Every field with the value that holds, and layers by what they are, not by the names of their kinds."""
+    data = architecture.model_dump(exclude=_LABELS)
+    data["attention"] |= {"num_query_groups": architecture.query_groups}
+    data["attention"]["kv_channels"] = architecture.head_dim if architecture.attention.kind == "gqa" else None
+    used = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
+    if all(kind.ffn == "moe" for kind in used):
+        data["mlp"] = None
+    names = {kind: f"kind {number}" for number, kind in enumerate(architecture.kind_names(), 1)}
+    data["layer_kinds"] = {names[kind]: architecture.layer_kinds[kind].model_dump() for kind in names}
+    data["layers"] = tuple(names[kind] for segment in architecture.layers for _ in range(segment.repeat) for kind in segment.kinds)
+    data |= {"embedding_dropout": architecture.dropped_embedding}
+    return data
+
+
+def _leaves(data: Any, inside: str = "") -> dict[str, Any]:
+    """Values by dotted names."""
+    if isinstance(data, Mapping):
+        found: dict[str, Any] = {}
+        for key, value in data.items():
+            found |= _leaves(value, f"{inside}.{key}" if inside else str(key))
+        return found
+    return {inside: data}
+
+
+def _sentence(title: str, kind: str, name: str, value: Any, back: Any) -> str:
+    return f"{title} cannot say {kind}{name}={_text(value)}: what is written means {_text(back)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) > _MOST_LAYERS_SHOWN:
+        return f"{len(value)} layers"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "+".join(map(_text, value)) or "none"
+    return "none" if value is None else shown(value)
