@@ -79,7 +79,8 @@ def _timed(made: str, before: str) -> str:
 def run(command: str, directory: str) -> str:
     """What a terminal shows of a command, blank lines at either end left out; RuntimeError where it fails."""
     script = f'set -o pipefail; symsim() {{ {shlex.quote(sys.executable)} -m symsim "$@"; }}; {command}'
-    wide = {**os.environ, "COLUMNS": "100"}
+    # the ledger of an import takes the width of the terminal, and needs more than most
+    wide = {**os.environ, "COLUMNS": "100" if "symsim import" in command else "80"}
     done = subprocess.run(["bash", "-c", script], cwd=directory, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise RuntimeError(f"{command} ends with {done.returncode}: {done.stdout}")
