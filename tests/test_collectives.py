@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -64,11 +65,11 @@ def test_members_inside_a_unit(strategy: Strategy, label: str) -> None:
         assert computed == most, name
 
 
-def seconds(strategy: Strategy, machine: System, op: str, axis: str, group: int, send: int, receive: int) -> float:
+def seconds(strategy: Strategy, machine: System, op: str, axis: str, group: int, send: int, receive: int, **network: Any) -> float:
     book, mesh = Derivation(), mesh_of(strategy)
     message = Message("forward", op, axis, expr(group) if group > 1 else expr(1), expr(send), expr(receive), "fp8", "test")
-    found = Network(book, machine, strategy, mesh).seconds(message)
-    at = {"tp": strategy.tp, "dp": strategy.dp, "pp": strategy.pp, "ep": strategy.ep, "edp": strategy.expert_dp, "etp": strategy.expert_tp}
+    found = Network(book, machine, strategy, mesh, **network).seconds(message)
+    at = {"K": 8, "tp": strategy.tp, "dp": strategy.dp, "pp": strategy.pp, "ep": strategy.ep, "edp": strategy.expert_dp, "etp": strategy.expert_tp}
     at |= {n: v for n, v in _machine_values(machine, strategy).items()}
     for definition in book.definitions.values():
         at[definition.symbol] = definition.expr.evaluate(at)
@@ -114,6 +115,13 @@ def test_all_to_all_crosses_nodes_at_one_ranks_share() -> None:
     """16 ranks on two nodes: half of the buffer leaves at 10 GB/s while 7/16 moves inside at 100 GB/s."""
     expected = max(8 / 16 / 10, 7 / 16 / 100) + 3 * 2e-6 + 1 * 5e-6
     assert seconds(Strategy(dp=16, ep=16), NODES, "all_to_all", "ep", 16, GB, GB) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("limit", "copies"), [(None, 2), (1, 1)])
+def test_tokens_enter_a_node_once(limit: int | None, copies: int) -> None:
+    """K = 8: of eight copies that leave, one goes to each of the two nodes, or to as many as the router may choose."""
+    found = seconds(Strategy(dp=16, ep=16), NODES, "all_to_all", "ep", 16, GB, GB, once_per_unit=True, node_limit=limit)
+    assert found == pytest.approx(max(8 / 16 / 10 * copies / 8, 7 / 16 / 100) + 3 * 2e-6 + 1 * 5e-6, rel=1e-12)
 
 
 def test_send_to_the_next_stage() -> None:

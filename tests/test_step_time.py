@@ -199,6 +199,15 @@ def test_a_ring_pays_one_hop_a_message() -> None:
     assert float(result.numbers["c_f_dense_cp"]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_slowest_stage_and_the_longest_tail_may_be_two() -> None:
+    """GPT-2: the last of two stages has the logits, the first has more parameters (learned positions), so a longer update."""
+    result = timed("gpt2", pp=2, num_microbatches=8, seq_length=1024)
+    stages = [result.stage_numbers(s) for s in result.stages]
+    slow, tail = ([float(n[name]) for n in stages] for name in ("t_stage", "t_tail_stage"))
+    assert slow[0] < slow[1] and tail[0] > tail[1]
+    assert float(result.value("t_slow")) == slow[1] and float(result.value("t_tail")) == tail[0]
+
+
 def test_fewer_micro_batches_than_stages() -> None:
     """One micro-batch passes every stage once, however unequal they are."""
     result = timed(pp=4, num_microbatches=1)

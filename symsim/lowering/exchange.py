@@ -57,6 +57,6 @@ def _counts(placed: Placed, collective: str) -> list[Message]:
     """Tokens per expert: Megatron-Core gathers every rank's counts over etp and ep, torchtitan exchanges them over ep."""
     over = ("etp", "ep") if collective == "all_gather" else ("ep",)
     group, experts = placed.mesh.group(over), placed.block.dims["E_r"].size
-    received = experts * group if collective == "all_gather" else experts
+    received = experts if collective == "all_to_all" else experts * group
     message = Message("forward", collective, "_".join(over), group, experts, received, "int64", "tokens per expert")
     return [message] if group != ONE else []

@@ -18,23 +18,13 @@ MESSAGES = of(
         "gradient = strategy.precision\n    made: list[Message] = []\n    if",
         "traffic.py",
     ),
-    (
-        "ZeRO 0 sums gradients whole",
-        '"step", "all_reduce", whole, group.ranks, n, n',
-        '"step", "reduce_scatter", whole, group.ranks, n, n',
-        "sent.py",
-    ),
-    (
-        "instances sum their shards",
-        '"all_reduce", f"inter_{whole}", group.instances, share, share',
-        '"all_reduce", f"inter_{whole}", group.instances, n, n',
-        "traffic.py megatron.py",
-    ),
+    ("ZeRO 0 sums gradients whole", '"step", "all_reduce", group.whole', '"step", "reduce_scatter", group.whole', "sent.py"),
+    ("instances sum their shards", 'group.instances, share, share, gradient, f"', 'group.instances, n, n, gradient, f"', "traffic.py megatron.py"),
     ("FSDP gathers again for backward", "if kept:\n", "if not kept:\n", "comm.py traffic.py"),
     (
         "FSDP scatters gradients of every unit",
-        '"reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, unit.times, sync)',
-        '"reduce_scatter", group.label, group.shard, n, share, gradient, unit.what, ONE, sync)',
+        "group.shard, n, share, gradient, unit.what, unit.times",
+        "group.shard, n, share, gradient, unit.what, ONE",
         "traffic.py",
     ),
     ("copies of a tied table are summed", "if copies < 2:", "if copies < 9:", "traffic.py"),
@@ -84,12 +74,7 @@ TIME = (
     + of(
         "cost/step_time.py",
         ("clipping reads and writes", "[owned * 2 * g] if strategy.clip_grad", "[owned * g] if strategy.clip_grad", "step_time.py"),
-        (
-            "the slowest stage keeps the pace",
-            'define("t_slow", stages_max(slowest))',
-            'define("t_slow", stages_at(slowest, last))',
-            "step_time.py schedules.py",
-        ),
+        ("the slowest stage keeps the pace", '"slow"), stages_max(slowest))', '"slow"), stages_at(slowest, last))', "step_time.py schedules.py"),
         (
             "interleaved stages wait for boundary tensors",
             'pipeline = pipeline + 2 * symbol("m")',
@@ -102,13 +87,8 @@ TIME = (
             'symbol("t_pipeline"), SECOND), "one step"',
             "step_time.py",
         ),
-        (
-            "gradients hide beside the whole backward",
-            'symbol("ti_stage") + symbol("tw_stage") + symbol("tr_stage"), "grad")',
-            'symbol("ti_stage") + symbol("tr_stage"), "grad")',
-            "step_time.py",
-        ),
-        ("a bucket is left in the open", 'c.expr / symbol("n_bucket")', "0", "step_time.py"),
+        ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
+        ("a bucket is left in the open", 'c.expr / of_stage("n_bucket").expr', "0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
             "maximum(whole.expr - compute, root[phase].expr)",
@@ -155,18 +135,13 @@ MEMORY = (
         "cost/memory.py",
         (
             "the head's saved tensors are not yet there in a layer's forward",
-            "others - saved_after(rank, plain, name) - symbol",
-            "others - symbol",
+            "others - saved_after(rank, name, again) - saved",
+            "others - saved",
             "memory.py",
         ),
-        ("a layer at work counts once", 'saved_after(rank, plain, name) - symbol(f"A_{name}")', "saved_after(rank, plain, name)", "memory.py"),
+        ("a layer at work counts once", "saved_after(rank, name, again) - saved", "saved_after(rank, name, again)", "memory.py"),
         ("the update has its own temporaries", "static.gradients + optimizer_temporaries(rank)", "static.gradients", "memory.py"),
-        (
-            "backward holds its worst kernel",
-            'rebuilt(rank, plain, name) + symbol(f"W_bwd_{name}")',
-            'rebuilt(rank, plain, name) + symbol(f"W_fwd_{name}")',
-            "memory.py",
-        ),
+        ("backward holds its worst kernel", "worst(name, again, backward=True) + grad", "worst(name, again) + grad", "memory.py"),
         (
             "the first layers run with all gradients made",
             "static.gradients + activations.earlier + first_layers(rank)",
@@ -184,8 +159,8 @@ MEMORY = (
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "memory.py knobs.py"),
         (
             "placeholders stand once for equal shapes",
-            'minimum(1, total(symbol(f"L_{k}_i") for k in kinds))',
-            'total(symbol(f"L_{k}_i") for k in kinds)',
+            "minimum(1, total(layers(k).expr for k in kinds))",
+            "total(layers(k).expr for k in kinds)",
             "memory.py",
         ),
     )
