@@ -158,6 +158,8 @@ def test_ranks() -> None:
     assert placed(f"NPROC_PER_NODE=8 NNODES=2 {command}").dp == 4
     assert job(command, variables={"NPROC_PER_NODE": "8"}).placed().dp == 2
     assert job(command, variables={"world": "16"}).placed().dp == 4
+    launched = command.replace("megatron sft", "torchrun --nproc_per_node=8 --nnodes 2 swift/cli/_megatron/sft.py")
+    assert placed(launched).dp == 4
     assert placed(command).dp == 1 and rows(job(command))["NPROC_PER_NODE"].fate == "derived"
     assert "6 ranks are no multiple of tp=4*cp=1*pp=1" in told(f"NPROC_PER_NODE=6 {command}")
 

@@ -90,7 +90,7 @@ def _program(command: Command) -> tuple[Program, str, int] | None:
 def _of_command(command: Command, where: str) -> Run:
     found = _program(command)
     words = command.words[found[2] :] if found is not None else command.words
-    environment = {name: _known(word) for name, word in command.environment.items()}
+    environment = {**_launched(command.words[: found[2]] if found is not None else ()), **{n: _known(w) for n, w in command.environment.items()}}
     arguments: dict[str, Given] = {}
     notes: list[str] = []
     before, given = options(words)
@@ -112,6 +112,17 @@ def _of_command(command: Command, where: str) -> Run:
     if found is None:
         notes.append(f"taken as arguments of '{program} {method}'")
     return Run(program, method, arguments, environment, where, tuple(notes))
+
+
+def _launched(words: Sequence[Word]) -> dict[str, Given]:
+    """What a launcher before the program (torchrun, python -m torch.distributed.run) says of the ranks."""
+    told = {"nproc_per_node": "NPROC_PER_NODE", "nnodes": "NNODES"}
+    found: dict[str, Given] = {}
+    for option in options(words)[1]:
+        name = told.get(option.name[2:].replace("-", "_"))
+        if name is not None and option.values:
+            found[name] = _known(option.values[0])
+    return found
 
 
 def _known(word: Word) -> Given:
