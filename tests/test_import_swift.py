@@ -20,7 +20,8 @@ from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
-from symsim.importers.swift_megatron import PLAIN
+from symsim.importers.swift_megatron import DEFAULTS
+from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 
@@ -86,14 +87,9 @@ def test_defaults_are_those_of_the_vocabulary() -> None:
         pytest.skip("../shared/vocabulary.yaml is not on this machine")
     data = yaml.safe_load(path.read_text())
     said = {alias["key"]: alias for entry in data["canonical"].values() for alias in entry["aliases"].get("ms_swift", [])}
-    compared = 0
-    for plain in PLAIN:
-        for version, default in (("seed", plain.seed), ("head", plain.head)):
-            text = said[plain.key].get(f"{version}_default")
-            if text is not None:
-                compared += 1
-                assert yaml.safe_load(text) == (str(default) if default is None else default), (plain.key, version)
-    assert compared >= 30
+    for version, defaults in DEFAULTS.items():
+        for key, default in defaults.items():
+            assert yaml.safe_load(said[key][f"{version}_default"]) == default, (key, version)
 
 
 def test_every_row_says_why() -> None:
@@ -120,7 +116,7 @@ def test_a_script_of_the_seeds_version(tmp_path: Path) -> None:
         "cross_entropy_fusion": "native",
         "dp": 2,
     }
-    assert found.assumptions == {"apply_rope_fusion": "true", "te_dummy_wgrad": "false"}
+    assert found.assumptions == {"apply_rope_fusion": "true", "layernorm_linear_fusion": "fused", "te_dummy_wgrad": "false"}
     ledger = rows(found)
     assert ledger["save"].fate == "no_cost_effect" and "$(date" in ledger["save"].value
     assert ledger["packing"].fate == "not_modelled" and "packed_document_length" in ledger["packing"].why
@@ -219,7 +215,7 @@ def test_options(arguments: str, expected: dict[str, Any]) -> None:
 )
 def test_assumptions(arguments: str, assumptions: dict[str, str]) -> None:
     found = job(f"megatron sft --model Qwen/Qwen3-30B-A3B {arguments}", version="head")
-    assert {name: found.assumptions.get(name, "false" if name == "apply_rope_fusion" else None) for name in assumptions} == assumptions
+    assert {name: found.assumptions.get(name, ASSUMPTIONS[name].default) for name in assumptions} == assumptions
 
 
 def test_what_the_model_lacks_is_left_out() -> None:
@@ -245,6 +241,10 @@ def test_arguments_of_the_shape() -> None:
 def test_further_keys_of_megatron() -> None:
     found = job("""megatron sft --model Qwen/Qwen3-8B --megatron_extra_kwargs {"overlap_grad_reduce":true}""")
     assert found.placed().overlap_grad_reduce
+    inside = """{"num_distributed_optimizer_instances":2,"tensorboard_dir":"x"}"""
+    handed = job(f"megatron sft --model Qwen/Qwen3-8B --extra_megatron_kwargs {inside}", variables={"world": "4"})
+    assert handed.placed().num_distributed_optimizer_instances == 2
+    assert "did you mean" in told("""megatron sft --model Qwen/Qwen3-8B --megatron_extra_kwargs {"overlap_grad_reduces":true}""")
     again = told("""megatron sft --model Qwen/Qwen3-8B --overlap_grad_reduce true --megatron_extra_kwargs {"overlap_grad_reduce":true}""")
     assert "overlap_grad_reduce is given again" in again
 

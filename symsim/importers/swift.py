@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
+from symsim.importers.megatron_gaps import GAPS
+from symsim.importers.megatron_silent import SILENT
 from symsim.importers.ranks import variable
 from symsim.importers.rules import settle
 from symsim.importers.swift_command import Run, read_run
 from symsim.importers.swift_megatron import of_megatron
 from symsim.importers.swift_model import find_model, shaped
 from symsim.importers.swift_reading import Reading
-from symsim.importers.swift_sections import expanded
+from symsim.importers.swift_sections import expanded, further_arguments
 from symsim.importers.swift_tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
 from symsim.importers.swift_trainer import of_trainer
 from symsim.importers.trainer import TRAINER
@@ -47,15 +49,17 @@ _FOREIGN = Silent("no_cost_effect", "no variable that ms-swift is known to read"
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a command of ms-swift. InputError for arguments that it does not have or that cannot be."""
     run = read_run(inputs, options)
+    passed = further_arguments(run.arguments)
     run = replace(run, arguments=expanded(run.arguments))
     version, notes = _version(run, options)
     adapters = _adapters(run)
     environment = _environment(run, options)
     table = {**(TRAINER if run.program == "swift" else {}), **silent_keys(run.method, adapters is not None), **ENVIRONMENT}
     table |= {name: _FOREIGN for name in environment if name not in table}
+    table = {**{name: said for name, said in (SILENT | GAPS).items() if name in passed}, **table}
     keys = Keys(f"'{run.program} {run.method}'", {**environment, **run.arguments}, table, options.lenient)
     architecture = shaped(keys, find_model(keys, options))
-    reading = Reading(keys, version, architecture, whole_experts=_between(run, options))
+    reading = Reading(keys, version, architecture, whole_experts=_between(run, options), passed=frozenset(passed))
     world = _world(keys)
     (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
     _lengths(reading, options)

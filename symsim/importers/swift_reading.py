@@ -16,7 +16,7 @@ _LENGTHS = "rows hold documents of lengths that no argument tells, each taken as
 @dataclass
 class Reading:
     """What follows from the arguments read so far. whole_experts: no tensor parallelism inside experts by default, whatever the version.
-    further: rows of a file that an argument names."""
+    passed: arguments of Megatron-LM inside others (megatron_extra_kwargs). further: rows of a file that an argument names."""
 
     keys: Keys
     version: str
@@ -24,6 +24,7 @@ class Reading:
     whole_experts: bool = False
     strategy: dict[str, Any] = field(default_factory=dict)
     assumptions: dict[str, str] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
     further: list[Entry] = field(default_factory=list)
 
     @property
@@ -44,12 +45,12 @@ class Reading:
         if given:
             place[name] = text
             self.keys.note(key, to=to, why=why)
-        elif text != _own(to):
+        elif text != own(to):
             place[name] = text
             self.keys.note(key, "derived", to, why or f"default of ms-swift ({self.version})")
 
 
-def _own(to: str) -> Any:
+def own(to: str) -> Any:
     """Symsim's default of an option or an assumption."""
     name = to.removeprefix("assume.")
     return ASSUMPTIONS[name].default if name != to else Strategy.model_fields[to].default
@@ -81,7 +82,7 @@ def rows(r: Reading) -> None:
 
 
 def precision(r: Reading) -> str:
-    """The type that products run in: bf16 or fp16, as an argument says or config.json's, which is taken to be bf16; and the recipe of FP8."""
+    """The type that products run in: bf16 or fp16, as an argument says or config.json's, which is taken to be bf16."""
     keys = r.keys
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
     stored = keys.choice("torch_dtype", {**names, **{f"torch.{name}": short for name, short in names.items()}})
@@ -94,19 +95,4 @@ def precision(r: Reading) -> str:
     for key, value in (("torch_dtype", stored), ("fp16", half), ("bf16", brain)):
         if value is not None and key != told:
             keys.note(key, "no_cost_effect", why=f"{told} decides" if told is not None else "off at this value")
-    form = keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"})
-    recipe = keys.choice("fp8_recipe", {"tensorwise": "tensorwise", "blockwise": "blockwise", "mxfp8": "mxfp8", "delayed": "delayed"})
-    if form is not None:
-        delayed = recipe in (None, "delayed")
-        r.strategy["fp8"] = "tensorwise" if delayed else recipe
-        keys.note(
-            "fp8_format", "mapped" if not delayed else "derived", "fp8", "fp8_recipe says which" if not delayed else "the recipe is delayed scaling"
-        )
-        if delayed:
-            why = "scales of earlier steps: without the pass for maxima before each product that tensorwise scaling has, a few per cent of a step"
-            keys.note("fp8_recipe", "not_modelled", "fp8=tensorwise", why)
-        else:
-            keys.note("fp8_recipe", to="fp8")
-    elif recipe is not None:
-        keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
     return chosen

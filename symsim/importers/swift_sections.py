@@ -49,13 +49,17 @@ def expanded(arguments: Mapping[str, Given]) -> dict[str, Given]:
     if _given(found, "fsdp") and str(found["fsdp"].value).split()[0] not in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard", "offload"):
         document = _document(found["fsdp"], "fsdp", _FSDP)
         found |= of_sections(document)
-    for key in ("extra_megatron_kwargs", "megatron_extra_kwargs"):
-        if _given(found, key):
-            for name, given in of_sections(_document(found[key], key, {}), whole=()).items():
-                if name in arguments and arguments[name].value is not None:
-                    raise InputError(f"{given.where}: {cut(name)} is given again, by an argument of its own")
-                found[name] = given
+    for name, given in further_arguments(arguments).items():
+        if name in arguments and arguments[name].value is not None:
+            raise InputError(f"{given.where}: {cut(name)} is given again, by an argument of its own")
+        found[name] = given
     return found
+
+
+def further_arguments(arguments: Mapping[str, Given]) -> dict[str, Given]:
+    """Arguments of Megatron-LM that are handed on as they are."""
+    keys = [key for key in ("extra_megatron_kwargs", "megatron_extra_kwargs") if _given(arguments, key)]
+    return {name: given for key in keys for name, given in of_sections(_document(arguments[key], key, {})).items()}
 
 
 def deepspeed_settings(arguments: Mapping[str, Given]) -> Document | None:

@@ -132,12 +132,6 @@ _RUN: dict[str, Silent] = {
 
 _STEP: dict[str, Silent] = {
     **silent("not_modelled", "messages by way of the host's memory: numbers of another system", "distributed_backend ddp_backend", ("nccl",)),
-    **silent(
-        "not_modelled",
-        "norms and products of Megatron's own, unfused: a pass over the stream more for each",
-        "transformer_impl",
-        ("transformer_engine",),
-    ),
     **silent("no_cost_effect", "its keys have rows of their own", "extra_megatron_kwargs megatron_extra_kwargs"),
     **silent("not_modelled", _LENGTHS, "mlp_padding_free group_by_length sequence_packing_scheduler packing_strategy"),
     **silent(
