@@ -270,6 +270,16 @@ def test_reductions_of_a_block() -> None:
         assert counts["forward"] // 32 == 2 and counts["backward"] // 32 == expected
 
 
+def test_overlapping_levels() -> None:
+    even = "per_device_train_batch_size=4, tp_overlapping_level="
+    levels = {level: strategy(f"{even}{level}", "1, 5, 1").get("tp_comm_halves") for level in range(4)}
+    assert levels == {0: None, 1: "linear", 2: "layer", 3: "model"}
+    assert strategy(f"{even}3", "1, 2, 1", "llama3-8b")["tp_comm_halves"] == "linear"
+    made = job("per_device_train_batch_size=3, tp_overlapping_level=1", "1, 2, 1", "llama3-8b")
+    assert "tp_comm_halves" not in (made.strategy or {}) and row(made, "tp_overlapping_level").fate == "not_modelled"
+    assert row(job(f"{even}1", "1, 1, 1"), "tp_overlapping_level").fate == "no_cost_effect"
+
+
 def test_sequence_parallelism_meant_two_things() -> None:
     seed = strategy("sequence_parallel=True", "1, 2, 1", "llama3-8b")
     assert seed["sp"] is True and "cp" not in seed and seed["placement"] == [*WHOLE, "lm_head.s=cp", "loss.s=cp"]

@@ -84,6 +84,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "placement": (DENSE, {"tp": 4}, ("embedding.V=none", "lm_head.V=none", "loss.V=none")),
     "rank_order": (DENSE, {"tp": 4, "dp": 4}, "dp-tp-cp-ep-pp"),
     "tp_comm_overlap": (DENSE, SP, True),
+    "tp_comm_halves": (DENSE, {"tp": 4, "micro_batch_size": 2}, "linear"),
     "overlap_grad_reduce": (DENSE, {"dp": 8}, True),
     "overlap_param_gather": (DENSE, {"dp": 8, "overlap_grad_reduce": True}, True),
     "overlap_p2p_comm": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 8}, True),

@@ -20,6 +20,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
+from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
@@ -174,8 +175,11 @@ def _exposed(
     )
     hidden: Quantity = sent
     rests_on: tuple[str, ...] = ()
+    of_layer = axis == "tp" and name not in ("embedding", "head")
     # userbuffers and asynchronous backwards are of TransformerEngine's linear layers: not of the output layer, nor of experts
-    if axis == "tp" and name not in ("embedding", "head") and (not forward or strategy.tp_comm_overlap):
+    if of_layer and strategy.tp_comm_halves != "none":
+        hidden = _in_halves(network, lowered, times, remembered, kernels)
+    elif of_layer and (not forward or strategy.tp_comm_overlap):
         rests_on = ("tp_async_backward",)
         hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
     elif axis in lowered.mesh.ring_axes:
@@ -201,6 +205,15 @@ def _exposed(
         assumptions=rests_on,
     )
     return key
+
+
+def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Message, Quantity]], remembered: Remembered, kernels: _Kernels) -> Quantity:
+    """Tensor-parallel messages of two half batches; those that are no all-reduce are whole."""
+    forward = {i: q.expr for i, q in kernels.forward.items()}
+    backward = {at: q.expr for at, q in kernels.backward.items()}
+    turns, after = turns_of(network, remembered, [(i, m) for i, m, _ in times], forward, backward)
+    others = total((t for _, m, t in times if m.op != "all_reduce"), SECOND)
+    return exposed(lowered.profile.strategy.tp_comm_halves, turns, after) + others
 
 
 def _beyond(message: Quantity, beside: Quantity) -> Quantity:

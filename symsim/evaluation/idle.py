@@ -17,6 +17,7 @@ from symsim.inputs.strategy import Strategy
 TIME_ONLY = (
     "rank_order",
     "tp_comm_overlap",
+    "tp_comm_halves",
     "overlap_grad_reduce",
     "overlap_param_gather",
     "overlap_p2p_comm",

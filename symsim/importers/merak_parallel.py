@@ -93,14 +93,17 @@ def _whole() -> str:
 
 
 def _overlap(keys: Keys, strategy: dict[str, Any], level: int, model: Architecture | None) -> None:
+    """tp_overlapping_level: halves of a micro-batch, inside a linear map (1), a layer (2), from layer to layer (3)."""
     if not level:
         return
     fell = level > 1 and model is not None and "gpt2" not in model.modelling
-    used = 1 if fell else level
-    why = "levels 2 and 3 are GPT-2's alone, others fall back to 1; " if fell else ""
-    half = "each all-reduce in two halves, of which one runs beside a product: at most half of the exposed all-reduces is hidden"
-    more = "all but about one half of an all-reduce a layer is hidden beside the other half of the batch, where computation is the longer"
-    keys.note("tp_overlapping_level", "not_modelled", why=why + (half if used == 1 else more))
+    if strategy.get("sp") or strategy["micro_batch_size"] % 2:
+        why = "sequence parallelism has no all-reduce" if strategy.get("sp") else "a micro-batch of an odd number of sequences has no equal halves"
+        keys.note("tp_overlapping_level", "not_modelled", why=f"{why}: none is hidden here")
+        return
+    strategy["tp_comm_halves"] = ("linear", "layer", "model")[0 if fell else level - 1]
+    why = "levels 2 and 3 are GPT-2's alone, others fall back to 1" if fell else ""
+    keys.note("tp_overlapping_level", "mapped", "tp_comm_halves", why)
 
 
 def _lists(keys: Keys, model: Architecture | None) -> list[str]:

@@ -74,7 +74,7 @@ params_dtype                    | precision                     | Megatron-Core
 bf16                            | precision                     | transformers, DeepSpeed
 fp16                            | precision                     | transformers, DeepSpeed
 moe_dispatcher_policy           | moe_token_dispatcher_type     | SimuMax
-tp_overlapping_level            | tp_comm_overlap               | Merak
+tp_overlapping_level            | tp_comm_halves                | Merak
 cross_entropy_loss_fusion       | cross_entropy_fusion          | Megatron-Core
 cross_entropy_fusion_impl       | cross_entropy_fusion          | Megatron-Core
 transformer_impl                | fusion                        | Megatron-LM

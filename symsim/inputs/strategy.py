@@ -39,6 +39,10 @@ class Strategy(BaseModel):
     rank_order: str = Field("tp-cp-ep-dp-pp", description="axes along which ranks are numbered, innermost first (order)")
     # overlap
     tp_comm_overlap: bool = Field(False, description="tensor-parallel gathers and scatters in pieces beside their products (userbuffers); needs sp")
+    tp_comm_halves: Literal["none", "linear", "layer", "model"] = Field(
+        "none",
+        description="tensor-parallel all-reduces of one half of a micro-batch beside the other's computation: in a linear map, a layer, all layers",
+    )
     overlap_grad_reduce: bool = Field(False, description="gradient buckets reduced beside the last backward")
     overlap_param_gather: bool = Field(False, description="parameter buckets gathered beside the first forward")
     overlap_p2p_comm: bool = Field(False, description="boundary tensors sent beside computation")

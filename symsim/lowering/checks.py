@@ -307,6 +307,11 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"rank_order={strategy.rank_order} should name each of tp, cp, ep, dp and pp once, such as tp-cp-ep-dp-pp")
     if strategy.tp_comm_overlap and not strategy.sp:
         raise InputError("tp_comm_overlap cuts the gathers and scatters of sequence parallelism; give sp=true")
+    if strategy.tp_comm_halves != "none" and (strategy.sp or strategy.micro_batch_size % 2):
+        what = (
+            "an all-reduce, and with sp=true there is none" if strategy.sp else f"a micro-batch, and micro_batch_size is {strategy.micro_batch_size}"
+        )
+        raise InputError(f"tp_comm_halves={strategy.tp_comm_halves} cuts {what}")
     if strategy.overlap_param_gather and not (strategy.overlap_grad_reduce and strategy.zero):
         raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
     if strategy.overlap_p2p_comm and strategy.vpp == 1:
