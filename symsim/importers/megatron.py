@@ -55,6 +55,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     strategy = settings.options
     settle(keys, strategy, architecture, _WHO)
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]
+    if options.version is not None:
+        notes.append(f"--version {options.version} changes nothing: defaults are those of Megatron-LM at commit d98e8a64")
     if architecture is None:
         notes.append("no argument here describes a model: --of MODEL gives one")
     rows = _written(source, keys.finish())
