@@ -211,7 +211,7 @@ def _extremes() -> Iterator[Operator]:
         sympy=lambda sympy, *x: sympy.Min(*x, evaluate=False),
         chosen=extreme(min),
     )
-    yield Operator("at", None, of_largest, arrays="of_largest", latex=r"\mathrm{at}({})", sympy=_sympy_at, chosen=extreme(max))
+    yield Operator("at", None, of_largest, latex=r"\mathrm{at}({})", sympy=_sympy_at, chosen=extreme(max))
     # a divisor of several terms
     yield Operator("sum", 1, _itself, ways=(1,), latex="({})", sympy=lambda sympy, x: x, slope=1)
 
@@ -282,6 +282,7 @@ def _truths() -> Iterator[Operator]:
         lambda condition, yes, no: yes if condition else no,
         python="({1} if {0} else {2})",
         numpy="where",
+        arrays="choose",
         vector=("np.copyto({out}, {2})", "np.copyto({out}, {1}, where={0})"),
         c="{} ? {} : {}",
         interval=intervals.choice,

@@ -43,10 +43,6 @@ def least(*values: Any) -> Any:
     return functools.reduce(np.minimum, values)
 
 
-def of_largest(keys: Any, values: Any) -> Any:
-    """Of the values the one whose key is the largest; the first of equal ones."""
-    most, found = keys[0], values[0]
-    for key, value in zip(keys[1:], values[1:]):
-        found = np.where(most < key, value, found)
-        most = np.maximum(most, key)
-    return found[()]
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """One where the condition holds, the other where not; of single numbers a number."""
+    return np.where(condition, yes, no)[()]

@@ -1,7 +1,7 @@
 """An unrolled derivation printed as a Python module that needs NumPy alone: straight-line code over arrays, for a person to read.
 
-One assignment a named definition, in the order of `unrolled`, with a comment of its meaning and unit. Sums are put over common divisors and
-their common factors stand once, so a count is divided last and comes out whole. What occurs again gets a name of its own:
+One assignment a named definition, in the order of `unrolled`, with a comment of its meaning and unit: the program keeps every definition as a
+value of its own. What occurs again gets a name of its own:
 
     a product of arguments       b_s = b * s, cp_tp = cp * tp
     a short ceil, floor, log2    ceil_b_s_per_128_cp
@@ -17,28 +17,25 @@ import builtins
 import inspect
 import json
 import keyword
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any
 
-from symsim.algebra.expr import Atom, Call, Expr, Monomial, Symbol, symbol
-from symsim.algebra.operators import FUNCTIONS, Number
+from symsim.algebra.operators import OPERATORS, Number
 from symsim.errors import InputError
 from symsim.program import arrays
 from symsim.program.base import Base
-from symsim.program.module_shared import Shared, is_call, is_symbol
 from symsim.program.module_text import WIDTH, comment, default, docstring, statement_lines
-from symsim.program.unrolled import DERIVED, Output, Step, Unrolled, at_base, unroll
+from symsim.program.plan import operations
+from symsim.program.python_text import PythonText
+from symsim.program.steps import lowered
+from symsim.program.unrolled import Output, Unrolled, at_base, unroll
+from symsim.program.value import Value
 
 # a short call of these is named after what it stands for
 _NAMED_CALLS = ("ceil", "floor", "tree_depth")
 _SHORT = 32
-# products of arguments that occur less often stay as they are
-_OFTEN = 3
-
 _SECTIONS = {
     "sizes": "Sizes",
     "network": "The network: members of a group inside a unit, seconds a byte, latencies",
@@ -72,7 +69,7 @@ def compile_module(base: Base, free: Sequence[str] | None) -> str:
 
 
 def module_source(unrolled: Unrolled) -> str:
-    code = _Code(unrolled, _pairs(unrolled))
+    code = _Code(unrolled)
     lines = code.lines()
     helpers = [text.strip("\n") for name, text in _HELPERS.items() if name in code.called or (name == "arrays" and unrolled.arguments)]
     names = [code.names[a.name] for a in unrolled.arguments]
@@ -103,24 +100,22 @@ def _in_lines(names: Sequence[str]) -> Iterator[list[str]]:
 class _Code:
     """The statements of `kernel`. names: identifiers by symbol. called: helpers that the statements call."""
 
-    def __init__(self, unrolled: Unrolled, pairs: Iterable[tuple[str, str]] = ()):
-        """pairs: identifiers whose product gets a name, in order; the product is named `a_b`, and may stand in later pairs."""
+    def __init__(self, unrolled: Unrolled):
         self.unrolled = unrolled
         self.names: dict[str, str] = {}
         self.called: set[str] = set()
-        self.products: list[list[str]] = []
-        self.owner = ""
         self._used: set[str] = set()
         for name in (*(a.name for a in unrolled.arguments), *(s.name for s in unrolled.steps)):
             self._identifier(name, name)
-        self.shared = Shared(unrolled)
-        # arguments and what follows from them: their products are made once, before the rest
-        self.early = {a.name for a in unrolled.arguments} | {s.name for s in unrolled.steps if s.section == DERIVED}
-        self.pairs: list[tuple[str, str, str]] = []
-        made: dict[str, str] = {}
-        for a, b in pairs:
-            name = made[f"{a}_{b}"] = self._identifier(f"product {a} {b}", f"{a}_{b}")
-            self.pairs.append((made.get(a, a), made.get(b, b), name))
+        self._steps = {step.name: step for step in unrolled.steps}
+        self._lowered = lowered(unrolled, kept=True)
+        # arguments, and products of them
+        self._products = {value.id for value in self._lowered.inputs.values()}
+        self._owners: dict[int, str] = {}
+        self._parts: Counter[str] = Counter()
+        self._section = ""
+        self._waiting: list[str] = []
+        self._lines: list[str] = []
 
     def _identifier(self, name: str, wish: str) -> str:
         """An identifier for a symbol, near what it is called."""
@@ -136,238 +131,81 @@ class _Code:
 
     def lines(self) -> list[str]:
         """All statements and the dictionary that is returned."""
-        early = [s for s in self.unrolled.steps if s.name in self.early]
-        rest = [s for s in self.unrolled.steps if s.name not in self.early]
-        found: list[str] = []
-        section = None
-        for step in (*early, None, *rest):
-            if step is None:
-                found += self._products()
-                continue
-            if step.section != section:
-                section = step.section
-                block = section in self.unrolled.result.lowered.blocks
-                found += ["", *comment(f"Block {section}" if block else _SECTIONS.get(section, section)), ""]
-            found += self._statement(step)
-        return [*found, "", *self._returned()]
+        results = self._lowered.results
+        owner = ""
+        for value in reversed(operations(results)):
+            owner = value.name if value.op == "kept" else owner
+            self._owners[value.id] = owner
+        names = {value.id: self.names[name] for name, value in self._lowered.inputs.items()}
+        text = PythonText(results, names, function=self._function, number=_number, assign=self._assign)
+        text.print()
+        returned = [self._returned(o.name, self._output(text, o, *self._lowered.outputs[o.name])) for o in self.unrolled.outputs]
+        return [*self._lines, "", *self._waiting, "return {", *returned, "}"]
 
-    def _products(self) -> list[str]:
-        if not self.pairs:
-            return []
-        return ["", "# Products that several formulas share", "", *(f"{name} = {a} * {b}" for a, b, name in self.pairs)]
+    def _returned(self, name: str, text: str) -> str:
+        """A line of the dictionary; what is longer gets a name before it."""
+        line = f"    {json.dumps(name)}: {text},"
+        if len(line) <= WIDTH - 4:
+            return line
+        title = self._identifier(f"returned {name}", name)
+        self._waiting += statement_lines(f"{title} = {text}")
+        return f"    {json.dumps(name)}: {title},"
 
-    def _statement(self, step: Step) -> list[str]:
-        self.owner = step.name
-        text, before = self._text(step.body)
-        return [*before, *comment(f"{step.meaning} [{step.unit}]"), *statement_lines(f"{self.names[step.name]} = {text}")]
+    def _assign(self, value: Value, text: str) -> str:
+        """A definition under its comment, after its parts; the name of either."""
+        if value.op != "kept":
+            name = self._title(value, text)
+            self._waiting += statement_lines(f"{name} = {text}")
+            return name
+        step = self._steps[value.name]
+        if step.section != self._section:
+            self._section = step.section
+            block = step.section in self.unrolled.result.lowered.blocks
+            self._lines += ["", *comment(f"Block {step.section}" if block else _SECTIONS.get(step.section, step.section)), ""]
+        name = self.names[step.name]
+        self._lines += [*self._waiting, *comment(f"{step.meaning} [{step.unit}]"), *statement_lines(f"{name} = {text}")]
+        self._waiting = []
+        return name
 
-    def _text(self, body: Expr) -> tuple[str, list[str]]:
-        """A body as Python, and the statements of its parts that get a name here."""
-        before: list[str] = []
-        known = self.shared.name_of(body)
-        if known is not None:
-            return self.names[known], before
-        made = self.expression(self._inside(body, before) if is_call(body) else self._named(body, before))
-        self.shared.keep(body, self.owner)
-        return made, before
-
-    def _named(self, expression: Expr, before: list[str]) -> Expr:
-        """The expression with parts that occur again replaced by names; those that get theirs here are written to `before`."""
-        known = self.shared.name_of(expression)
-        if known is not None:
-            return symbol(known)
-        if not any(isinstance(a, Call) for m in expression.terms for a, _ in m):
-            return expression
-        total = Expr({})
-        for monomial, coefficient in expression.terms.items():
-            term = Expr({(): coefficient})
-            for atom, power in monomial:
-                made = Expr({((atom, 1),): 1}) if isinstance(atom, Symbol) else self._called(atom, before)
-                (((factor, _),),) = made.terms
-                term = term * Expr({((factor, power),): 1})
-            total = total + term
-        return total
-
-    def _called(self, call: Call, before: list[str]) -> Expr:
-        """A call: by its name, by one that it gets here, or as it stands."""
-        whole = Expr({((call, 1),): 1})
-        known = self.shared.name_of(whole)
-        if known is not None:
-            return symbol(known)
-        made = self._inside(whole, before)
-        return self._kept(whole, made, before) if self.shared.again(whole) else made
-
-    def _inside(self, call: Expr, before: list[str]) -> Expr:
-        """A call whose arguments' parts go by their names."""
-        (((atom, _),),) = call.terms
-        assert isinstance(atom, Call)
-        arguments = []
-        for argument in atom.arguments:
-            made = self._named(argument, before)
-            own = atom.function != "sum" and not is_call(argument) and not is_symbol(made) and self.shared.again(argument)
-            arguments.append(self._kept(argument, made, before) if own else made)
-        return Expr({((Call(atom.function, tuple(arguments)), 1),): 1})
-
-    def _kept(self, part: Expr, made: Expr, before: list[str]) -> Expr:
-        """A name for a part, which is written to `before`."""
-        text = self.expression(made)
-        title = self._title(part, text)
-        self.shared.keep(part, title)
-        before.extend(statement_lines(f"{self.names[title]} = {text}"))
-        return symbol(title)
-
-    def _title(self, part: Expr, text: str) -> str:
-        """A symbol for a part: after what it says where that is short, else after the definition it stands in."""
+    def _title(self, value: Value, text: str) -> str:
+        """A name for a part: after what it says where that is short, else after the definition in which it stands first."""
+        owner = self._owners[value.id] or "part"
         function, _, inside = text.partition("(")
-        short = is_call(part) and function in _NAMED_CALLS and len(text) <= _SHORT and not re.search(r"\w\(", inside)
-        wish = text.replace("tree_depth", "log2").replace("/", "per") if short else f"{self.owner}_{self.shared.part(self.owner)}"
-        self._identifier(f"part {wish}", wish)
-        return f"part {wish}"
+        if value.op == "mul" and all(a.id in self._products for a in value.args):
+            self._products.add(value.id)
+            wish = text.replace(" * ", "_")
+        elif function in _NAMED_CALLS and len(text) <= _SHORT and not re.search(r"\w\(", inside):
+            wish = text.replace("tree_depth", "log2").replace("/", "per")
+        else:
+            self._parts[owner] += 1
+            wish = f"{owner}_{self._parts[owner]}"
+        return self._identifier(f"part {value.id}", wish)
 
-    # expressions -------------------------------------------------------------------------------------------------------
+    def _function(self, text: PythonText, value: Value) -> str:
+        row = OPERATORS[value.op]
+        args = [text.text(a) for a in self._flat(text, value)]
+        if len(args) > 2 and row.operands is None:
+            return f"{self._helper({'max': 'largest', 'min': 'least'}[row.name])}({', '.join(args)})"
+        return f"{self._helper(row.arrays) if row.arrays else f'np.{row.numpy}'}({', '.join(args)})"
 
-    def expression(self, expression: Expr) -> str:
-        """A sum: terms over the same divisors together, with their common factors in front."""
-        over: dict[Monomial, dict[Monomial, Number]] = {}
-        for monomial, coefficient in sorted(expression.terms.items(), key=_reading_order):
-            below = tuple((a, -p) for a, p in monomial if p < 0)
-            over.setdefault(below, {})[tuple((a, p) for a, p in monomial if p > 0)] = coefficient
-        parts = [part for below, terms in over.items() for part in self._quotient(terms, below)]
-        parts.sort(key=lambda part: part[0])
-        if not parts:
-            return "0"
-        (negative, text), *rest = parts
-        return ("-" if negative else "") + text + "".join(f" {'-' if n else '+'} {t}" for n, t in rest)
-
-    def _quotient(self, terms: Mapping[Monomial, Number], below: Monomial) -> list[tuple[bool, str]]:
-        """Terms over the same divisors, as one product where they share anything: whether each is negative, and its absolute value."""
-        divisor = math.lcm(*(Fraction(c).denominator for c in terms.values() if not isinstance(c, float)))
-        common = _common(list(terms))
-        if len(terms) == 1 or (not below and divisor == 1 and not common):
-            return [(c < 0, self._product(_size(c * divisor), m, None, below, divisor)) for m, c in terms.items()]
-        scaled: dict[Monomial, Number] = {m: c * divisor for m, c in terms.items()}
-        whole = not any(isinstance(c, float) for c in scaled.values())
-        front = math.gcd(*(int(c) for c in scaled.values())) if whole and common else 1
-        negative = all(c < 0 for c in scaled.values())
-        by = -front if negative else front
-        inner = Expr({_without(m, common): (int(c) // by if whole else c / by) for m, c in scaled.items()})
-        return [(negative, self._product(front, common, inner, below, divisor))]
-
-    def _product(self, coefficient: Number, factors: Monomial, inner: Expr | None, below: Monomial, divisor: int) -> str:
-        top, bottom = self._factors(factors), self._factors(below)
-        if coefficient != 1 or not (top or inner is not None):
-            top.insert(0, _number(coefficient))
-        if divisor != 1:
-            bottom.insert(0, _number(divisor))
-        if inner is not None:
-            sum_ = self.expression(inner)
-            top.append(f"({sum_})" if top or bottom else sum_)
-        text = " * ".join(top)
-        if bottom:
-            text += f" / {bottom[0]}" if len(bottom) == 1 else f" / ({' * '.join(bottom)})"
-        return text
-
-    def _factors(self, monomial: Monomial) -> list[str]:
-        """Atoms as Python, arguments' products by their names first."""
-        early: list[str] = []
-        late: list[str] = []
-        for atom, power in monomial:
-            text = self._atom(atom)
-            (early if isinstance(atom, Symbol) and atom.name in self.early else late).extend([text] * power)
-        if self.owner in self.early:
-            return [*early, *late]
-        if len(early) > 1:
-            self.products.append(list(early))
-        for a, b, name in self.pairs:
-            _replace_pair(early, a, b, name)
-        return [*early, *late]
-
-    def _atom(self, atom: Atom) -> str:
-        if isinstance(atom, Symbol):
-            return self.names[atom.name]
-        texts = [self.expression(a) for a in atom.arguments]
-        if atom.function == "sum":
-            return f"({texts[0]})"
-        if atom.function == "at":
-            return f"{self._helper('of_largest')}(({', '.join(texts[1::2])}), ({', '.join(texts[::2])}))"
-        row = FUNCTIONS[atom.function]
-        if row.operands is None and len(texts) > 2:
-            return f"{self._helper({'max': 'largest', 'min': 'least'}[row.name])}({', '.join(texts)})"
-        return f"{self._helper(row.arrays) if row.arrays else f'np.{row.numpy}'}({', '.join(texts)})"
+    def _flat(self, text: PythonText, value: Value) -> Iterator[Value]:
+        """Operands, of an extreme those of the extremes inside it too."""
+        for arg in value.args:
+            inside = arg.op == value.op and OPERATORS[value.op].operands is None and not arg.known and arg.id not in text.names
+            yield from self._flat(text, arg) if inside else (arg,)
 
     def _helper(self, name: str) -> str:
         self.called.add(name)
         return name
 
-    # what is returned --------------------------------------------------------------------------------------------------
-
-    def _returned(self) -> list[str]:
-        before: list[str] = []
-        found = []
-        for output in self.unrolled.outputs:
-            self.owner = output.name
-            found.append(f"    {json.dumps(output.name)}: {self._output(output, before)},")
-        return [*before, "return {", *found, "}"]
-
-    def _output(self, output: Output, before: list[str]) -> str:
-        if output.body.is_constant:
-            value = output.body.constant()
-            return _number(int(-(-value // 1)) if output.rounded == "up" else value)
-        text = self.expression(self._named(output.body, before))
+    def _output(self, text: PythonText, output: Output, value: Value, left_of: Value | None = None) -> str:
+        if value.known:
+            return _number(int(-(-value.data // 1)) if output.rounded == "up" else value.data)
         if not output.rounded:
-            return text
-        beside = "" if output.left_of is None else f", {self.expression(self._named(output.left_of, before))}"
+            return text.text(value)
+        beside = "" if left_of is None else f", {text.text(left_of)}"
         helper = "floor" if output.rounded == "down" else "ceil_beside" if beside else "ceil"
-        self.called.add(helper)
-        return f"{helper}({text}{beside})"
-
-
-def _pairs(unrolled: Unrolled) -> list[tuple[str, str]]:
-    """Products of two arguments, or of such products, that occur often: the most frequent first."""
-    code = _Code(unrolled)
-    code.lines()
-    products = code.products
-    found: list[tuple[str, str]] = []
-    while True:
-        counts: Counter[tuple[str, str]] = Counter()
-        for factors in products:
-            counts.update({(min(a, b), max(a, b)) for k, a in enumerate(factors) for b in factors[k + 1 :]})
-        pair, often = max(counts.items(), key=lambda item: (item[1], item[0]), default=(("", ""), 0))
-        if often < _OFTEN:
-            return found
-        found.append(pair)
-        for factors in products:
-            _replace_pair(factors, *pair, "_".join(pair))
-
-
-def _common(monomials: Sequence[Monomial]) -> Monomial:
-    """Factors that all share, at the least power."""
-    powers = dict(monomials[0])
-    for monomial in monomials[1:]:
-        own = dict(monomial)
-        powers = {a: min(p, own[a]) for a, p in powers.items() if a in own}
-    return tuple((a, powers[a]) for a, _ in monomials[0] if a in powers)
-
-
-def _without(monomial: Monomial, common: Monomial) -> Monomial:
-    taken = dict(common)
-    return tuple((a, p - taken.get(a, 0)) for a, p in monomial if p > taken.get(a, 0))
-
-
-def _replace_pair(factors: list[str], a: str, b: str, name: str) -> None:
-    while a in factors and b in factors and (a != b or factors.count(a) > 1):
-        at = min(factors.index(a), factors.index(b))
-        factors.remove(a)
-        factors.remove(b)
-        factors.insert(at, name)
-
-
-def _reading_order(term: tuple[Monomial, Number]) -> Any:
-    return [(atom.key, -power) for atom, power in term[0]]
-
-
-def _size(x: Number) -> Number:
-    return -x if x < 0 else x
+        return f"{self._helper(helper)}({text.text(value)}{beside})"
 
 
 def _number(x: Number) -> str:
@@ -376,4 +214,4 @@ def _number(x: Number) -> str:
         return f"({x.numerator} / {x.denominator})"
     if isinstance(x, float):
         return repr(x)
-    return str(int(x)) if _size(x) < 2**53 else repr(float(x))
+    return str(int(x)) if -(2**53) < x < 2**53 else repr(float(x))

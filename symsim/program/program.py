@@ -89,6 +89,10 @@ class Program:
         """A number that is not known until the program runs, which stands for an axis of its own."""
         return self._once(("input", name), "input", (), 1 << axis, None, name)
 
+    def kept(self, name: str, value: Value) -> Value:
+        """A value by a name of its own, into which no sum, product or maximum reaches; a number is itself."""
+        return value if value.known else self._once(("kept", name), "kept", (value,), value.mask, None, name)
+
     def points(self, mask: int) -> int:
         found = self._points.get(mask)
         if found is None:
@@ -315,7 +319,8 @@ class Program:
         parts = [(v, 1) for v in top] + [(v, -1) for v in bottom]
         parts.sort(key=lambda part: self.points(part[0].mask))
         first, power = parts[0]
-        parts[0] = (self.apply("mul", self.number(by), first) if power > 0 else self.apply("div", self.number(by), first), 1)
+        if by != 1 or power < 0:
+            parts[0] = (self.apply("mul" if power > 0 else "div", self.number(by), first), 1)
         while len(parts) > 1:
             i, j = self._closest([v for v, _ in parts])
             (a, x), (b, y) = parts[i], parts[j]
