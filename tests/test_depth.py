@@ -40,7 +40,7 @@ def one_by_one(result: Result) -> Iterator[dict]:
     for stage in result.stages:
         known = {**result.numbers, **result.stage_values(stage)}
         for definition in result.derivation.definitions.values():
-            if definition.group == "stages":
+            if definition.key.scope == "stage":
                 known[definition.symbol] = definition.expr.evaluate(known)
         yield known
 

@@ -21,7 +21,7 @@ from symsim.algebra.vocabulary import domain
 from symsim.errors import InputError, cut, nearest
 
 if TYPE_CHECKING:
-    from symsim.algebra.reductions import Line
+    from symsim.algebra.reductions import Stages
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,13 +29,14 @@ class Formula:
     """A result and, in order, the definitions it stands on (the last one is the result).
 
     facts: what it holds under (`given`); unused: those of the facts that changed nothing. line: the stages of the pipeline, over whose
-    classes the reductions of a step's definitions go (`reductions.py`).
+    classes the reductions of a step's definitions go (`reductions.py`); over: those over which they have been written out.
     """
 
     definitions: tuple[Definition, ...]
     facts: tuple[Fact, ...] = ()
     unused: tuple[Fact, ...] = ()
-    line: "Line | None" = None
+    line: "Stages | None" = None
+    over: "Stages | None" = None
 
     @property
     def result(self) -> Definition:
@@ -48,17 +49,18 @@ class Formula:
         return {s for d in definitions for s in d.expr.symbols()} - {d.symbol for d in definitions}
 
     def written_out(self) -> "Formula":
-        """The formula with its reductions as plain sums and maxima over the classes of equal stages; a stage's definition NAME stands
-        there as NAME_at_0 and so on, for each class."""
+        """The formula with its reductions as plain sums and maxima over the classes of equal stages. Where the layers are cut evenly
+        it is one in pp: a stage's definition NAME stands there as NAME_at_first, NAME_at_middle and NAME_at_last; elsewhere as
+        NAME_at_0 and so on, for each class."""
         return self._written_out
 
     @cached_property
     def _written_out(self) -> "Formula":
         if self.line is None or self.result.key.scope == "stage" or not any(d.key.scope == "stage" for d in self.definitions):
             return self
-        from symsim.algebra.reductions import written_out
+        from symsim.algebra.written import written_out
 
-        return replace(self, definitions=written_out(self.definitions, self.line), line=None)
+        return replace(self, definitions=written_out(self.definitions, self.line), line=None, over=self.line)
 
     def expand(self) -> Expr:
         """One closed form over the free symbols."""
@@ -81,7 +83,8 @@ class Formula:
         definitions = self.written_out().definitions
         found, unused = apply([(d.symbol, d.expr) for d in definitions], every, len(self.facts))
         known = {d.symbol: d for d in definitions}
-        return Formula(tuple(replace(known[name], expr=amount) for name, amount in found), every, (*self.unused, *unused))
+        made = tuple(replace(known[name], expr=amount) for name, amount in found)
+        return Formula(made, every, (*self.unused, *unused), over=self.written_out().over)
 
     def inline(self, keep: Collection[str] = ()) -> "Formula":
         """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
@@ -99,7 +102,7 @@ class Formula:
                 kept.append(replace(definition, expr=amount))
             else:
                 inside[definition.symbol] = amount
-        return replace(self, definitions=tuple(kept), line=None)
+        return replace(self.written_out(), definitions=tuple(kept))
 
     def at(self, values: Mapping[str, Number] | None = None, /, **named: Number) -> Number:
         """The exact value with every free symbol given, by a mapping or by name: at(b=1, s=4096, ...).
@@ -110,6 +113,9 @@ class Formula:
         for name in known:
             self._check_free(name)
         self._check_complete(known)
+        over = self.written_out().over
+        if over is not None:
+            over.check(known)
         return self.value(known)
 
     def _check_free(self, name: str) -> None:
@@ -171,9 +177,14 @@ class Formula:
         return view(closed, {name: sympy_symbol(name, kinds.get(name)) for name in closed.symbols()})
 
     def latex(self) -> str:
-        """`name = closed form` in LaTeX."""
-        from symsim.algebra.typeset import definition_latex
+        """`name = closed form` in LaTeX; of a formula written out over stages, its definitions and what the stages hold, a row each."""
+        from symsim.algebra.typeset import definition_latex, names_of
+        from symsim.algebra.written import cases_latex
 
+        if self.over is not None and len(self.definitions) > 1:
+            names = names_of(self.definitions)
+            rows = [*(definition_latex(d, names) for d in self.definitions), *cases_latex(self.over)]
+            return "\n".join([r"\begin{aligned}", *(row.replace(" = ", " &= ", 1) + r" \\" for row in rows), r"\end{aligned}"])
         last = self.result
         return definition_latex(replace(last, expr=self.expand()))
 
@@ -187,7 +198,15 @@ class Formula:
 
     def __str__(self) -> str:
         given = ["given " + ", ".join(map(str, self.facts))] if self.facts else []
-        return "\n".join([*(f"{d.symbol} = {d.expr}  [{d.unit}] {d.meaning}" for d in self.definitions), *given])
+        return "\n".join([*(f"{d.symbol} = {d.expr}  [{d.unit}] {d.meaning}" for d in self.definitions), *given, *self.cases])
+
+    @property
+    def cases(self) -> list[str]:
+        """What stage i of the pipeline holds, a line for each class of equal stages, where the formula goes over them."""
+        from symsim.algebra.written import cases
+
+        line = self.line or self.over
+        return cases(line) if line is not None else []
 
 
 @dataclass

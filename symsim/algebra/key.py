@@ -25,7 +25,7 @@ class Key(NamedTuple):
     block: a layer kind as `spelt`, embedding, head or mtp; again: of the block as it is recomputed in full. module, operation,
     tensor (a weight, or what is kept): of the block's one of these; of the network, operation is the collective. phase: forward,
     backward, inputs, weights, again, or a backward kernel's own (dgrad, wgrad). axis: the ranks that a message goes over.
-    part: which of several of one quantity. tier: of the network. place: the stage, of a definition that is written out for it.
+    part: which of several of one quantity. tier: of the network. place: the stage (or first, middle, last) of what is written out for it.
     """
 
     quantity: str
@@ -39,7 +39,7 @@ class Key(NamedTuple):
     axis: str = ""
     part: str = ""
     tier: int = 0
-    place: int | None = None
+    place: int | str | None = None
 
     @property
     def text(self) -> str:
@@ -61,8 +61,8 @@ class Key(NamedTuple):
         """The block, or what else it is of: definitions that are read together."""
         return self.block if self.scope == "block" else self.scope
 
-    def at(self, place: int | None) -> Key:
-        """The same of one stage, by its index; of stage i for None."""
+    def at(self, place: int | str | None) -> Key:
+        """The same of one stage, by its index or part; of stage i for None."""
         return self._replace(place=place)
 
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from symsim.algebra.expr import Call, Expr, Number, expr, maximum, minimum, of_largest, symbol
-from symsim.algebra.quantity import Definition
+from symsim.algebra.expr import Call, Expr, Number, expr, maximum, minimum, symbol
 
 FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair")
 Holdings = tuple[int, ...]
@@ -91,8 +90,38 @@ def members(runs: Iterable[Run]) -> dict[Holdings, tuple[int, ...]]:
     return {held: tuple(stages) for held, stages in found.items()}
 
 
-Ranks = tuple[tuple[tuple[int, ...], int, int], ...]
-"""Consecutive ranks with the same seconds: the stages of one (each the first of its class), the first and the last rank."""
+Ranks = tuple[tuple[tuple[int, ...], Any, Any], ...]
+"""Consecutive ranks with the same seconds: the stages of one (each the first of its class), the first and the last rank, as numbers
+or over pp."""
+Spread = tuple[tuple[str, tuple[tuple[Expr, Expr], ...], Mapping[str, Expr]], ...]
+"""Of each class of equal stages its name, the places of the first and the last of consecutive ones, and what a stage holds by symbol."""
+
+
+class Stages(Protocol):
+    """The stages of a pipeline, each class by one of it: `Line` in numbers, `EvenLine` over pp."""
+
+    @property
+    def alone(self) -> Ranks: ...
+    @property
+    def pairs(self) -> Ranks: ...
+    @property
+    def heaviest(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def places(self) -> tuple[int, ...]: ...
+    @property
+    def spread(self) -> Spread: ...
+    @property
+    def also(self) -> Mapping[str, Expr]:
+        """Symbols that are others here."""
+    def stands_for(self, stage: int) -> int:
+        """The stage that stands for those that hold the same as this one."""
+    def label(self, stage: int) -> int | str:
+        """What its definitions are told apart by."""
+    def said(self, stage: int) -> str: ...
+    def own(self, stage: int) -> Mapping[str, Expr]:
+        """The symbols of a stage, its place `i` included."""
+    def check(self, values: Mapping[str, Number]) -> None:
+        """InputError where these values cut the pipeline in another way."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +159,7 @@ class Line:
     @cached_property
     def pairs(self) -> Ranks:
         """Ranks that hold a stage and its mirror image each."""
-        held = [self.first[run.holdings] for run in self.runs for _ in range(run.first, run.last + 1)]
+        held = [self.first[holdings] for holdings in self._held]
         found: list[tuple[tuple[int, ...], int, int]] = []
         for k in range(len(held)):
             pair = tuple(sorted((held[k], held[-1 - k])))
@@ -151,10 +180,48 @@ class Line:
         """Where what depends on the place can be the largest of all stages."""
         return tuple(sorted({place for places in self.fullest.values() for place in places}))
 
+    @cached_property
+    def _held(self) -> list[Holdings]:
+        return [run.holdings for run in self.runs for _ in range(run.first, run.last + 1)]
 
-def counted(ranks: Ranks) -> dict[tuple[int, ...], int]:
+    @cached_property
+    def spread(self) -> Spread:
+        """Of each class its name, where its stages lie, and what one of them holds."""
+        return tuple(
+            (
+                str(first),
+                tuple((expr(run.first), expr(run.last)) for run in self.runs if run.holdings == held),
+                {name: expr(n) for name, n in zip(self.names, held)},
+            )
+            for held, first in self.first.items()
+        )
+
+    @property
+    def also(self) -> Mapping[str, Expr]:
+        """Symbols that are others here: none."""
+        return {}
+
+    def stands_for(self, stage: int) -> int:
+        """The first of the stages that hold the same as this one."""
+        return self.first[self._held[stage]]
+
+    def label(self, stage: int) -> int:
+        return stage
+
+    def said(self, stage: int) -> str:
+        return f"stage {stage}"
+
+    def own(self, stage: int) -> Mapping[str, Expr]:
+        """The symbols of a stage, its place `i` included."""
+        return {**{name: expr(n) for name, n in zip(self.names, self._held[stage])}, "i": expr(stage)}
+
+    def check(self, values: Mapping[str, Number]) -> None:
+        """Nothing: numbers of stages are no symbols here, so that all values will do."""
+
+
+def counted(ranks: Ranks) -> dict[tuple[int, ...], Any]:
     """Ranks by the stages that they hold, in order of the first, and how many they are."""
-    found: dict[tuple[int, ...], int] = {}
+    found: dict[tuple[int, ...], Any] = {}
     for stages, first, last in ranks:
         found[stages] = found.get(stages, 0) + last - first + 1
     return found
@@ -260,13 +327,13 @@ def reduced(call: Call, over: Over, rising: Collection[Expr] = ()) -> Any:
 class OverLine:
     """The stages of one pipeline, by index, and values of whatever kind `at` gives: numbers, or expressions."""
 
-    line: Line
+    line: Stages
     at: Callable[[int, Expr, Mapping[str, Any]], Any]
     placed: Collection[str]
     most: Callable[[Sequence[Any]], Any]
     first_of_most: Callable[[Sequence[tuple[Any, Any]]], Any]
 
-    def ranks(self, pairs: bool) -> Sequence[tuple[Rank, int]]:
+    def ranks(self, pairs: bool) -> Sequence[tuple[Rank, Any]]:
         return tuple(counted(self.line.pairs if pairs else self.line.alone).items())
 
     def heaviest(self) -> Sequence[Rank]:
@@ -275,9 +342,9 @@ class OverLine:
     def places(self) -> Sequence[Rank]:
         return [(place,) for place in self.line.places]
 
-    def waiting(self, pairs: bool) -> Sequence[tuple[Rank, int, Sequence[tuple[Rank, int]]]]:
-        found: list[tuple[Rank, int, Sequence[tuple[Rank, int]]]] = []
-        left: dict[Rank, int] = {}
+    def waiting(self, pairs: bool) -> Sequence[tuple[Rank, Any, Sequence[tuple[Rank, Any]]]]:
+        found: list[tuple[Rank, Any, Sequence[tuple[Rank, Any]]]] = []
+        left: dict[Rank, Any] = {}
         for rank, first, last in reversed(self.line.pairs if pairs else self.line.alone):
             found.insert(0, (rank, last, tuple(left.items())))
             left = {rank: left.pop(rank, 0) + last - first + 1, **left}
@@ -313,65 +380,3 @@ def evaluated(expression: Expr, stages: Sequence[Mapping[str, Number]], values: 
 
     own = {name: reduced(call, OverLine(line, at, (), max, first_of_largest)) for name, call in nodes.items()}
     return plain.evaluate({**values, **own})
-
-
-class WrittenOut:
-    """A stage's definitions for the stages that count: each once for the first stage of every class, and what depends on the place for
-    every place, as NAME_at_STAGE. What comes out a number is put in.
-
-    made: the definitions so far, each after what it uses. placed: names of a stage that depend on its place.
-    """
-
-    def __init__(self, definitions: Iterable[Definition], line: Line):
-        self.line = line
-        self.of_stage = {d.symbol: d for d in definitions if d.key.scope == "stage"}
-        self.made: dict[str, Definition] = {}
-        placed = {"i"}
-        for d in self.of_stage.values():
-            if d.expr.symbols() & placed:
-                placed.add(d.symbol)
-        self.placed = frozenset(placed)
-        self._held = {k: run.holdings for run in line.runs for k in range(run.first, run.last + 1)}
-        self._known: dict[tuple[str, int], Expr] = {}
-
-    def at(self, name: str, stage: int) -> Expr:
-        """What a name stands for at a stage: a number, the name of the stage's definition, or the name itself."""
-        if name == "i":
-            return expr(stage)
-        if name in self.line.names:
-            return expr(self._held[stage][self.line.names.index(name)])
-        if name not in self.of_stage:
-            return symbol(name)
-        stage = stage if name in self.placed else self.line.first[self._held[stage]]
-        if (name, stage) not in self._known:
-            own = self.of_stage[name]
-            body = own.expr.substitute({s: self.at(s, stage) for s in own.expr.symbols()})
-            key = own.key.at(stage)
-            title = key.text
-            if not body.is_constant:
-                meaning = own.meaning.replace("stage i", f"stage {stage}")
-                self.made[title] = replace(own, key=key, expr=body, meaning=meaning, latex=own.latex.replace("(i)", f"({stage})"))
-            self._known[name, stage] = body if body.is_constant else symbol(title)
-        return self._known[name, stage]
-
-    def plain(self, expression: Expr, rising: Collection[Expr] = ()) -> Expr:
-        """An expression with its reductions as plain sums and maxima. rising: of which a stage has no less than one that holds no more."""
-
-        def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Expr:
-            return body.substitute({**{s: self.at(s, stage) for s in body.symbols() if s not in given}, **given})
-
-        body, nodes = named(expression)
-        if not nodes:
-            return expression
-        over = OverLine(self.line, at, self.placed, lambda xs: maximum(*xs), of_largest)
-        parts = {name: reduced(call, over, rising) for name, call in nodes.items()}
-        return body.substitute(parts)
-
-
-def written_out(definitions: Sequence[Definition], line: Line) -> tuple[Definition, ...]:
-    """Definitions with their reductions over the classes of equal stages, and those of a stage that they stand on (`WrittenOut`)."""
-    stages = WrittenOut(definitions, line)
-    for definition in definitions:
-        if definition.key.scope != "stage":
-            stages.made[definition.symbol] = replace(definition, expr=stages.plain(definition.expr))
-    return tuple(stages.made.values())

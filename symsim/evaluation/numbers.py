@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from symsim.algebra.even import EvenLine
 from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.key import layers, layers_of_model
@@ -19,7 +20,8 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.fullest import fullest
+from symsim.pipeline.even import even_line
+from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages, table_copies
 from symsim.placement.names import Placement, table
@@ -47,7 +49,23 @@ class Evaluation:
         symbol = _symbol_of(self, name)
         if symbol not in self.derivation.definitions:
             raise _unknown(self, name, list(self.derivation.definitions))
-        return replace(self.derivation.formula(symbol), line=self._any_line)
+        found = self.derivation.formula(symbol)
+        if not any(d.key.scope == "stage" for d in found.definitions):
+            return found
+        placed = any(d.symbol in self.placed_names for d in found.definitions)
+        # of equal stages the first is the fullest, unless the schedule says otherwise
+        even = self._even_line if not placed or falls(schedule_of(self.strategy)) else None
+        return replace(found, line=even or self._any_line)
+
+    @cached_property
+    def _even_line(self) -> EvenLine | None:
+        """The stages over pp, where the layers are cut evenly."""
+
+        def symbols_at(pp: int) -> list[Mapping[str, Number]]:
+            at = replace(self, strategy=self.strategy.model_copy(update={"pp": pp}))
+            return [at.stage_values(stage) for stage in at.stages]
+
+        return even_line(self.model.num_layers, self.strategy, symbols_at)
 
     @cached_property
     def _any_line(self) -> Line:

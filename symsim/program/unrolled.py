@@ -19,8 +19,9 @@ from symsim.algebra.expr import ZERO, Expr, Number, expr, floor, maximum, symbol
 from symsim.algebra.key import layers
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import Definition
-from symsim.algebra.reductions import Holdings, Line, WrittenOut, named, stages_at, stages_max
+from symsim.algebra.reductions import Holdings, Line, named, stages_at, stages_max
 from symsim.algebra.typeset import entry
+from symsim.algebra.written import WrittenOut
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, nearest
 from symsim.evaluation.evaluated import evaluated

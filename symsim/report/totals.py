@@ -226,10 +226,16 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
     rows = []
     for members, first in totals.alike:
         numbers = totals.stage_numbers(first)
-        held = " + ".join(f"{numbers[layers(k).text]} {kind_of(k)}" for k in kinds if numbers[layers(k).text]) or "\u2013"
-        rows.append(Row((ranges(members), held, *(human(whole(numbers[n]), book[n].unit) for n in shown))))
-    columns = (Column(ink.symbol("i"), 9), Column("layers", 10), *(Column(Math(ink.names[n]), 8, True) for n in shown))
-    return Table(spans("One rank of every stage, one micro-batch."), columns, tuple(rows))
+        held = [f"{numbers[layers(k).text]} {kind_of(k)}" for k in kinds if numbers[layers(k).text]]
+        inside = " + ".join([*(["embedding"] if numbers["first_i"] else []), *held, *(["head"] if numbers["loss_i"] else [])]) or "\u2013"
+        rows.append(Row((ranges(members), exact(len(members)), inside, *(human(whole(numbers[n]), book[n].unit) for n in shown))))
+    columns = (
+        Column(ink.symbol("i"), 9),
+        Column("stages", 5, True),
+        Column("each runs", 13),
+        *(Column(Math(ink.names[n]), 8, True) for n in shown),
+    )
+    return Table(spans("What stages hold, and one rank of each, one micro-batch."), columns, tuple(rows))
 
 
 def _exact_stages(ink: Ink, totals: Totals) -> Table:
