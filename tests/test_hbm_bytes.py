@@ -110,6 +110,12 @@ def test_the_loss_in_ten_kernels() -> None:
     assert stage["forward"] == result.value("Q_head") + result.value("Q_embedding") + 32 * result.value("Q_dense")
 
 
+def test_a_lookup_moves_rows_and_not_its_table() -> None:
+    """An int64 id, a row of 4096 read and one written for each of 4096 tokens."""
+    result = derive(load_model("llama3-8b").architecture, Strategy(seq_length=4096))
+    assert result.value("Q_embedding_embedding_lookup") == 4096 * (8 + 2 * 2 * 4096)
+
+
 def test_written_out_attention() -> None:
     """abs^2/t scores in bf16: the softmax reads and writes them (4), dropout reads them and writes its mask and result (5),
     the products write and read them once each (4); queries, keys, values and the result are moved besides."""

@@ -311,6 +311,14 @@ def test_micro_batches_in_flight(pp: int, m: int, expected: list[int]) -> None:
         assert number["M_stage_activations"] == number["alive_i"] * number["A_stage"]
 
 
+def test_the_first_layers_run_while_other_micro_batches_wait() -> None:
+    """The table's gradient comes last of a micro-batch, and three more are in flight on the first of four stages."""
+    number = (result := made(pp=4, num_microbatches=8)).stage_numbers(result.stages[0])
+    stays = sum(number[f"M_stage_{part}"] for part in ("weights", "gradients", "optimizer", "constant"))
+    assert number["M_stage_earlier"] == 3 * number["A_stage"]
+    assert number["M_at_first_layers"] == stays + 3 * number["A_stage"] + number["W_bwd_embedding"]
+
+
 def test_interleaved_stages_hold_their_warm_up() -> None:
     """Chunks in flight on rank i: 2(p-1-i) + (v-1)p + 1, each half of the stage (Megatron-LM, arXiv:2104.04473)."""
     result = made(pp=4, vpp=2, num_microbatches=8)

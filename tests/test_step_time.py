@@ -190,6 +190,37 @@ def test_offloaded_activations_take_the_host_link() -> None:
     assert seconds(result)["exposed"]["host"] == float(at["e_offload_stage"])
 
 
+def test_a_ring_hides_beside_the_steps_of_attention_that_it_has() -> None:
+    """cp=8: the first of eight steps has its keys, so seven eighths of attention run beside the ring; long hops are left over."""
+    found = timed(cp=8, seq_length=512).numbers
+    ring, attention = float(found["c_f_dense_cp"]), float(found["t_f_dense_attention_core"])
+    assert float(found["e_f_dense_cp"]) == pytest.approx(ring - attention * 7 / 8, rel=1e-12) and ring > attention * 7 / 8
+
+
+def test_asynchronous_backward_hides_two_of_three() -> None:
+    """LinearWithGradAccumulationAndAsyncCommunication: of the joint projection and of gate and up, the gather of the saved input beside
+    the input gradient and the scatter of the input's gradient beside the weight gradient; both gathers of output gradients wait."""
+    result = timed(tp=8, sp=True, seq_length=512, assumptions={"tp_async_backward": "true"})
+    at, found = result.values, result.numbers
+
+    def one(op: str) -> float:
+        return 512 * 4096 * 2 * 7 / 8 / (at["B_1"] * at[f"eta_1_{op}"]) + 7 * at["alpha_1"] + at["lambda_1"]
+
+    expected = 2 * one("all_gather")
+    for linear in ("attention_qkv", "mlp_gate_up"):
+        dgrad, wgrad = (float(found[f"t_b_dense_{linear}_{label}"]) for label in ("dgrad", "wgrad"))
+        expected += max(0.0, one("all_gather") - dgrad) + max(0.0, one("reduce_scatter") - wgrad)
+    assert float(found["e_b_dense_tp"]) == pytest.approx(expected, rel=1e-12)
+    assert 0 < float(found["t_b_dense_attention_qkv_dgrad"]) < float(found["t_b_dense_attention_qkv_wgrad"]) < one("all_gather")
+
+
+def test_interleaved_stages_wait_for_every_boundary_tensor() -> None:
+    """Forward and backward of each of 2 chunks and 8 micro-batches, unless they travel beside computation (schedules.py)."""
+    waits, beside = (timed(pp=4, vpp=2, num_microbatches=8, overlap_p2p_comm=o) for o in (False, True))
+    left = float(waits.value("t_pipeline")) - float(beside.value("t_pipeline"))
+    assert left == pytest.approx(2 * 8 * 2 * float(waits.numbers["tc"]), rel=1e-9)
+
+
 def test_a_ring_pays_one_hop_a_message() -> None:
     """cp=8: seven messages to a neighbour, each one hop, whatever the size of the ring."""
     result = timed(cp=8, seq_length=8192)
