@@ -315,6 +315,7 @@ def test_states_and_gradients() -> None:
         own = result.stage_numbers(result.stages[0])
         held = own["M_stage_weights"] + own["M_stage_gradients"] + own["M_stage_optimizer"]
         assert float(held) / float(own["P_stage"]) == pytest.approx(each, rel=1e-3), said
+    assert "zero_allow_untested_optimizer alone" in refused("MerakArguments(fp16=True, zero_stage=1)")
     assert "1, or left out" in refused("Merak.init(1, 1, 2); MerakArguments(zero_stage=2)")
 
 
@@ -323,6 +324,23 @@ def test_gradients_that_no_rank_sums_are_a_defect_that_is_off() -> None:
     assert any("replicas drift apart" in note for note in made.notes) and "bf16 gradients" not in {one.key for one in made.rows}
     assert row(faithful, "bf16 gradients").value == "(defect)"
     assert not any("drift" in note for note in job("bf16=True, zero_stage=1", "1, 1, 8").notes)
+
+
+def test_what_gradients_are_divided_over() -> None:
+    """Without prescale_gradients the share of ZeRO-1 is divided, after the reduction."""
+    said = "fp16=True, zero_stage=1, zero_allow_untested_optimizer=True"
+    assert job(said, "1, 1, 8").assumptions["gradient_scaling"] == "owned"
+    assert "gradient_scaling" not in job(f"{said}, prescale_gradients=True", "1, 1, 8").assumptions
+    assert row(job("prescale_gradients=True", "1, 1, 8"), "prescale_gradients").fate == "no_cost_effect"
+    made = job(said, "1, 1, 8")
+    times = [
+        symsim.derive(made.architecture, made.placed(), {**made.assumptions, "gradient_scaling": over}, system="a100-sxm-80")
+        for over in ("all", "owned")
+    ]
+    parameters = float(times[0].stage_numbers(times[0].stages[0])["P_stage"])
+    slower = float(times[0].value("time.step")) - float(times[1].value("time.step"))
+    # fp16 gradients read and written for seven of eight parameters, at the bandwidth of HBM or a share of it
+    assert 0.5 < parameters * 7 / 8 * 4 / 2.039e12 / slower <= 1
 
 
 def test_untied_tables() -> None:
@@ -388,6 +406,18 @@ def test_arguments_and_fields() -> None:
     assert again.strategy == made.strategy
     assert (symsim.load_job("merak", "--no_activation_checkpointing", "--pp", "1", model="gpt2-xl").strategy or {}).get("recompute") is None
     assert "one job has one value" in refused(str(folder / "merak.json"), "--seq_length", "4096")
+
+
+def test_degrees_of_a_script_that_a_command_line_gives() -> None:
+    script = "Merak.init(args.pp, args.tp, args.dp); MerakArguments(gradient_accumulation_steps=4)"
+    made = strategy_of(symsim.load_job("merak", script, "--pp", "2", "--tp", "1", "--dp", "4", "--model_name_or_path", "gpt2-xl"))
+    assert (made["pp"], made["dp"]) == (2, 4)
+    assert "args.pp" in refused(script)
+
+
+def strategy_of(made: symsim.Job) -> Mapping[str, Any]:
+    assert made.strategy is not None
+    return made.strategy
 
 
 BAD = [

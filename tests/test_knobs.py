@@ -121,6 +121,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "pipeline_scatter_gather": (DENSE, {"tp": 4, "pp": 2}, "true"),
     "fsdp_prefetch": (DENSE, {"dp": 8, "zero": 3}, "false"),
     "fsdp_unit": (DENSE, {"dp": 8, "zero": 3, "seq_length": 128}, "module"),
+    "gradient_scaling": (DENSE, {"dp": 8}, "owned"),
     "zero2_reduction": (DENSE, {"dp": 8, "zero": 2}, "all_reduce"),
     "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),

@@ -241,7 +241,8 @@ def _optimizer(lowered: Lowered) -> Quantity:
     """HBM passes of one step (Megatron-Core distributed/param_and_grad_buffer.py, optimizer/clip_grads.py, apex
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
     parameters; then, on the share it owns, the norm (read) and clipping (read, write) of gradients, the update (read
-    gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write).
+    gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write). The assumption
+    gradient_scaling may leave the scaling to the share that a rank owns.
     """
     strategy = lowered.profile.strategy
     g = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
@@ -255,7 +256,8 @@ def _optimizer(lowered: Lowered) -> Quantity:
         group = shards(lowered, expert and apart)
         owned = held / (group.shard if strategy.zero else ONE)
         whole = owned if strategy.zero == 3 else held
-        passes = [whole * g] + ([whole * 2 * g] if group.ranks != ONE else [])
+        scaled = owned if lowered.profile.assumptions["gradient_scaling"] == "owned" else whole
+        passes = [whole * g] + ([scaled * 2 * g] if group.ranks != ONE else [])
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
         updated = owned * here
         if here:

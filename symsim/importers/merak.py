@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.hub import shipped_model
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.merak_parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
@@ -43,7 +44,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     found = read_sources(inputs, options, {*MERAK, *READ})
     keys = Keys("Merak", found.given, {k: v for k, v in MERAK.items() if k not in READ}, options.lenient)
     version = _version(options, found)
-    model = _model(keys, load_model(options.model).architecture if options.model is not None else found.model)
+    model = _model(keys, load_model(options.model).architecture if options.model is not None else found.model or _named(keys))
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
     notes = [*found.notes]
@@ -55,7 +56,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     update(keys, strategy, assumptions)
     sequence_parallel(keys, strategy, version, options.faithful, notes)
     tensor_parallel(keys, strategy, assumptions, model)
-    data_parallel(keys, strategy, options.faithful, notes)
+    data_parallel(keys, strategy, assumptions, options.faithful, notes)
     pipeline(keys, strategy, assumptions, model, options.faithful)
     _modules(keys, strategy, assumptions)
     settle(keys, strategy, model, "Merak")
@@ -66,6 +67,18 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
 def _version(options: "Options", found: Sources) -> str:
     """Since 2025-06 Merak.init has sp, and sequence_parallel means what it is the degree of."""
     return options.version or ("head" if "sp" in found.given else "seed")
+
+
+def _named(keys: Keys) -> Architecture | None:
+    """The model that a script's model_name_or_path names, where symsim has it."""
+    name = keys.given.get("model_name_or_path")
+    if name is None or not isinstance(name.value, str):
+        return None
+    found = shipped_model(name.value)
+    if found is None:
+        return None
+    keys.note("model_name_or_path", "mapped", f"model {found.name}", "" if found.exact else f"of the shape of {found.source}")
+    return load_model(found.name).architecture
 
 
 def _model(keys: Keys, model: Architecture | None) -> Architecture | None:

@@ -162,7 +162,7 @@ def _pairs(keys: Keys, key: str) -> list[Any] | None:
     return list(found)
 
 
-def data_parallel(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: list[str]) -> None:
+def data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], faithful: bool, notes: list[str]) -> None:
     """ZeRO-1 or none, reduced once after the last backward in the type that products run in; which states there are."""
     stage = keys.number("zero_stage", to="zero")
     if stage not in (None, 0, 1):
@@ -170,6 +170,11 @@ def data_parallel(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: l
     if stage is None:
         keys.note("zero_stage", "derived", "zero", "none in the code, where the document says 1")
     strategy["zero"] = int(stage or 0)
+    permitted = keys.flag("zero_allow_untested_optimizer", False)
+    if "zero_allow_untested_optimizer" in keys.given:
+        keys.note("zero_allow_untested_optimizer", "no_cost_effect", why="a permission, checked as the optimizer is made")
+    if stage and strategy["precision"] == "fp16" and not permitted:
+        keys.refuse("zero_stage", "Merak puts fp16's own optimizer around it first, which ZeRO takes with zero_allow_untested_optimizer alone")
     strategy["grad_reduce_in_fp32"] = strategy["precision"] == "fp32"
     why = "reduced in the type that products run in, after the pipeline"
     keys.rows["gradients"] = Entry("gradients", "(default)", "derived", "grad_reduce_in_fp32", why)
@@ -183,7 +188,7 @@ def data_parallel(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: l
         why = "bf16 without ZeRO has no fp32 copy, and moments in bf16 (core/amp/amp_engine.py)"
         keys.rows["states"] = Entry("states", "(default)", "derived", "main_params_dtype", why)
         _unreduced(keys, strategy, faithful, notes)
-    _scaling(keys, strategy)
+    _scaling(keys, strategy, assumptions)
 
 
 def _unreduced(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: list[str]) -> None:
@@ -195,7 +200,7 @@ def _unreduced(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: list
         keys.rows["bf16 gradients"] = Entry("bf16 gradients", "(defect)", "not_modelled", why="a step is shorter by exposed_dp of symsim eval --json")
 
 
-def _scaling(keys: Keys, strategy: dict[str, Any]) -> None:
+def _scaling(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     """Sizes of messages, and what gradients are divided by."""
     size = keys.number("zero_reduce_bucket_size")
     if size is not None and strategy["zero"]:
@@ -203,11 +208,16 @@ def _scaling(keys: Keys, strategy: dict[str, Any]) -> None:
         keys.note("zero_reduce_bucket_size", "not_modelled", why=why)
     elif size is not None:
         keys.note("zero_reduce_bucket_size", "no_cost_effect", why="read by ZeRO alone")
-    before = keys.flag("prescale_gradients", False)
-    keys.number("gradient_predivide_factor")
-    for key in ("prescale_gradients", "gradient_predivide_factor"):
-        if key in keys.given and before:
-            keys.note(key, "derived", why="a pass over all gradients of a rank, before the reduction, is counted")
-        elif key in keys.given:
-            why = "a pass over all gradients is counted, of which 1/dp runs: 4 bytes a parameter more at the bandwidth of HBM, below 1 % of a step"
-            keys.note(key, "not_modelled" if strategy["zero"] else "no_cost_effect", why=why if strategy["zero"] else "read by ZeRO alone")
+    before = keys.flag("prescale_gradients", False, to="assume.gradient_scaling")
+    factor = keys.number("gradient_predivide_factor", 1.0)
+    if not strategy["zero"]:
+        for key in ("prescale_gradients", "gradient_predivide_factor"):
+            if key in keys.given:
+                keys.note(key, "no_cost_effect", why="read by ZeRO alone")
+        return
+    if not before:
+        assumptions["gradient_scaling"] = "owned"
+    if "prescale_gradients" not in keys.given:
+        keys.note("prescale_gradients", "derived", "assume.gradient_scaling", "false by default: the share that a rank owns is divided")
+    if factor is not None and "gradient_predivide_factor" in keys.given:
+        keys.note("gradient_predivide_factor", "no_cost_effect", why="which number the pass multiplies by")

@@ -48,9 +48,11 @@ class Sources:
     faithful: bool = False
 
     def add(self, key: str, value: Any, where: str) -> None:
-        """One argument. InputError where another input gives it another value."""
+        """One argument. InputError where another input gives it another value; what only a run could tell gives way to a value."""
         before = self.given.get(key)
-        if before is not None and before.value != value:
+        if before is not None and isinstance(value, Unresolved):
+            return
+        if before is not None and before.value != value and not isinstance(before.value, Unresolved):
             raise InputError(f"{where}: {key} is {_shown(value)}, and {before.where} gives {_shown(before.value)}; one job has one value")
         self.given[key] = Given(value, where)
 

@@ -169,6 +169,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "how zero=2 brings gradients to their owners every micro-batch",
         "reduce_scatter: ZeRO, arXiv:1910.02054, sec. 5; all_reduce: DeepSpeed runtime/zero/stage_1_and_2.py where gradients accumulate",
     ),
+    "gradient_scaling": Assumption(
+        "all",
+        ("all", "owned"),
+        "gradients are divided by the number of ranks that share them in a pass over all that a rank holds, before they are reduced (all), or "
+        "over the share that it owns, after (owned)",
+        "all: Megatron-Core distributed/param_and_grad_buffer.py; owned: DeepSpeed and Merak without prescale_gradients (zero/stage1.py)",
+    ),
     "mfu_flops": Assumption(
         "model",
         ("model", "executed"),
