@@ -230,3 +230,11 @@ def test_broken_scripts_are_read_or_refused() -> None:
             commands(text or " ", "s")
         except InputError:
             pass
+
+
+def test_expr_is_arithmetic() -> None:
+    text = "n=4\ntorchrun --a $(expr 32 / $n / 2) --b `expr 3 \\* ${n} + 1` --c $(expr length $n) --d $(expr 1 / 0)\n"
+    words = launch(text).words
+    assert [word.text for word in words[2:6:2]] == ["4", "13"]
+    assert words[6].why is not None and "the output of 'expr length $n'" in words[6].why
+    assert words[8].why is not None

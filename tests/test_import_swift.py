@@ -296,6 +296,18 @@ def test_arguments_alone(tmp_path: Path) -> None:
     assert load_job("swift", path).placed().tp == 2
 
 
+def test_a_file_of_arguments_beside_a_script(tmp_path: Path) -> None:
+    script(tmp_path, "model: Qwen/Qwen3-8B\ntensor_model_parallel_size: 2\nmoe_aux_loss_coeff: 1.0e-6\n", "sft.yaml")
+    found = load_job("swift", script(tmp_path, "NPROC_PER_NODE=8 megatron sft configs/sft.yaml --max_length 64\n"))
+    assert (found.placed().tp, found.placed().dp, found.placed().seq_length) == (2, 4, 64)
+
+
+def test_sums_in_a_script_are_read(tmp_path: Path) -> None:
+    text = "n=4\nNPROC_PER_NODE=$n swift sft --model Qwen/Qwen3-8B --tuner_type full --gradient_accumulation_steps $(expr 16 / $n)\n"
+    found = load_job("swift", script(tmp_path, text))
+    assert (found.placed().dp, found.placed().num_microbatches) == (4, 4)
+
+
 def test_sentences_name_file_and_line(tmp_path: Path) -> None:
     path = script(tmp_path, SCRIPT.replace("--micro_batch_size 1", "--micro_batch_sizes 1"))
     with pytest.raises(InputError, match=r"train\.sh:14: 'megatron sft' has no key 'micro_batch_sizes': did you mean 'micro_batch_size'"):

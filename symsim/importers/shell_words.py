@@ -23,6 +23,8 @@ _PLACE = re.compile(f"{_BEGIN}L([0-9]+){_END}")
 _PARAMETER = re.compile(r"(#(?=.))?([A-Za-z_]\w*|[0-9]+|[@*?$!#-])(\[[^\]]*\])?(:?[-=+?])?(.*)", re.ASCII | re.DOTALL)
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": lt, ">": gt, "<=": le, ">=": ge, "==": eq, "!=": ne}
 _TESTS: dict[str, Callable[[int, int], bool]] = {"-lt": lt, "-gt": gt, "-le": le, "-ge": ge, "-eq": eq, "-ne": ne}
+# `expr A OP B ..`, which is arithmetic like $((A OP B ..))
+_EXPR = re.compile(r"""\s*expr((?:\s+(?:[0-9]+|\$\w+|\$\{\w+\}|\\?[*()]|'[*]'|"[*]"|[-+/%]))+)\s*""", re.ASCII)
 _LONGEST = 2**20
 _LARGEST = 2**63
 
@@ -170,6 +172,9 @@ class Expansion:
             marked = [self.scope.place(f"{self.where}:{part.line + i}") + line for i, line in enumerate(lines)]
             return "\n".join(marked)
         if part.kind == "command":
+            counted = _EXPR.fullmatch(part.text)
+            if counted is not None:
+                return self.arithmetic(re.sub(r"[\\'\"]", "", counted[1]), part.line)
             source = f"$({part.text})"
             return self.scope.unknown(source, f"{where}: the output of '{part.text.strip()}' is not known, since nothing is run")
         if part.kind == "arithmetic":

@@ -95,7 +95,7 @@ def _of_command(command: Command, where: str) -> Run:
     notes: list[str] = []
     before, given = options(words)
     if before and os.path.splitext(before[0].text)[1].lower() in (".yaml", ".yml", ".json") and found is not None:
-        more = _of_file(before[0].known())
+        more = _of_file(_found(before[0].known(), where))
         arguments, environment = dict(more[0]), {**more[1], **environment}
         before = before[1:]
     if before:
@@ -112,6 +112,12 @@ def _of_command(command: Command, where: str) -> Run:
     if found is None:
         notes.append(f"taken as arguments of '{program} {method}'")
     return Run(program, method, arguments, environment, where, tuple(notes))
+
+
+def _found(path: str, script: str) -> str:
+    """The file, from here or, where it is not there, from beside the script."""
+    beside = os.path.join(os.path.dirname(script), os.path.basename(path))
+    return beside if not os.path.exists(path) and os.path.exists(beside) else path
 
 
 def _launched(words: Sequence[Word]) -> dict[str, Given]:

@@ -33,6 +33,7 @@ _RENAMED = {
     "microbatch_group_size_per_vp_stage": "microbatch_group_size_per_virtual_pipeline_stage",
 }
 _OPPOSITE = {"apply_rope_fusion": "no_rope_fusion", "overlap_p2p_comm": "no_overlap_p2p_communication"}
+_LISTS = ("moe_aux_loss_coeff",)
 # defaults by ms-swift's names, where Megatron-LM's are others
 DEFAULTS: dict[str, dict[str, Any]] = {
     "seed": {
@@ -129,6 +130,8 @@ def _handed_on(r: Reading) -> Iterator[tuple[str, Given]]:
                 yield _OPPOSITE[key], Given(not flag, given.where)
         elif key == "attention_backend" and value in ("flash_2", "flash_3", "flash_4"):
             yield key, Given("flash", given.where)
+        elif key in _LISTS and isinstance(value, (int, float)):
+            yield key, Given([str(value)], given.where)
         elif value is not None or key in r.passed:
             yield _RENAMED.get(key, key), given
 

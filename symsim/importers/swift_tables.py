@@ -199,7 +199,7 @@ _STEP: dict[str, Silent] = {
 _TUNERS = silent(
     "no_cost_effect",
     "read where adapters are trained only",
-    """target_modules target_regex modules_to_save lora_rank lora_dtype lora_bias lora_dropout target_parameters use_dora
+    """target_modules target_regex modules_to_save lora_rank lora_dtype lora_bias lora_dropout target_parameters use_dora init_lora_weights
     lora_ga_batch_size lora_ga_iters lora_ga_max_length lora_ga_direction lora_ga_scale lora_ga_stable_gamma fourier_n_frequency
     fourier_scaling boft_block_size boft_block_num boft_n_butterfly_factor boft_dropout vera_rank vera_projection_prng_key vera_dropout
     vera_d_initial adapter_act adapter_length adalora_target_r adalora_init_r adalora_tinit adalora_tfinal adalora_deltaT adalora_beta1
