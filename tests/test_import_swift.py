@@ -302,6 +302,23 @@ def test_a_file_of_arguments_beside_a_script(tmp_path: Path) -> None:
     assert (found.placed().tp, found.placed().dp, found.placed().seq_length) == (2, 4, 64)
 
 
+def test_a_file_of_fsdp_with_notes(tmp_path: Path) -> None:
+    held = {"_note": {"a": 1}, "fsdp": "full_shard auto_wrap", "fsdp_config": {"activation_checkpointing": True, "activation_cpu_offload": True}}
+    (tmp_path / "fsdp.json").write_text(json.dumps(held))
+    found = load_job("swift", script(tmp_path, "swift sft --model Qwen/Qwen3-8B --tuner_type full --fsdp ./configs/fsdp.json\n"))
+    assert found.placed().zero == 3 and rows(found)["fsdp._note.a"].fate == "no_cost_effect"
+    assert rows(found)["fsdp_config.activation_cpu_offload"].fate == "not_modelled"
+
+
+def test_parts_of_a_job_under_ray(tmp_path: Path) -> None:
+    text = "rlhf_type: grpo\nmodel: Qwen/Qwen3-8B\nmicro_batch_size: 2\ntrain:\n  gpus: 4\n  tensor_model_parallel_size: 2\nrollout:\n  gpus: 4\n"
+    script(tmp_path, text, "ray.yaml")
+    path = script(tmp_path, 'HERE="$(cd "$(dirname "$0")" && pwd)"\nmegatron rlhf --use_ray true --config "$HERE/ray.yaml"\n')
+    found = load_job("swift", path)
+    assert (found.placed().tp, found.placed().dp, found.placed().micro_batch_size) == (2, 2, 2)
+    assert rows(found)["rollout"].fate == "not_modelled" and rows(found)["gpus"].to == "dp"
+
+
 def test_sums_in_a_script_are_read(tmp_path: Path) -> None:
     text = "n=4\nNPROC_PER_NODE=$n swift sft --model Qwen/Qwen3-8B --tuner_type full --gradient_accumulation_steps $(expr 16 / $n)\n"
     found = load_job("swift", script(tmp_path, text))

@@ -20,7 +20,7 @@ from symsim.importers.swift_command import Run, read_run
 from symsim.importers.swift_megatron import of_megatron
 from symsim.importers.swift_model import find_model, shaped
 from symsim.importers.swift_reading import Reading
-from symsim.importers.swift_sections import expanded, further_arguments
+from symsim.importers.swift_sections import ASIDE, expanded, further_arguments
 from symsim.importers.swift_tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
 from symsim.importers.swift_trainer import of_trainer
 from symsim.importers.trainer import TRAINER
@@ -43,6 +43,7 @@ _NEWER = frozenset(
     fp8_recipe mtp_num_layers rlhf_type virtual_pipeline_model_parallel_size pipeline_model_parallel_layout attn_impl""".split()
 )
 _WORLD = ("NPROC_PER_NODE", "NNODES")
+_ASIDE = Silent("no_cost_effect", "not read by ms-swift, which takes fsdp and fsdp_config of the file")
 _FOREIGN = Silent("no_cost_effect", "no variable that ms-swift is known to read")
 
 
@@ -56,6 +57,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     environment = _environment(run, options)
     table = {**(TRAINER if run.program == "swift" else {}), **silent_keys(run.method, adapters is not None), **ENVIRONMENT}
     table |= {name: _FOREIGN for name in environment if name not in table}
+    table |= {name: _ASIDE for name in run.arguments if name.startswith(ASIDE)}
     table = {**{name: said for name, said in (SILENT | GAPS).items() if name in passed}, **table}
     keys = Keys(f"'{run.program} {run.method}'", {**environment, **run.arguments}, table, options.lenient)
     architecture = shaped(keys, find_model(keys, options))
@@ -114,7 +116,8 @@ def _environment(run: Run, options: "Options") -> dict[str, Given]:
 
 def _world(keys: Keys) -> int | None:
     """Ranks of all nodes, where anything says how many."""
-    sizes = {name: keys.integer(name, to="dp", least=1) for name in (*_WORLD, "world")}
+    sizes = {name: keys.integer(name, to="dp", least=1) for name in (*_WORLD, "world", "gpus")}
+    sizes["world"] = sizes["world"] or sizes["gpus"]
     if sizes["world"] is None and sizes["NPROC_PER_NODE"] is None and sizes["NNODES"] is None:
         return None
     world = int(sizes["world"] or (sizes["NPROC_PER_NODE"] or 1) * (sizes["NNODES"] or 1))

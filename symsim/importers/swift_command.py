@@ -95,13 +95,17 @@ def _of_command(command: Command, where: str) -> Run:
     notes: list[str] = []
     before, given = options(words)
     if before and os.path.splitext(before[0].text)[1].lower() in (".yaml", ".yml", ".json") and found is not None:
-        more = _of_file(_found(before[0].known(), where))
+        more = _of_file(_found(before[0], where))
         arguments, environment = dict(more[0]), {**more[1], **environment}
         before = before[1:]
     if before:
         raise InputError(f"{before[0].where}: '{cut(before[0].text)}' is no argument of ms-swift; arguments are --name value")
     for option in given:
         name = option.name[2:].replace("-", "_")
+        if name == "config" and option.values:
+            more = _of_file(_found(option.values[0], where))
+            arguments, environment = {**more[0], **arguments}, {**more[1], **environment}
+            continue
         if name in arguments:
             notes.append(f"--{name} is given more than once; the last holds, as in ms-swift")
         values = [_known(word) for word in option.values]
@@ -114,10 +118,13 @@ def _of_command(command: Command, where: str) -> Run:
     return Run(program, method, arguments, environment, where, tuple(notes))
 
 
-def _found(path: str, script: str) -> str:
-    """The file, from here or, where it is not there, from beside the script."""
-    beside = os.path.join(os.path.dirname(script), os.path.basename(path))
-    return beside if not os.path.exists(path) and os.path.exists(beside) else path
+def _found(word: Word, script: str) -> str:
+    """The file that a word names, from here or, where it is not there, from beside the script."""
+    name = os.path.basename(word.text)
+    beside = os.path.join(os.path.dirname(script), name)
+    if "$" not in name and os.path.exists(beside) and (word.why is not None or not os.path.exists(word.text)):
+        return beside
+    return word.known()
 
 
 def _launched(words: Sequence[Word]) -> dict[str, Given]:
@@ -146,12 +153,22 @@ def _of_file(path: str) -> tuple[dict[str, Given], dict[str, Given]]:
     """The arguments of a YAML or JSON file, and the variables of its key ENV."""
     document: Document = read_json(path) if path.lower().endswith(".json") else read_yaml(path)
     arguments = {key.removeprefix("--").replace("-", "_"): given for key, given in of_document(document).items()}
+    trained = arguments.pop("train", None)
+    if trained is not None:
+        arguments |= _of_ray(trained, document)
     variables = arguments.pop("ENV", None)
     if variables is None or variables.value is None:
         return arguments, {}
     if not isinstance(variables.value, dict) or not all(isinstance(value, (str, int, float)) for value in variables.value.values()):
         raise InputError(f"{variables.where}: ENV should be a mapping of variables to their values")
     return arguments, {name: Given(value, document.place(("ENV", name))) for name, value in variables.value.items()}
+
+
+def _of_ray(trained: Given, document: Document) -> dict[str, Given]:
+    """The arguments of the ranks that train, where Ray gives every part of a job its own; `gpus` is how many they are."""
+    if not isinstance(trained.value, dict):
+        raise InputError(f"{trained.where}: train should be a mapping of arguments to their values")
+    return {key.replace("-", "_"): Given(value, document.place(("train", key))) for key, value in trained.value.items()}
 
 
 def _guessed(arguments: Mapping[str, Given], where: str) -> tuple[Program, str]:

@@ -11,6 +11,8 @@ from symsim.importers.keys import Given, Unresolved
 from symsim.importers.sections import of_sections
 from symsim.inputs.reading import Document, parse_json, read_json
 
+# before keys of an FSDP file that ms-swift does not read, its notes
+ASIDE = "fsdp."
 _BUCKETS = {"allgather_partitions": True, "allgather_bucket_size": 2e8, "reduce_scatter": True, "reduce_bucket_size": 2e8}
 _SHARDS = {
     "sub_group_size": 1e9,
@@ -47,8 +49,8 @@ def expanded(arguments: Mapping[str, Given]) -> dict[str, Given]:
     """
     found = dict(arguments)
     if _given(found, "fsdp") and str(found["fsdp"].value).split()[0] not in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard", "offload"):
-        document = _document(found["fsdp"], "fsdp", _FSDP)
-        found |= of_sections(document)
+        given = of_sections(_document(found["fsdp"], "fsdp", _FSDP))
+        found |= {key if key.split(".")[0] in ("fsdp", "fsdp_config") else f"{ASIDE}{key}": one for key, one in given.items()}
     for name, given in further_arguments(arguments).items():
         if name in arguments and arguments[name].value is not None:
             raise InputError(f"{given.where}: {cut(name)} is given again, by an argument of its own")
@@ -96,7 +98,8 @@ def _document(given: Given, key: str, named: Mapping[str, dict[str, Any]]) -> Do
     if text.startswith("{"):
         return Document(parse_json(text, f"{given.where}: {key}").data, given.where)
     if os.path.splitext(text)[1].lower() == ".json" or os.path.exists(text):
-        return read_json(text)
+        beside = os.path.join(os.path.dirname(given.where), os.path.basename(text))
+        return read_json(beside if not os.path.exists(text) and os.path.exists(beside) else text)
     known = f"one of ms-swift's ({', '.join(named)}), " if named else ""
     raise InputError(
         f"{given.where}: {key} is {cut(text)}; it should be {known}a JSON file or JSON text; {nearest(text, list(named), '')}".rstrip("; ")

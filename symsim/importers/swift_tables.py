@@ -168,6 +168,11 @@ _STEP: dict[str, Silent] = {
     **silent("not_modelled", "rows of the vocabulary beyond config.json's, where these tokens need any: at most 128", "new_special_tokens"),
     **silent("not_modelled", _VISION, "vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl max_pixels"),
     **silent("no_cost_effect", "its keys have rows of their own", "deepspeed zero_hpz_partition_size deepspeed_autotp_size"),
+    **silent(
+        "not_modelled",
+        "inputs that checkpoints keep wait on the host: 2 bytes an element of them leave the peak and travel twice",
+        "fsdp_config.activation_cpu_offload",
+    ),
     **silent("no_cost_effect", "the text part is all that is read", "language_model_only"),
     **silent(
         "not_modelled",
@@ -217,7 +222,8 @@ _RL_ROLLOUT = """num_generations num_generations_eval max_completion_length gene
     vllm_pipeline_parallel_size vllm_enable_expert_parallel vllm_disable_custom_all_reduce vllm_max_lora_rank vllm_use_async_engine
     vllm_quantization vllm_reasoning_parser vllm_speculative_config vllm_data_parallel_size num_infer_workers vllm_device
     tensor_parallel_size multi_turn_func local_rollout_forward_batch_size num_sample_generations response_length num_ppo_epochs
-    num_mini_batches chord_sft_per_device_train_batch_size"""
+    num_mini_batches chord_sft_per_device_train_batch_size
+    rollout teacher ref reward colocate_groups"""
 _RL_COLOCATED = """vllm_gpu_memory_utilization vllm_mm_processor_cache_gb sleep_level offload_optimizer offload_model offload_bridge
     move_model_batches SWIFT_UPDATE_WEIGHTS_BUCKET_SIZE gc_collect_after_offload enable_flattened_weight_sync ds3_gather_for_generation"""
 _RL_NUMBERS = """beta rpo_alpha f_divergence_type desirable_weight undesirable_weight center_rewards_coefficient
