@@ -49,8 +49,8 @@ def expanded(arguments: Mapping[str, Given]) -> dict[str, Given]:
     """
     found = dict(arguments)
     if _given(found, "fsdp") and str(found["fsdp"].value).split()[0] not in ("full_shard", "shard_grad_op", "hybrid_shard", "no_shard", "offload"):
-        given = of_sections(_document(found["fsdp"], "fsdp", _FSDP))
-        found |= {key if key.split(".")[0] in ("fsdp", "fsdp_config") else f"{ASIDE}{key}": one for key, one in given.items()}
+        sections = of_sections(_document(found["fsdp"], "fsdp", _FSDP))
+        found |= {key if key.split(".")[0] in ("fsdp", "fsdp_config") else f"{ASIDE}{key}": one for key, one in sections.items()}
     for name, given in further_arguments(arguments).items():
         if name in arguments and arguments[name].value is not None:
             raise InputError(f"{given.where}: {cut(name)} is given again, by an argument of its own")
