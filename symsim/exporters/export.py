@@ -18,14 +18,22 @@ from symsim.exporters.registry import TARGETS
 from symsim.importers.keys import shown
 from symsim.importers.reading import Options, read_job
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.assumptions import resolve
+from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.reading import write_text
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.pipeline.stages import stages
 
 # labels, and what two spellings of one strategy may differ in
 _MOST_LAYERS_SHOWN = 12
+_SPLIT = (
+    "pipeline_model_parallel_layout",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+)
 _LABELS = {"name", "source", "fact", "modelling"}
 
 
@@ -76,13 +84,21 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
     title = TARGETS[kind].title
     said = []
     if job.strategy is not None:
-        there = plain(load_strategy(job.strategy))
-        said += [_sentence(title, "", name, value, there[name]) for name, value in plain(asked.strategy).items() if value != there[name]]
+        back = load_strategy(job.strategy)
+        there, model = plain(back), asked.architecture
+        same = stages(model, asked.strategy, model.mtp_num_layers) == stages(model, back, model.mtp_num_layers)
+        differ = [name for name, value in plain(asked.strategy).items() if value != there[name] and not (same and name in _SPLIT)]
+        said += [_sentence(title, "", name, plain(asked.strategy)[name], there[name]) for name in differ]
     if job.architecture is not None:
         ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
         said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    known, back = resolve(asked.assumptions), resolve(job.assumptions)
-    said += [_sentence(title, "assume.", name, value, back[name]) for name, value in known.items() if value != back[name]]
+    held = resolve(job.assumptions)
+    chosen = {name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default}
+    said += [_sentence(title, "assume.", name, asked.assumptions[name], held[name]) for name in chosen if asked.assumptions[name] != held[name]]
+    own = {name: value for name, value in held.items() if value != ASSUMPTIONS[name].default and name not in chosen}
+    if own:
+        settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
+        said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
     return said
 
 
@@ -102,7 +118,11 @@ def plain(strategy: Strategy) -> dict[str, Any]:
 def plain_model(architecture: Architecture) -> dict[str, Any]:
     """Every field with the value that holds, and layers by what they are, not by the names of their kinds."""
     data = architecture.model_dump(exclude=_LABELS)
-    data["attention"] |= {"num_query_groups": architecture.query_groups}
+    data["attention"] |= {"num_query_groups": architecture.query_groups, "qk_norm_bias": architecture.qk_norm_bias}
+    # what Hugging Face's modules do is no part of the model
+    del data["attention"]["fused_qkv"]
+    if data["mlp"] is not None:
+        del data["mlp"]["fused_gate_up"]
     data["attention"]["kv_channels"] = architecture.head_dim if architecture.attention.kind == "gqa" else None
     used = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
     if all(kind.ffn == "moe" for kind in used):

@@ -17,5 +17,6 @@ class Target(NamedTuple):
 
 
 TARGETS: dict[str, Target] = {
+    "megatron": Target("megatron", ".sh", "Megatron-LM"),
     "simumax": Target("simumax", "", "SimuMax"),
 }
