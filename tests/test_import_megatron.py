@@ -176,6 +176,12 @@ def test_defaults_are_those_of_its_command_line() -> None:
         ("--overlap-param-gather --use-distributed-optimizer", "overlap_param_gather", None),
         ("--moe-shared-expert-overlap", "moe_shared_expert_overlap", None),
         ("--fp16", None, None),
+        ("--tensor-model-parallel-size 2 --tp-comm-overlap", "tp_comm_overlap", None),
+        ("--tensor-model-parallel-size 2 --tp-comm-overlap --sequence-parallel", "tp_comm_overlap", True),
+        ("--expert-model-parallel-size 2", "ep", None),
+        ("--recompute-granularity selective --recompute-modules core_attn mla_up_proj moe", "recompute_modules", ["core_attn"]),
+        ("--recompute-granularity full --recompute-method uniform --recompute-modules core_attn", "recompute_modules", None),
+        ("--moe-pad-expert-input-to-capacity", "moe_pad_expert_input_to_capacity", None),
         ("--use-megatron-fsdp", "zero", 3),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "zero", 2),
         ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", "reshard_after_forward", False),
@@ -254,6 +260,39 @@ def test_the_line_of_a_script_is_named(tmp_path: Path) -> None:
         job(str(script), variables={"MORE": ""})
     with pytest.raises(InputError, match=r"train.sh:5: Megatron-LM has no key 'swigloo': did you mean 'swiglu'\?"):
         job(str(script), variables={"MORE": "--hidden-size 64 --num-attention-heads 8 --vocab-size 64", "1": "1"})
+
+
+def test_a_file_that_only_sets_variables(tmp_path: Path) -> None:
+    file = tmp_path / "model.sh"
+    file.write_text(f"WIDTH=256\nMODEL_ARGS=(\n  {' '.join(DENSE).replace('--hidden-size 256', '--hidden-size $WIDTH')}\n)\n")
+    found = job(str(file))
+    assert found.strategy == job(*DENSE).strategy and found.architecture is not None and found.architecture.hidden_size == 256
+    assert found.notes == ("no command starts a training; its arguments are taken from $MODEL_ARGS",)
+
+
+def test_ranks_of_a_jobs_header(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    plain = " ".join(DENSE[:-2])
+    for header, started, ranks in (
+        ("#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n", "srun python", 32),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n", "srun python -u", 8),
+        ("#SBATCH --nodes=2\n#SBATCH --gres=gpu:h100:8\n", "torchrun --nnodes $SLURM_NNODES --nproc_per_node 4", 8),
+        ("", "torchrun --nnodes=3 --nproc-per-node=2", 6),
+        ("", "python", None),
+    ):
+        script.write_text(f"#!/bin/bash\n{header}{started} pretrain_gpt.py {plain}\n")
+        found = job(str(script))
+        assert found.placed().dp == (ranks or 1), started
+        assert bool(found.notes) == (ranks is None), started
+
+
+def test_latent_attention_and_its_norms() -> None:
+    words = "--multi-latent-attention --kv-lora-rank 64 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 32".split()
+    plain, normed = (job(*DENSE, *words, *more).architecture for more in ((), ("--qk-layernorm",)))
+    assert plain is not None and normed is not None
+    assert (plain.attention.kind, plain.attention.kv_lora_rank, plain.attention.q_lora_rank) == ("mla", 64, None)
+    assert (plain.attention.latent_norm, plain.attention.q_input_norm) == (False, False)
+    assert (normed.attention.latent_norm, normed.attention.q_input_norm) == (True, True)
 
 
 def test_programs_that_train_no_decoder_are_refused(tmp_path: Path) -> None:

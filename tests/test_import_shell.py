@@ -107,6 +107,7 @@ def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
         ('A=(); x "${A[@]}" "" $@', ["x", ""]),
         ("x $((2 * (3 + 4) % 5)) $((7/2)) $((2**5)) $((-7 / 2))", ["x", "4", "3", "32", "-3"]),
         ("CMD=\"x --a '1 2'\"; eval $CMD", ["x", "--a", "1 2"]),
+        ("A=3; x $(( ($A > 1) ? 7 : 0 )) $((A > 5 ? 1 : A < 4 && 1)) $((!A || 0))", ["x", "7", "1", "0"]),
         ("srun bash -c 'A=3; x $A'", ["x", "3"]),
         ('f() { local A=$1; x $A "$@"; }; f 1 2', ["x", "1", "1", "2"]),
         ("function f { x $#; }\nf 1 2", ["x", "2"]),
@@ -137,6 +138,8 @@ def test_expansions(text: str, expected: list[str]) -> None:
         ("x $((1 / 0))", "s:1: a division by 0"),
         ("x $((B + 1))", "s:1: $B has no value; --var B=VALUE gives it"),
         ("read A; x $A", "s:1: $A is read; --var A=VALUE gives it"),
+        ("printf -v A '%s' 1; x $A", "s:1: $A is printed; --var A=VALUE gives it"),
+        ("for ((i=0; i<3; i++)); do A=$i; done\nx $A", "s:1: $A: it depends on a loop, which only a run could tell; --var A=VALUE gives it"),
         ("for A in $(ls); do B=$A; done; x $B", "s:1: $B: it depends on a loop, which only a run could tell; --var B=VALUE gives it"),
     ],
 )

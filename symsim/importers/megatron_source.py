@@ -16,7 +16,7 @@ from symsim.importers.keys import Entry, Given, Unresolved, shown
 from symsim.importers.megatron_arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
 from symsim.importers.megatron_gaps import GAPS
 from symsim.importers.megatron_silent import SILENT
-from symsim.importers.shell import Command, Option, Word, options, scripts, value_of
+from symsim.importers.shell import Command, Option, Word, assigned, options, scripts, value_of
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 Dialect = Literal["arguments", "fields", "recipe"]
@@ -103,7 +103,11 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
             assert match is not None
             _override(found, match, Word(match[2], word.where, word.why))
         return
-    command, at = _launch(commands, texts[-1][1])
+    start = _launch(commands, texts[-1][1])
+    if start is None:
+        _lists(found, texts, variables)
+        return
+    command, at = start
     found.entry = next((word.text.rpartition("/")[2] for word in command.words[:at][::-1] if word.text.endswith(".py")), "")
     _ranks(found, command.words[:at], "\n".join(text for text, _ in texts))
     rest = command.words[at:]
@@ -116,8 +120,17 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
     _arguments(found, rest)
 
 
-def _launch(commands: Sequence[Command], where: str) -> tuple[Command, int]:
-    """The command that starts the training, and where its arguments begin."""
+def _lists(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping[str, str]) -> None:
+    """The arguments of a file that only sets variables, for another to start with. InputError where there are none."""
+    lists = {name: words for name, words in assigned(texts, variables).items() if words and words[0].text.startswith("--")}
+    if not any(word.text in _TELLING for words in lists.values() for word in words):
+        raise InputError(f"{texts[-1][1]}: no command here starts a training of Megatron-LM, a .py with arguments such as --num-layers")
+    found.notes.append(f"no command starts a training; its arguments are taken from {', '.join(f'${name}' for name in lists)}")
+    _arguments(found, [word for words in lists.values() for word in words])
+
+
+def _launch(commands: Sequence[Command], where: str) -> tuple[Command, int] | None:
+    """The command that starts the training, and where its arguments begin; None where there is none."""
     starts: list[tuple[Command, int]] = []
     for command in commands:
         texts = [word.text for word in command.words]
@@ -127,9 +140,7 @@ def _launch(commands: Sequence[Command], where: str) -> tuple[Command, int]:
         if script is not None and any(text in _TELLING or _OVERRIDE.fullmatch(text) for text in texts[script:]):
             starts.append((command, script))
     if not starts:
-        unknown = next((word.why for one in commands for word in one.words if word.why and not word.text.startswith("-")), None)
-        hint = f"; {unknown}" if unknown else ""
-        raise InputError(f"{where}: no command here starts a training of Megatron-LM, a .py with arguments such as --num-layers{hint}")
+        return None
     different = {tuple(word.text for word in command.words[at:]) for command, at in starts}
     if len(different) > 1:
         lines = ", ".join(command.words[0].where.rpartition(":")[2] for command, _ in starts[:5])
@@ -149,7 +160,7 @@ def _ranks(found: Source, launcher: Sequence[Word], text: str) -> None:
     header = {match[1] or match[2]: int(match[3]) for match in _SLURM.finditer(text)}
     nodes = _whole(given.get("nnodes") or given.get("N")) or header.get("nodes") or header.get("N")
     each = _whole(given.get("nproc_per_node") or given.get("ntasks_per_node") or given.get("gpus_per_node"))
-    each = each or header.get("ntasks-per-node") or header.get("gpus-per-node") or header.get("gres")
+    each = each or max((header.get(name, 0) for name in ("ntasks-per-node", "gpus-per-node", "gres")), default=0) or None
     if each is not None:
         found.world = each * (nodes or 1)
         found.ranks = f"{nodes or 1} nodes of {each} ranks"

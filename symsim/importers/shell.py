@@ -59,6 +59,16 @@ def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | Non
     return found
 
 
+def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | None = None) -> dict[str, tuple[Word, ...]]:
+    """The words that the variables of scripts stand for at their end, each as it would be unquoted."""
+    scope = Scope(dict(variables or {}))
+    expand = Expansion(scope, texts[-1][1])
+    for text, where in texts:
+        _Reader(scope, where).read(text)
+    names = [name for name in scope.values if name not in scope.given]
+    return {name: tuple(scope.word(piece, texts[-1][1]) for piece in expand.unquoted(name)) for name in names}
+
+
 def options(words: Sequence[Word], short: bool = False) -> tuple[list[Word], list[Option]]:
     """The words before the first option, and the options with the words that follow each. short: `-x` is an option too."""
     before: list[Word] = []
@@ -202,7 +212,7 @@ class _Reader:
             self.alternatives([loop.body, ()], loop.line, "a loop")
             return None
         pieces = [piece for token in loop.words for piece in self.expand.fields(token)]
-        if any(self.scope.reason(piece) is not None for piece in pieces):
+        if loop.name == "((" or any(self.scope.reason(piece) is not None for piece in pieces):
             self.alternatives([loop.body, ()], loop.line, "a loop")
             return None
         for piece in pieces:
@@ -256,6 +266,8 @@ class _Reader:
         where = f"{self.where}:{line}"
         words = [self.scope.word(piece, where) for piece in pieces]
         name = words[0].text if words else ":"
+        if name == "printf" and [word.text for word in words[1:2]] == ["-v"]:
+            self.unknown(words[2:3], where, "is printed")
         if name in _SILENT:
             return True
         if name == "false":
@@ -267,8 +279,7 @@ class _Reader:
                 self.scope.values.pop(word.text, None)
             return True
         if name == "read":
-            for variable in (word.text for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.text)):
-                self.scope.set(variable, self.scope.unknown(f"${variable}", f"{where}: ${variable} is read; --var {variable}=VALUE gives it"))
+            self.unknown(words[1:], where, "is read")
             return True
         if name in self.functions:
             return self.called(self.functions[name], pieces[1:])
@@ -277,6 +288,11 @@ class _Reader:
             return self.again(pieces[inner], line)
         self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where)))
         return None
+
+    def unknown(self, words: Sequence[Word], where: str, how: str) -> None:
+        """Say of variables that a command gives them a value."""
+        for name in (word.text for word in words if re.fullmatch(r"[A-Za-z_]\w*", word.text, re.ASCII)):
+            self.scope.set(name, self.scope.unknown(f"${name}", f"{where}: ${name} {how}; --var {name}=VALUE gives it"))
 
     def called(self, function: Group, arguments: list[str]) -> bool | None:
         self.deeper(function.line, f"the function {cut(function.name)} calls itself too often")
@@ -318,4 +334,4 @@ def _text_run(words: list[Word]) -> slice | None:
     return None
 
 
-__all__ = ["Command", "Option", "Word", "commands", "options", "scripts", "value_of"]
+__all__ = ["Command", "Option", "Word", "assigned", "commands", "options", "scripts", "value_of"]

@@ -15,6 +15,9 @@ PartKind = Literal["text", "parameter", "arithmetic", "command"]
 _OPERATORS = (";;", "&&", "||", "|&", "&>>", "&>", ">>", "<<<", "<<-", "<<", ">&", "<&", ">|", "<>", ";", "|", "&", "(", ")", "<", ">")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\s]*\])?\+?=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# what ((..)) may follow
+_BEFORE = ("\n", ";", "&&", "||", "|", "(", "&")
+_WORDS_BEFORE = ("for", "if", "elif", "while", "until", "then", "else", "do", "!")
 _SPECIAL = "@*#?$!-0123456789"
 
 
@@ -63,7 +66,7 @@ class _Lexer:
             self._blank()
             if self.at >= len(self.text):
                 return found
-            found += self._token(not found or found[-1].operator in ("\n", ";", "&&", "||", "|", "(", "&"))
+            found += self._token(not found or found[-1].operator in _BEFORE or found[-1].source in _WORDS_BEFORE)
 
     def _blank(self) -> None:
         while self.at < len(self.text):

@@ -157,6 +157,10 @@ class Expansion:
             here = marks[-1] if marks else here
         return found
 
+    def unquoted(self, name: str) -> list[str]:
+        """The words of a variable as `${NAME[@]}` without quotes has them."""
+        return self.fields(Token((Part("parameter", f"{name}[@]", False, 0),), 0, f"${name}"))
+
     def text(self, token: Token, skip: int = 0) -> str:
         """The value of a word that is not split. skip: letters of `NAME=` at its beginning."""
         parts = list(token.parts)
@@ -289,7 +293,9 @@ class _Unfit(Exception):
 
 
 class _Arithmetic:
-    """sum = product { ("+" | "-") product }, product = power { ("*" | "/" | "%") power }, and comparisons of sums."""
+    """choice = joined ["?" choice ":" choice], joined = compared { ("&&" | "||") compared }, compared = sum [("<" | ..) sum],
+    sum = product { ("+" | "-") product }, product = power { ("*" | "/" | "%") power }.
+    """
 
     def __init__(self, text: str, named: Callable[[str], str], depth: int = 0) -> None:
         self.tokens = re.findall(r"[0-9]+|[A-Za-z_]\w*|\*\*|[<>=!]=|&&|\|\||\S", text, re.ASCII)
@@ -298,9 +304,30 @@ class _Arithmetic:
             raise _Unfit
 
     def value(self) -> int:
-        found = self.compared()
+        found = self.choice()
         if self.at < len(self.tokens):
             raise _Unfit
+        return found
+
+    def choice(self) -> int:
+        self.depth += 1
+        if self.depth > 20:
+            raise _Unfit
+        held = self.joined()
+        if self.take("?") is not None:
+            one = self.choice()
+            if self.take(":") is None:
+                raise _Unfit
+            other = self.choice()
+            held = one if held else other
+        self.depth -= 1
+        return held
+
+    def joined(self) -> int:
+        found = self.compared()
+        while operator := self.take("&&", "||"):
+            right = self.compared()
+            found = int(bool(found and right) if operator == "&&" else bool(found or right))
         return found
 
     def take(self, *valid: str) -> str | None:
@@ -345,11 +372,10 @@ class _Arithmetic:
             return -self.single()
         if self.take("+"):
             return self.single()
+        if self.take("!"):
+            return int(not self.single())
         if self.take("("):
-            self.depth += 1
-            if self.depth > 20:
-                raise _Unfit
-            found = self.compared()
+            found = self.choice()
             if self.take(")") is None:
                 raise _Unfit
             return found
