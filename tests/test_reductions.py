@@ -36,6 +36,18 @@ def test_drawn_steps_and_peaks_are_closed() -> None:
     assert tally.compared["t_step: no symbol open"] and tally.compared["elasticities equal differences"] > 40
 
 
+def test_steps_are_closed_whatever_a_kind_of_layer_is_called() -> None:
+    tally = closed.run(2, seed=6, kinds=True)
+    assert not tally.wrong, tally.wrong
+    assert tally.compared["M_peak: as under the kind's own name"] == 2
+    for word in ("head", "embedding", "e", "stage", "x_ckpt", "L_dense_i"):
+        result = closed.derived(["eval", "llama3-8b", "-s", "pp=4,num_microbatches=8", "-y", "h100-sxm"], word)
+        own = closed.derived(["eval", "llama3-8b", "-s", "pp=4,num_microbatches=8", "-y", "h100-sxm"])
+        assert result is not None and own is not None and result.model.kind_names() != own.model.kind_names()
+        formula = result.formula("t_step")
+        assert float(formula.value({n: result.values[n] for n in formula.symbols})) == float(own.value("time.step")), word
+
+
 def test_a_wrong_number_and_an_open_symbol_are_seen() -> None:
     result = symsim.derive("llama3-8b", "tp=2,pp=2")
     result.step_numbers["M_peak"] += 1

@@ -1,6 +1,7 @@
 """Drawn configurations: are the formulas of the step and of the peak closed, equal to `eval`, and differentiable?
 
     python tests/draws/closed.py --count 200 --seed 1
+    python tests/draws/closed.py --count 200 --seed 1 --kinds     # a kind of layer is called head, e, stage, ...
 
 Of `t_step` and `M_peak` every free symbol is a size, a degree, or a number of the system or the data; the formula written out over
 classes of stages, and its one closed form, give the number that `eval` gives, to 1e-12; and the elasticity by every real symbol is
@@ -26,8 +27,12 @@ from symsim.algebra.formula import Formula
 from symsim.algebra.vocabulary import domain
 from symsim.api.result import Result
 from symsim.errors import InputError
+from symsim.inputs.architecture import Architecture
 
 STEP = 1e-5
+# words that names of definitions and symbols are made of, and such names
+_JOINED = "x_ckpt x_i x_stage tp_stage t_stage kind__head L_dense_i".split()
+RESERVED = (*"head embedding mtp e s i L m pp stage step tail slow sum max at first middle N".split(), *_JOINED)
 _AGREE, _SIX = 1e-12, 1e-6
 
 
@@ -44,14 +49,22 @@ class Tally:
             self.wrong.append(f"{what}: {said}")
 
 
-def derived(arguments: list[str]) -> Result | None:
-    """The derivation that the arguments of `symsim eval` ask for; None where they are refused."""
+def named_so(model: str, word: str) -> Architecture:
+    """The model, whose first kind of layer goes by another name."""
+    base = symsim.load_model(model)
+    names = {kind: word if kind == base.kind_names()[0] else kind for kind in base.layer_kinds}
+    layers = tuple(part.model_copy(update={"kinds": tuple(names[k] for k in part.kinds)}) for part in base.layers)
+    return base.model_copy(update={"layers": layers, "layer_kinds": {names[k]: kind for k, kind in base.layer_kinds.items()}})
+
+
+def derived(arguments: list[str], word: str = "") -> Result | None:
+    """The derivation that the arguments of `symsim eval` ask for, the first kind of layer called so; None where they are refused."""
     options = list(zip(arguments[2::2], arguments[3::2]))
     settings = dict(value.split("=", 1) for option, value in options if option == "--set")
     assumed = {n.removeprefix("assume."): settings.pop(n) for n in list(settings) if n.startswith("assume.")}
     strategy, system = (next((v for o, v in options if o == option), None) for option in ("-s", "-y"))
     try:
-        return symsim.derive(arguments[1], strategy, assumed, settings, system)
+        return symsim.derive(named_so(arguments[1], word) if word else arguments[1], strategy, assumed, settings, system)
     except InputError:
         return None
 
@@ -84,15 +97,28 @@ def _elasticity(formula: Formula, symbol: str, values: dict, tally: Tally, where
     tally.see("elasticities equal differences", abs(found - wanted) <= _SIX * max(abs(wanted), 1e-3), f"{found!r} for {wanted!r} {where}")
 
 
-def run(count: int, seed: int) -> Tally:
+def _unmoved(result: Result, other: Result, tally: Tally, where: str) -> None:
+    """The name of a kind changes no number of the step and the peak."""
+    for name in ("t_step", "M_peak"):
+        if name in result.derivation.definitions:
+            here, there = result.step_numbers[name], other.step_numbers[name]
+            tally.see(f"{name}: as under the kind's own name", abs(here - there) <= _AGREE * there, f"{here} for {there} {where}")
+
+
+def run(count: int, seed: int, *, kinds: bool = False) -> Tally:
     tally, number = Tally(), 0
     while tally.compared["configurations"] < count:
         arguments = same_drawn.case(seed, number)
         number += 1
-        result = derived(arguments[:-1])
+        word = RESERVED[tally.compared["configurations"] % len(RESERVED)] if kinds else ""
+        result = derived(arguments[:-1], word)
         if result is not None:
             tally.compared["configurations"] += 1
-            check(result, tally, f"({' '.join(arguments)})")
+            where = f"({' '.join(arguments)}{f', its first kind called {word}' if word else ''})"
+            check(result, tally, where)
+            own = derived(arguments[:-1]) if word else None
+            if own is not None:
+                _unmoved(result, own, tally, where)
     return tally
 
 
@@ -108,8 +134,9 @@ def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reader.add_argument("--count", type=int, default=200)
     reader.add_argument("--seed", type=int, default=1)
+    reader.add_argument("--kinds", action="store_true", help="call a kind of layer by a word of other names")
     asked, begun = reader.parse_args(), time.monotonic()
-    tally = run(asked.count, asked.seed)
+    tally = run(asked.count, asked.seed, kinds=asked.kinds)
     print("\n".join(lines(tally, time.monotonic() - begun)))
     return 1 if tally.wrong else 0
 
