@@ -21,5 +21,6 @@ KINDS: dict[str, Kind] = {
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed", "DeepSpeed"),
     "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak", "Merak"),
     "torchtitan": Kind("one .toml file", "torchtitan", "torchtitan"),
+    "axolotl": Kind("FILE.yaml [DS.json]", "axolotl", "axolotl"),
     "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),
 }

@@ -1,0 +1,209 @@
+"""An axolotl YAML, with the DeepSpeed JSON that it names.
+
+What its keys do beside the Trainer's: axolotl 067b021c8 (2026-07-24), src/axolotl/utils/config, loaders/model.py, utils/distributed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers.axolotl_tables import SILENT, WHOLE
+from symsim.importers.fsdp import sharded, silent_names
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS, QUANTISED
+from symsim.importers.presets import with_deepspeed
+from symsim.importers.ranks import known_variables, spread, variable
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections
+from symsim.importers.trainer import update
+from symsim.importers.weights import model_of
+from symsim.inputs.reading import read_json, read_yaml
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+_FLASH = "flash_attention sdp_attention flex_attention xformers_attention sage_attention flash_optimum".split()
+_KERNELS = {
+    "eager": "eager",
+    **dict.fromkeys(("sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention", "xformers", "sage"), "flash"),
+}
+_UNUSUAL_CHECKPOINTS = "checkpoints wait on the host or a disk: 2 bytes a hidden state off the device, and as many over the host link each way"
+_ROLLS = {name: "generation in every step is another workload; the policy's step is timed" for name in ("grpo", "gdpo", "ebft", "ppo")}
+_PAIRS = {name: OTHER_MODELS for name in ("dpo", "ipo", "kto", "orpo", "simpo", "bco")}
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of an axolotl YAML. InputError for a key that there is not or a value that cannot be."""
+    if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
+        raise InputError("'symsim import axolotl' reads a YAML and, where it names one, its DeepSpeed JSON")
+    known_variables(options, ("packed_document_length",))
+    document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
+    keys = Keys("an axolotl file", of_sections(document, WHOLE), {**SILENT, **silent_names("fsdp_config")}, options.lenient)
+    strategy: dict[str, Any] = {"fusion": "eager"}
+    assumptions: dict[str, str] = {}
+    architecture = model_of(keys, "base_model", options)
+    _workload(keys)
+    pure = _precision(keys, strategy)
+    _batch(keys, strategy, options)
+    found = _degrees(keys, strategy)
+    update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
+    _checkpoints(keys, strategy, assumptions)
+    _attention(keys, strategy, assumptions)
+    told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=True)
+    if told is None:
+        spread(keys, options, strategy, found, "dp_shard_size and dp_replicate_size")
+        _replicas(keys, strategy, assumptions, pure)
+    settle(keys, strategy, architecture, "axolotl")
+    rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
+    notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
+    return Job("axolotl", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
+
+
+def _workload(keys: Keys) -> None:
+    """What is trained of which model: full training is timed, what else is asked for is said."""
+    adapter = keys.text("adapter")
+    if adapter is not None and adapter.strip():
+        keys.note("adapter", "not_modelled", why=ADAPTERS if adapter == "lora" else f"{ADAPTERS}; {QUANTISED}" if adapter == "qlora" else ADAPTERS)
+    kind = keys.choice("rl", {name: name for name in (*_ROLLS, *_PAIRS)}, None)
+    if kind is not None:
+        keys.note("rl", "not_modelled", why=_ROLLS.get(kind) or _PAIRS[kind])
+
+
+def _switch(keys: Keys, key: str, default: bool | None = None) -> bool | None:
+    """A flag that may also be `auto`, which is the default."""
+    if keys.has(key) and str(keys.given[key].value).casefold() == "auto":
+        keys.note(key, to="precision", why="auto: bf16 on the accelerators that have it")
+        return None
+    return bool(keys.flag(key, default, to="precision")) if keys.has(key) else default
+
+
+def _precision(keys: Keys, strategy: dict[str, Any]) -> bool:
+    """The type of products; whether weights and states are in it too (the model is loaded in it, and nothing makes fp32 copies)."""
+    fp16 = _switch(keys, "fp16") or _switch(keys, "float16")
+    bf16 = _switch(keys, "bf16")
+    whole = _switch(keys, "bfloat16")
+    full = _switch(keys, "float32", False)
+    keys.known |= {"tf32", "torch_dtype"}
+    if keys.has("tf32"):
+        keys.note("tf32", "no_cost_effect", why="fp32 products of bf16 or fp16 training: the loss's alone")
+    if bf16 is None:
+        bf16 = not fp16 and not full
+        if "bf16" not in keys.given and bf16 and not whole:
+            keys.note("bf16", "derived", "precision", "auto by default: bf16")
+    strategy["precision"] = "bf16" if bf16 or whole else "fp16" if fp16 else "fp32"
+    if keys.flag("fp8", False):
+        strategy |= {"fp8": "tensorwise", "fusion": "te"}
+        keys.note("fp8", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
+    return strategy["precision"] != "fp32"
+
+
+def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    each = keys.integer("micro_batch_size", None, to="micro_batch_size", least=1)
+    many = keys.integer("gradient_accumulation_steps", None, to="num_microbatches", least=1)
+    whole = keys.integer("batch_size", None, to="num_microbatches", least=1)
+    if each is None:
+        keys.note("micro_batch_size", "derived", "micro_batch_size", "1 by default")
+    if many is None and whole is not None:
+        if whole % (each or 1):
+            raise keys.wrong("batch_size", f"a multiple of micro_batch_size, {each or 1}")
+        many = whole // (each or 1)
+    strategy |= {"micro_batch_size": each or 1, "num_microbatches": many or 1}
+    strategy["seq_length"] = keys.integer("sequence_len", 512, to="seq_length", least=1)
+    if "sequence_len" not in keys.given:
+        keys.note("sequence_len", "derived", "seq_length", "512 by default")
+    _rows(keys, strategy, options)
+
+
+def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    """How rows of sequence_len come about: packed, padded, or as long as their samples."""
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+    packed = keys.flag("sample_packing", False)
+    flattened = keys.text("batch_flattening", "false").casefold() in ("true", "auto")
+    if packed or flattened:
+        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
+        keys.note("sample_packing" if packed else "batch_flattening", "mapped" if mean else "not_modelled", "packed_document_length", why)
+    padded = keys.flag("pad_to_sequence_len", packed, to="seq_length")
+    if not packed and not padded:
+        keys.note("pad_to_sequence_len", "not_modelled", why="rows are as long as their longest sample: every row is timed at sequence_len")
+
+
+def _degrees(keys: Keys, strategy: dict[str, Any]) -> int | None:
+    """tp, cp, ep and HSDP's two degrees; the number of ranks that they make, where they say."""
+    tp = keys.integer("tensor_parallel_size", 1, to="tp")
+    cp = keys.integer("context_parallel_size", 1, to="cp")
+    cp = max(cp, keys.integer("sequence_parallel_degree", 1, to="cp", why="the older name"))
+    ring = keys.choice("ring_attn_func", {"varlen_llama3": "all_gather", "batch_ring": "p2p"}, None, to="cp_comm_type")
+    ep = keys.integer("expert_parallel_size", 1, to="ep", least=1)
+    if tp > 1:
+        strategy["tp"] = tp
+    if cp > 1:
+        packed = keys.has("sample_packing") and keys.given["sample_packing"].value is True
+        strategy |= {"cp": cp, "cp_comm_type": ring or ("all_gather" if packed else "p2p")}
+    if ep > 1:
+        strategy["ep"] = ep
+    shards = keys.integer("dp_shard_size", 0, to="dp, zero")
+    replicas = keys.integer("dp_replicate_size", 0, to="num_distributed_optimizer_instances")
+    if replicas > 1 and shards > 1:
+        strategy["num_distributed_optimizer_instances"] = replicas
+    degrees = max(shards, 1) * max(replicas, 1) * max(tp, 1) * max(cp, 1)
+    return degrees if shards > 1 or replicas > 1 else None
+
+
+def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    modes = {**{word: "full" for word in ("true", "True", "unsloth")}, **{word: "none" for word in ("false", "False")}}
+    mode = keys.choice("gradient_checkpointing", {**modes, "offload": "host", "offload_disk": "host"}, "none", to="recompute")
+    reentrant = keys.flag("gradient_checkpointing_kwargs.use_reentrant", None, to="assume.recompute_early_stop")
+    keys.known.add("gradient_checkpointing_kwargs")
+    if mode == "host":
+        keys.note("gradient_checkpointing", "not_modelled", "recompute", _UNUSUAL_CHECKPOINTS)
+    if keys.has("selective_checkpointing") and keys.given["selective_checkpointing"].value:
+        mode = "attention"
+        why = "attention's output is kept and the rest of a layer runs again"
+        keys.note("selective_checkpointing", to="recompute", why=why)
+    if mode == "none":
+        return
+    strategy["recompute"] = "sac_attn" if mode == "attention" else "full"
+    if reentrant is not None:
+        assumptions["recompute_early_stop"] = "false" if reentrant else "true"
+
+
+def _attention(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    for key in _FLASH:
+        keys.flag(key, None, to="assume.attention_kernel")
+    eager = bool(keys.flag("eager_attention", False, to="assume.attention_kernel"))
+    if keys.has("attn_implementation"):
+        name = str(keys.text("attn_implementation", to="assume.attention_kernel"))
+        if name not in _KERNELS and "/" not in name:
+            keys.note("attn_implementation", "not_modelled", "assume.attention_kernel", "taken as flash attention, whose passes other kernels share")
+        eager = eager or _KERNELS.get(name) == "eager"
+    if eager:
+        assumptions["attention_kernel"] = "eager"
+
+
+def _replicas(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], pure: bool) -> None:
+    """FSDP, where accelerate keeps fp32 main parameters; else DDP, where weights and states are in the type that the model is loaded in."""
+    if keys.has("fsdp_version"):
+        keys.note("fsdp_version", "no_cost_effect", why="version 1 and 2 shard the same bytes")
+    if not keys.has("fsdp") and any(key.startswith("fsdp_config.") for key in keys.given):
+        keys = _with_switch(keys)
+    if sharded(keys, strategy, assumptions):
+        strategy["grad_reduce_in_fp32"] = strategy["precision"] == "fp32"
+        return
+    strategy |= {"zero": 0, "overlap_grad_reduce": True, "grad_reduce_in_fp32": not pure}
+    keys.rows["ddp"] = Entry("ddp", "(default)", "derived", "zero, overlap_grad_reduce", "replicas that reduce buckets beside backward")
+    if pure:
+        strategy["main_params_dtype"] = strategy["precision"]
+        why = "the model is loaded in the compute type, and weights, gradients and states stay in it: 8 bytes a parameter with Adam"
+        keys.rows["weights"] = Entry("weights", "(default)", "derived", "main_params_dtype, grad_reduce_in_fp32", why)
+
+
+def _with_switch(keys: Keys) -> Keys:
+    """The keys with FSDP on, as its section alone turns it on since version 2."""
+    where = next(one.where for key, one in keys.given.items() if key.startswith("fsdp_config."))
+    keys.given = {**keys.given, "fsdp": Given(True, where)}
+    return keys
