@@ -156,29 +156,29 @@ MEMORY = (
         ("Adam has two moments", '"adam": first + second', '"adam": first', "memory.py"),
         ("FP8 weights are kept for rows and columns", "Quantity(2 * total(weights), BYTE)", "Quantity(total(weights), BYTE)", "memory.py"),
         ("a loop over parameters needs two of the largest", "2 * width * largest.expr", "width * largest.expr", "memory.py"),
-        ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "memory.py knobs.py"),
+        ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
             "minimum(1, total(layers(k).expr for k in kinds))",
             "total(layers(k).expr for k in kinds)",
-            "memory.py",
+            "moments.py",
         ),
     )
     + of(
         "cost/memory_activations.py",
         ("the last micro-batch in flight is not an earlier one", "(alive - 1) * (saved - of_head)", "alive * (saved - of_head)", "memory.py"),
-        ("earlier micro-batches have left the head", "(alive - 1) * (saved - of_head)", "(alive - 1) * saved", "memory.py"),
+        ("earlier micro-batches have left the head", "(alive - 1) * (saved - of_head)", "(alive - 1) * saved", "moments.py"),
         ("a chunk counts for its share", '/ (symbol("vpp") if strategy.vpp > 1 else 1)', "", "memory.py"),
     )
     + of(
         "cost/memory_backward.py",
-        ("a tied table's gradient waits for the lookup's", "rank.fresh * of_head) + _tied_gradient(rank)", "rank.fresh * of_head)", "memory.py"),
-        ("a group of n layers rebuilds n - 1 besides", "(together - 1)", "together", "memory.py"),
+        ("a tied table's gradient waits for the lookup's", "rank.fresh * of_head) + _tied_gradient(rank)", "rank.fresh * of_head)", "moments.py"),
+        ("a group of n layers rebuilds n - 1 besides", "(together - 1)", "together", "moments.py"),
     )
     + of(
         "cost/memory_gathered.py",
-        ("a forward gathers one unit ahead", "else everything) + ahead", "else everything)", "memory.py"),
-        ("the root stays gathered", "return root + part + (unit_bytes", "return part + (unit_bytes", "memory.py"),
+        ("a forward gathers one unit ahead", "else everything) + ahead", "else everything)", "moments.py"),
+        ("the root stays gathered", "return root + part + (unit_bytes", "return part + (unit_bytes", "moments.py"),
     )
     + of(
         "cost/workspace.py",

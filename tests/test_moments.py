@@ -1,0 +1,73 @@
+"""Moments of memory that hang on one fact each, worked out by hand from the definitions of a stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symsim.algebra.expr import Number
+from symsim.api.result import Result, derive
+from symsim.inputs.models import load_model
+from symsim.inputs.strategy import Strategy
+
+MIB = 2**20
+
+
+def made(model: str = "llama3-8b", assumptions: dict[str, str] | None = None, **settings: Any) -> Result:
+    return derive(load_model(model).architecture, Strategy(**{"seq_length": 4096, **settings}), assumptions or {})
+
+
+def stage(result: Result, index: int = 0) -> dict[str, Number]:
+    return result.stage_numbers(result.stages[index])
+
+
+@pytest.mark.parametrize(("generation", "bytes"), [("none", 0), ("ampere", (8 + 4) * MIB + 128 * 1024), ("hopper", 64 * MIB)])
+def test_workspaces_of_libraries_stay(generation: str, bytes: int) -> None:
+    """cuBLAS of PyTorch and TransformerEngine's own, on the generation of the accelerator."""
+    assert stage(made(assumptions={"library_workspace": generation, "te_dummy_wgrad": "false"}))["M_stage_constant"] == bytes
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "gemma-2-9b"])
+def test_a_placeholder_gradient_stands_once_for_equal_shapes(model: str) -> None:
+    """get_dummy_wgrad keeps one for each shape: layers with and without a window have the same four."""
+    of = load_model(model).architecture
+    assert of.mlp is not None
+    h, d, heads, groups, f = of.hidden_size, of.head_dim, of.attention.num_attention_heads, of.query_groups, of.mlp.ffn_hidden_size
+    weights = h * d * (heads + 2 * groups) + h * d * heads + h * 2 * f + f * h
+    assert stage(made(model, {"te_dummy_wgrad": "true"}))["M_stage_constant"] == 2 * weights
+
+
+def test_earlier_micro_batches_have_left_the_head() -> None:
+    """Interleaved: the last rank has several micro-batches in flight, and the head's backward follows its forward at once."""
+    last = stage(made(pp=4, vpp=2, num_microbatches=8), -1)
+    assert last["alive_i"] > 1 and last["A_head"] > 0
+    assert last["M_stage_earlier"] == (last["alive_i"] - 1) * (last["A_stage"] - last["A_head"])
+
+
+@pytest.mark.parametrize(("tied", "waiting"), [(False, 0), (True, 2 * 128256 * 4096)])
+def test_the_gradient_of_a_tied_table_waits_through_the_layers(tied: bool, waiting: int) -> None:
+    """PyTorch, second micro-batch on: the head's gradient of the table is there until the lookup's joins it."""
+    model = load_model("llama3-8b").architecture.model_copy(update={"tie_word_embeddings": tied})
+    number = stage(derive(model, Strategy(seq_length=4096, fusion="eager", num_microbatches=2)))
+    stays = sum(number[f"M_stage_{part}"] for part in ("weights", "gradients", "optimizer", "constant"))
+    layers = number["M_stage_activations"] - number["A_head"] - number["A_dense"] + number["W_bwd_dense"]
+    assert number["M_at_backward_dense"] == stays + layers + waiting
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_group_that_runs_again_is_there_together(together: int) -> None:
+    """recompute_num_layers: of a group all saved tensors, and the layer at work once."""
+    number = stage(made(recompute="full", recompute_method="uniform", recompute_num_layers=together))
+    stays = sum(number[f"M_stage_{part}"] for part in ("weights", "gradients", "optimizer", "constant"))
+    layers = number["M_stage_activations"] - number["A_head"] - number["A_dense_ckpt"] + number["W_bwd_dense_ckpt"]
+    assert number["M_at_backward_dense_ckpt"] == stays + layers + (together - 1) * number["A_dense"]
+
+
+def test_sharded_parameters_are_whole_where_they_are_read() -> None:
+    """FSDP in forward: the root (table, head, last norm), the layer at work, and the buffer of the next one's gather."""
+    number = stage(made(dp=8, zero=3))
+    stays = sum(number[f"M_stage_{part}"] for part in ("weights", "gradients", "optimizer", "constant"))
+    layers = number["M_stage_activations"] - number["A_head"] - number["A_dense"] + number["W_fwd_dense"]
+    root, layer = 2 * 128256 * 4096 + 4096, 4096 * 4096 * 2 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
+    assert number["M_at_forward_dense"] == stays + layers + 2 * (root + 2 * layer)
