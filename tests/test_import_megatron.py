@@ -335,6 +335,16 @@ def test_overrides_of_a_recipe(tmp_path: Path) -> None:
         job(str(nested), model="llama3-8b")
 
 
+def test_yaml_in_groups(tmp_path: Path) -> None:
+    file = tmp_path / "gpt.yaml"
+    model = "language_model:\n  num_layers: 4\n  hidden_size: 256\n  num_attention_heads: 8\n  activation_func: swiglu\n  add_bias_linear: false\n"
+    file.write_text(f"{model}model_parallel:\n  tensor_model_parallel_size: 2\n  bf16: true\nvocab_size: 1000\nmicro_batch_size: 2\n")
+    found = job(str(file), "--world-size", "4")
+    assert found.architecture is not None and found.architecture.mlp is not None
+    assert (found.architecture.mlp.gated, found.architecture.mlp.bias, found.architecture.vocab_size) == (True, False, 1024)
+    assert (found.placed().tp, found.placed().dp, found.placed().precision, found.placed().micro_batch_size) == (2, 2, "bf16", 2)
+
+
 def test_yaml_of_arguments_in_either_spelling(tmp_path: Path) -> None:
     for dash in "-_":
         file = tmp_path / "args.yaml"

@@ -114,6 +114,8 @@ def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
         ("[[ $A == b* && -n $A ]] || x 1", ["x", "1"]),
         ("A=bc; if [[ $A == b* && ! -z $A ]]; then x 1; else y 2; fi", ["x", "1"]),
         ("A=3; if (( A > 2 )); then x 1; elif true; then y; fi", ["x", "1"]),
+        ("A=1; if [ $A = 2 ]; then B=--b; fi; x $B $A", ["x", "1"]),
+        ("case 3 in 1) B=--b;; 2) C=--c;; esac; x $B $C 1", ["x", "1"]),
         ("while [ $# -gt 0 ]; do A=$1; shift; done; A=${A:-4}; x $A", ["x", "4"]),
         ("x a\\\n  b \\\n c", ["x", "a", "b", "c"]),
         ("x <(sort y) a > out 2>&1 < in", ["x", "$(sort y)", "a"]),

@@ -294,7 +294,7 @@ GAPS: dict[str, Silent] = {
     **silent(
         "refused",
         "stacks of Mamba or mixed layers are not modelled",
-        "is_hybrid_model hybrid_layer_pattern hybrid_override_pattern",
+        "is_hybrid_model hybrid_layer_pattern hybrid_override_pattern hybrid_attention_ratio hybrid_mlp_ratio",
     ),
     **silent(
         "refused",

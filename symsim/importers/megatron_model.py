@@ -19,7 +19,17 @@ _NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
 # the sizes of tokenizers that Megatron-LM names by their type alone
 _TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996}
 _POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "none": "none"}
-_ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "quick_gelu": "gelu", "squared_relu": "relu2", "relu2": "relu2", "relu": "relu"}
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "quick_gelu": "gelu",
+    "squared_relu": "relu2",
+    "relu2": "relu2",
+    "relu": "relu",
+    "swiglu": "silu",
+    "geglu": "gelu",
+}
 _PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
 # keys of the model, known where another file gives it
 _KEYS = """
@@ -122,6 +132,8 @@ def _dropout(keys: Keys, key: str) -> float:
 def _activation(keys: Keys, fields: bool) -> tuple[bool, Any]:
     gated = keys.flag("gated_linear_unit", None, to="mlp.gated")
     function = keys.choice("activation_func", _spelt(_ACTIVATIONS), None, to="mlp.activation")
+    if keys.has("activation_func") and str(keys.given["activation_func"].value) in ("swiglu", "geglu"):
+        gated = True
     swiglu = keys.flag("swiglu", False, to="mlp.gated", why="with silu")
     geglu = keys.flag("quick_geglu", False, to="mlp.gated", why="with gelu")
     squared = keys.flag("squared_relu", False, to="mlp.activation", why="relu2")

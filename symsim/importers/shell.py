@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symsim.errors import InputError, cut
@@ -156,11 +156,14 @@ class _Reader:
     def branch(self, branch: Branch) -> bool | None:
         open_arms: list[Statements] = []
         self.expand.doubt = ""
+        bodies = [*(body for _, body in branch.arms), branch.otherwise]
         for condition, body in branch.arms:
             held = self.all(condition)
             if held is False:
+                self.skip(body)
                 continue
             if held is True and not open_arms:
+                self.skip(*(other for other in bodies if other is not body))
                 return self.all(body)
             open_arms.append(body)
             if held is True:
@@ -180,8 +183,15 @@ class _Reader:
             return None
         for patterns, body in case.arms:
             if any(fnmatch.fnmatchcase(self.scope.plain(subject), self.scope.plain(self.expand.text(p))) for p in patterns):
+                self.skip(*(other for _, other in case.arms if other is not body))
                 return self.all(body)
+        self.skip(*(body for _, body in case.arms))
         return True
+
+    def skip(self, *bodies: Statements) -> None:
+        """Variables that only these bodies set have no value: the script has them itself, and no environment gives them."""
+        for body in bodies:
+            self.scope.skipped |= {match[1] for token in _tokens(body) if (match := _ASSIGNMENT.match(token.source)) is not None}
 
     def alternatives(self, bodies: Sequence[Statements], line: int, what: str, why: str = "") -> None:
         """One of the bodies runs, and which is not known: what they set differently is not known either."""
@@ -318,6 +328,22 @@ class _Reader:
         if self.deep >= _DEEPEST:
             raise InputError(f"{self.where}:{line}: {what}")
         self.deep += 1
+
+
+def _tokens(statements: Statements) -> Iterator[Token]:
+    """Every word of the commands in statements and in what they hold."""
+    for statement in (joined.statement for joined in statements):
+        if isinstance(statement, Simple):
+            yield from statement.words
+        elif isinstance(statement, Branch):
+            for condition, body in statement.arms:
+                yield from (*_tokens(condition), *_tokens(body))
+            yield from _tokens(statement.otherwise)
+        elif isinstance(statement, Case):
+            for _, body in statement.arms:
+                yield from _tokens(body)
+        elif isinstance(statement, (Loop, Group)):
+            yield from _tokens(statement.body)
 
 
 def _is_test(simple: Simple) -> bool:

@@ -50,12 +50,13 @@ class Word:
 
 @dataclass
 class Scope:
-    """The variables of a script. given: those of the user, which a script does not change."""
+    """The variables of a script. given: those of the user, which a script does not change. skipped: set in branches that are not taken."""
 
     given: Mapping[str, str]
     values: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
     _places: list[str] = field(default_factory=list)
     _unknown: list[tuple[str, str, bool]] = field(default_factory=list)
 
@@ -224,6 +225,8 @@ class Expansion:
         return text_found
 
     def unset(self, name: str, source: str, where: str) -> str:
+        if name in self.scope.skipped:
+            return ""
         return self.scope.unknown(source, f"{where}: {source} has no value; --var {name}=VALUE gives it", unset=True)
 
     def chosen(self, name: str, index: str | None, source: str, where: str) -> Value | None:
