@@ -172,10 +172,10 @@ def _gpt(layers: int, h: int, vocabulary: int) -> tuple[Any, shards.Sizes]:
     ("count", "found"),
     [
         (20, ["E", "p", *["t"] * 8, "L"]), (16, ["E", "p", *["t"] * 8, "L"]), (5, ["E", "p", *["tt"] * 4, "L"]),
-        (3, ["E", "p", "ttt", "ttt", "ttL"]), (30, None), (60, None),
+        (3, ["E", "p", "ttt", "ttt", "ttL"]), (30, ["E", "p", *["a", "f"] * 8, "L"]), (60, ["E", "p", *["a", "f"] * 8, "L"]),
     ],
 )  # fmt: skip
-def test_shards_by_parameters(count: int, found: list[str] | None) -> None:
+def test_shards_by_parameters(count: int, found: list[str]) -> None:
     """What Merak's farthest_deps_mapping made of a traced GPT of 8 layers (h = 32, 100 words) for so many shards."""
     model, counted = _gpt(8, 32, 100)
     assert shards.by_parameters(model, counted, count) == found
@@ -190,6 +190,17 @@ def test_layer_split_and_its_stages() -> None:
     assert strategy(said + ', partition_method="uniform"', "5, 1, 1")["pipeline_model_parallel_layout"] == "Et*9|t*10|t*10|t*10|t*9L"
     said += ', partition_method="custom", custom_partition=["0,10,25,38,50"]'
     assert strategy(said, "4, 1, 1")["pipeline_model_parallel_layout"] == "Et*9|t*15|t*13|t*11L"
+
+
+def test_stages_that_end_inside_a_layer() -> None:
+    """gpt2-xl in 99 shards (two of tables, 96 halves of layers, the head) on four stages: 24 25 25 25 of them."""
+    said = 'gradient_accumulation_steps=8, split_method="farthest_min_deps", shard_count=200'
+    made = job(said, "4, 1, 1")
+    assert made.architecture is not None and made.architecture.num_layers == 96
+    assert (made.strategy or {})["pipeline_model_parallel_layout"] == "Et*22|t*25|t*25|t*24L"
+    assert row(made, "shard_count").to == "layer_kinds, pipeline_model_parallel_layout"
+    symsim.derive(made.architecture, made.placed(), made.assumptions, system="a100-sxm-80")
+    assert job(said.replace("200", "100"), "4, 1, 1").architecture == load_model("gpt2-xl").architecture
 
 
 def test_points_of_the_user() -> None:

@@ -57,7 +57,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     sequence_parallel(keys, strategy, version, options.faithful, notes)
     tensor_parallel(keys, strategy, assumptions, model)
     data_parallel(keys, strategy, assumptions, options.faithful, notes)
-    pipeline(keys, strategy, assumptions, model, options.faithful)
+    model = pipeline(keys, strategy, assumptions, model, options.faithful)
     _modules(keys, strategy, assumptions)
     settle(keys, strategy, model, "Merak")
     notes.append(f"defaults are those of Merak's code; --version {version} decides what sequence_parallel means")

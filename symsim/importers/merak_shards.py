@@ -1,6 +1,7 @@
 """Merak's shards and stages: how a traced model is cut into pieces, how pieces become stages, and which of them run again.
 
-A shard is a text of what it holds, as in pipeline_model_parallel_layout: E embedding, p learned positions, t layer, L head and loss.
+A shard is a text of what it holds, as in pipeline_model_parallel_layout: E embedding, p learned positions, t layer (or a and f, its
+halves), L head and loss.
 Merak core/fx/graph_shard (layer_config.py, farthest_deps.py), core/pipeline/module_utils.py and module.py.
 """
 
@@ -50,23 +51,30 @@ def by_points(model: Architecture, points: Sequence[str]) -> list[str]:
     return [*shards[:-1], shards[-1] + "L"]
 
 
-def by_parameters(model: Architecture, sizes: Sizes, count: int) -> list[str] | None:
+def by_parameters(model: Architecture, sizes: Sizes, count: int) -> list[str]:
     """split_method=farthest_min_deps: shards of at least the parameters of one of `count` equal ones, each ending where the residual
-    stream is alone. None where a shard ends between a layer's attention and its feed-forward network."""
+    stream is alone. Where some end inside a layer, all are of halves: a attention, f feed-forward network."""
     share = (sum(map(sum, sizes.layers)) + (0 if model.tie_word_embeddings else sizes.head)) // max(count, 1)
     shards = ["E", *(["p"] if sizes.positions else []), ""]
     held = 0
-    for attention, feed_forward in sizes.layers:
-        held += attention
-        if held > share:
-            return None
-        held += feed_forward
-        shards[-1] += "t"
+    for half, parameters in (one for layer in sizes.layers for one in zip("af", layer)):
+        shards[-1] += half
+        held += parameters
         if held > share:
             shards.append("")
             held = 0
     shards[-1] += "L"
-    return shards
+    whole = [shard.replace("af", "t") for shard in shards]
+    return shards if any(set(shard) & set("af") for shard in whole) else whole
+
+
+def in_halves(model: Architecture) -> Architecture:
+    """The model with every layer as two, of attention and of the feed-forward network alone."""
+    data = model.model_dump()
+    halves = {"a": ("attention", "ffn"), "f": ("ffn", "mixer")}
+    kinds = {f"{k}_{word}": {**spec, other: "none"} for k, spec in data["layer_kinds"].items() for word, other in halves.values()}
+    layers = [{"repeat": s.repeat, "kinds": [f"{k}_{word}" for k in s.kinds for word, _ in halves.values()]} for s in model.layers]
+    return Architecture.model_validate({**data, "layer_kinds": kinds, "layers": layers})
 
 
 def uniform(items: int, parts: int, *, ceil: bool) -> list[int]:

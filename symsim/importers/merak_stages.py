@@ -15,6 +15,7 @@ from symsim.importers.merak_shards import (
     by_parameters,
     by_points,
     cut_at,
+    in_halves,
     layers_of,
     layout,
     run_again,
@@ -39,16 +40,18 @@ _LAST_KEEPS = ("last_no_recompute_1f1b", "shifted_critical_path")
 _APPROXIMATE = "taken as whole layers, an equal share for every stage: a stage may hold up to a layer more or less"
 
 
-def pipeline(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], model: Architecture | None, faithful: bool) -> None:
-    """schedule, pipeline_model_parallel_layout, recompute and its layers by stage, deallocate_pipeline_outputs."""
+def pipeline(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], model: Architecture | None, faithful: bool) -> Architecture | None:
+    """schedule, pipeline_model_parallel_layout, recompute and its layers by stage, deallocate_pipeline_outputs; the model, in halves of
+    layers where stages end inside one."""
     freed = keys.flag("dealloc_pipeoutput", False, to="deallocate_pipeline_outputs")
     if "dealloc_pipeoutput" not in keys.given:
         keys.note("dealloc_pipeoutput", "derived", "deallocate_pipeline_outputs", "false by default: a stage's output stays until its backward")
     strategy["deallocate_pipeline_outputs"] = freed
     schedule = _schedule(keys, strategy)
     ratios = _ratios(keys, strategy["pp"], schedule)
-    stages = _stages(keys, strategy, model, faithful)
+    model, stages = _stages(keys, strategy, model, faithful)
     _recomputation(keys, strategy, assumptions, model, schedule, ratios, stages, faithful)
+    return model
 
 
 def _schedule(keys: Keys, strategy: dict[str, Any]) -> str:
@@ -97,8 +100,8 @@ def _ratios(keys: Keys, stages: int, schedule: str) -> list[float] | None:
 # Stages
 
 
-def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, faithful: bool) -> list[list[str]] | None:
-    """The shards of every stage; None where the model is not known, or what Merak makes of it is not."""
+def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, faithful: bool) -> tuple[Architecture | None, list[list[str]] | None]:
+    """The model, and the shards of every stage; None for what is not known."""
     method = keys.choice("partition_method", dict.fromkeys(PARTITIONS), to="pipeline_model_parallel_layout")
     method = str(keys.given["partition_method"].value).strip() if keys.has("partition_method") else "uniform_floor"
     split = str(keys.given["split_method"].value).strip() if keys.has("split_method") else "nearest_min_deps"
@@ -120,14 +123,16 @@ def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, fa
         for key in ("partition_method", "split_method", "custom_partition", "custom_split_points", "shard_count"):
             if key in keys.given:
                 keys.note(key, "not_modelled", why="the stages follow from the model; --of names it")
-        return None
+        return None, None
     shards = _shards(keys, split, model, points, count)
     if shards is None:
-        return None
+        return model, None
+    if any("f" in shard for shard in shards):
+        model, shards = in_halves(model), [shard.replace("a", "t").replace("f", "t") for shard in shards]
     made = _cut(keys, method, shards, strategy["pp"], model, boundaries, faithful)
     if made is not None and strategy["pp"] > 1:
         strategy["pipeline_model_parallel_layout"] = layout(made)
-    return made
+    return model, made
 
 
 def _shards(keys: Keys, split: str, model: Architecture, points: Sequence[str] | None, count: int | None) -> list[str] | None:
@@ -143,8 +148,9 @@ def _shards(keys: Keys, split: str, model: Architecture, points: Sequence[str] |
         return by_layers(model)
     named = "shard_count" if count is not None else "split_method"
     shards = by_parameters(model, _sizes(model), count or 2 * model.num_layers + 4)
-    if shards is None:
-        keys.note(named, "not_modelled", why=f"attention and feed-forward networks are shards of their own, {_APPROXIMATE}")
+    if any("f" in shard for shard in shards):
+        why = f"{len(shards)} shards, some of half a layer: a layer is two, attention and feed-forward network"
+        keys.note(named, "mapped" if named in keys.given else "derived", "layer_kinds, pipeline_model_parallel_layout", why)
     elif count is not None:
         keys.note("shard_count", "mapped", "pipeline_model_parallel_layout", f"{len(shards)} shards, which end where the residual stream is alone")
     return shards

@@ -117,10 +117,10 @@ class Moe(Part):
 
 
 class LayerKind(Part):
-    """One kind of layer: which mixer and which feed-forward network."""
+    """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention"] = "attention"
-    ffn: Literal["mlp", "moe"] = "mlp"
+    mixer: Literal["attention", "linear_attention", "none"] = "attention"
+    ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     rope: bool = True
@@ -271,6 +271,8 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has ffn: moe, but there is no moe section")
             if self.layer_kinds[kind].ffn == "mlp" and self.mlp is None:
                 raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
+            if "none" in (self.layer_kinds[kind].mixer, self.layer_kinds[kind].ffn):
+                self._half(kind)
             if self.layer_kinds[kind].mixer == "linear_attention" and self.linear_attention is None:
                 raise ValueError(f"layer kind '{kind}' has mixer: linear_attention, but there is no linear_attention section")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
@@ -285,6 +287,13 @@ class Architecture(Part):
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self
+
+    def _half(self, kind: str) -> None:
+        if self.layer_kinds[kind].mixer == self.layer_kinds[kind].ffn:
+            raise ValueError(f"layer kind '{kind}' has neither a mixer nor a feed-forward network (ffn)")
+        if self.parallel_block or self.mtp_num_layers:
+            other = "parallel_block" if self.parallel_block else "mtp_num_layers"
+            raise ValueError(f"layer kind '{kind}' has a mixer or a feed-forward network alone, which does not go with {other}")
 
     @property
     def num_layers(self) -> int:

@@ -13,7 +13,8 @@ from symsim.layers.moe import moe
 
 
 def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
-    """`x[b s h] -> y[b s h]`: sequential (x + mixer, then + ffn) or parallel (x + mixer + ffn), norms where the model has them."""
+    """`x[b s h] -> y[b s h]`: sequential (x + mixer, then + ffn, of which a kind may have one alone) or parallel (x + mixer + ffn), norms
+    where the model has them."""
 
     def normed(t: str, position: str) -> str:
         if position not in model.norms:
@@ -44,10 +45,13 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         with net.within("mlp", "mlp"):
             return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up)
 
-    ln1 = normed(x, "pre_attention")
-    attended = normed(mixed(ln1), "post_attention")
     if model.parallel_block:
+        ln1 = normed(x, "pre_attention")
+        attended = normed(mixed(ln1), "post_attention")
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
-    x = n.add(net, attended, x, "add_attention")
+    if kind.mixer != "none":
+        x = n.add(net, normed(mixed(normed(x, "pre_attention")), "post_attention"), x, "add_attention")
+    if kind.ffn == "none":
+        return x
     return n.add(net, normed(fed(normed(x, "pre_mlp")), "post_mlp"), x, "add_ffn")
