@@ -335,6 +335,15 @@ def test_overrides_of_a_recipe(tmp_path: Path) -> None:
         job(str(nested), model="llama3-8b")
 
 
+def test_lists_as_yaml_has_them(tmp_path: Path) -> None:
+    file = tmp_path / "args.yaml"
+    for modules, rate in (("[moe_act, layernorm]", "1e-2"), ('"[moe_act layernorm]"', "[0.01]"), ("moe_act layernorm", "0.01")):
+        text = f"recompute-granularity: selective\nrecompute-modules: {modules}\nmoe-aux-loss-coeff: {rate}\nnum-experts: 4\nswiglu: true\n"
+        file.write_text(text)
+        placed = job(str(file), *DENSE).placed()
+        assert (placed.recompute_modules, placed.moe_router_load_balancing_type) == (("moe_act", "layernorm"), "aux_loss")
+
+
 def test_yaml_in_groups(tmp_path: Path) -> None:
     file = tmp_path / "gpt.yaml"
     model = "language_model:\n  num_layers: 4\n  hidden_size: 256\n  num_attention_heads: 8\n  activation_func: swiglu\n  add_bias_linear: false\n"

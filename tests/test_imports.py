@@ -75,6 +75,8 @@ def test_lenient_keeps_what_is_unknown_in_the_ledger() -> None:
         ({"moe_shared_expert_overlap": True}, "mixtral-8x7b", "moe_shared_expert_overlap", None),
         ({"moe_shared_expert_overlap": True}, "deepseek-v3", "moe_shared_expert_overlap", True),
         ({"ep": 8}, "llama3-8b", "ep", None),
+        ({"etp": 4, "tp": 2}, "llama3-8b", "etp", None),
+        ({"etp": 1, "tp": 2, "sp": True}, "mixtral-8x7b", "etp", 1),
         ({"recompute": "selective", "recompute_modules": ["core_attn", "mla_up_proj"]}, "llama3-8b", "recompute_modules", ["core_attn"]),
         ({"recompute": "full", "recompute_modules": ["core_attn"]}, "llama3-8b", "recompute_modules", None),
     ],

@@ -108,7 +108,7 @@ def _mesh(read: Settings) -> None:
     read.options["tp"] = keys.integer("tensor_model_parallel_size", 1, to="tp", least=1)
     for argument, option in _PLAIN.items():
         if argument == "hierarchical_context_parallel_sizes":
-            sizes = keys.texts(argument, None, to=argument)
+            sizes = _listed(keys, argument, argument)
             if sizes is not None and not all(size.isdigit() and 0 < int(size) < 10**9 for size in sizes):
                 raise keys.wrong(argument, "degrees")
             if sizes is not None:
@@ -118,7 +118,7 @@ def _mesh(read: Settings) -> None:
     for argument, option in _SWITCHES.items():
         if keys.flag(argument, False, to=option):
             read.options[option] = True
-    kinds = keys.texts("cp_comm_type", None, to="cp_comm_type")
+    kinds = _listed(keys, "cp_comm_type", "cp_comm_type")
     if kinds:
         if any(kind not in ("p2p", "all_gather", "allgather", "a2a", "a2a+p2p") for kind in kinds):
             raise keys.wrong("cp_comm_type", "one of p2p, all_gather, a2a, a2a+p2p")
@@ -135,6 +135,18 @@ def _mesh(read: Settings) -> None:
         read.options["rank_order"] = order
     if "etp" not in read.options and read.mixture and read.options["tp"] > 1:
         keys.note("expert_tensor_parallel_size", "derived", "etp", f"{read.options['tp']}: tensor_model_parallel_size")
+
+
+def _listed(keys: Keys, key: str, to: str) -> list[str] | None:
+    """The values of an argument that takes several: a list, one value, or text such as `[a b]` and `a,b`."""
+    if not keys.has(key):
+        return None
+    value = keys.given[key].value
+    parts = value if isinstance(value, list) else [value]
+    if any(isinstance(part, (dict, list)) for part in parts):
+        raise keys.wrong(key, "a list of names")
+    keys.note(key, to=to)
+    return [word for part in parts for word in str(part).strip().strip("[]()").replace(",", " ").split()]
 
 
 def _pipeline(read: Settings) -> None:
@@ -318,7 +330,7 @@ def _recompute(read: Settings) -> None:
         granularity = "selective"
     method = keys.choice("recompute_method", {"uniform": "uniform", "block": "block"}, None, to="recompute_method")
     count = keys.integer("recompute_num_layers", None, to="recompute_num_layers", least=1)
-    modules = keys.texts("recompute_modules", None, to="recompute_modules")
+    modules = _listed(keys, "recompute_modules", "recompute_modules")
     if keys.flag("moe_layer_recompute", False, to="recompute_modules", why="moe"):
         granularity = granularity or "selective"
         modules = [*(modules or ["core_attn"]), "moe"]
@@ -457,8 +469,8 @@ def _experts(read: Settings) -> None:
 
 def _auxiliary(read: Settings) -> None:
     keys = read.keys
-    kinds = keys.texts("moe_router_load_balancing_type", ["aux_loss"], to="moe_router_load_balancing_type")
-    rates = keys.texts("moe_aux_loss_coeff", ["0"], to="moe_router_load_balancing_type")
+    kinds = _listed(keys, "moe_router_load_balancing_type", "moe_router_load_balancing_type") or ["aux_loss"]
+    rates = _listed(keys, "moe_aux_loss_coeff", "moe_router_load_balancing_type") or ["0"]
     for kind in kinds:
         if kind not in _AUX and kind not in _UNCOUNTED:
             raise keys.wrong("moe_router_load_balancing_type", f"one of {', '.join((*_AUX, *_UNCOUNTED))}")

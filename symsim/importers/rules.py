@@ -70,6 +70,11 @@ def _experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
     return ("ep", None, "ignored for a model without experts") if dense and strategy.get("ep", 1) > 1 else None
 
 
+def _expert_tensors(strategy: Strategy, architecture: Architecture | None) -> Changed:
+    dense = architecture is not None and architecture.moe is None
+    return ("etp", None, "ignored for a model without experts") if dense and strategy.get("etp", 1) > 1 else None
+
+
 def _recomputed(strategy: Strategy, architecture: Architecture | None) -> Changed:
     """Modules that run again and that the model has: Megatron-Core asks each module for its own name."""
     modules = strategy.get("recompute_modules")
@@ -97,6 +102,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _p2p,
     _shared_experts,
     _experts,
+    _expert_tensors,
     _recomputed,
     _whole,
 )
