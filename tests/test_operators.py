@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import sympy
 
-from symsim.algebra.expr import Call, Expr, ceil, floor, function, log2, maximum, minimum, symbol
+from symsim.algebra.expr import Call, Expr, ceil, floor, log2, maximum, minimum, symbol
 from symsim.algebra.operators import FUNCTIONS, OPERATORS, Operator, parsed
 from symsim.algebra.typeset import latex
 from symsim.algebra.view import view
@@ -172,7 +172,9 @@ def test_derivatives_are_differences() -> None:
     x, y = symbol("x"), symbol("y")
     step = Fraction(1, 1 << 20)
     for name, row in FUNCTIONS.items():
-        of = function(name, *([x * 3] if row.operands == 1 else [x * 3, y] * (2 if name == "at" else 1)))
+        # a divisor of several terms is such a call only as a divisor
+        arguments = (x * 3,) if row.operands == 1 else (x * 3, y) * (2 if name == "at" else 1)
+        of = Expr({((Call(name, arguments), 1),): 1})
         for at in (Fraction(7, 5), Fraction(-3, 7), Fraction(25, 7)):
             values = {"x": abs(at) if name == "log2" else at, "y": Fraction(1, 3)}
             above, below = (of.evaluate({**values, "x": values["x"] + s}) for s in (step, -step))
@@ -237,8 +239,8 @@ def test_programs_folded_by_numpy() -> None:
     compare("numpy", evaluated, rounded(CASES))
 
 
-def _kernel_results(make: Callable[[Any], Any]) -> dict[str, np.ndarray]:
-    values = np.array(NUMBERS, dtype=float)
+def _kernel_results(make: Callable[[Any], Any], numbers: Sequence[Number] = NUMBERS) -> dict[str, np.ndarray]:
+    values = np.array(numbers, dtype=float)
     program = Program((len(values), len(values)), small=0)
     over_x, over_y = program.array(values[:, None]), program.array(values[None, :])
     truth = program.apply("lt", over_y, over_y)  # over the second axis, so that every output is over both
@@ -340,6 +342,32 @@ def test_intervals_hold_every_value() -> None:
                 if bad:
                     wrong.append((op, a, b, c, d, least, most))
     assert not wrong, (len(wrong), wrong[:5])
+
+
+@pytest.mark.parametrize("op", ["ceil", "floor"])
+def test_rounding_is_guarded_alike(op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than 2^-49 of a number beside a whole one is taken for rounding, in every program and what is printed of it."""
+    monkeypatch.setenv("SYMSIM_CACHE", str(tmp_path))
+    numbers: list[Number] = [k * (1 + s * 2.0**e) for k in (-5.0, 3.0, 7.0) for s in (-1, 1) for e in (-51, -46)]
+    expected = [round(x) if abs(x - round(x)) < 2.0**-49 * abs(x) else getattr(math, op)(x) for x in numbers]
+    assert expected != [getattr(math, op)(x) for x in numbers]
+    space: dict[str, Any] = {"np": np}
+    exec(module._HELPERS[op], space)
+    of_array = [numpy_operation(op, np.array(numbers)), space[op](np.array(numbers))]
+    kernels = [NumpyKernel] + ([CKernel] if compiler() is not None else [])
+    of_array += [_kernel_results(make, numbers)[op][:, 0] for make in kernels]
+    for found in of_array:
+        assert found.tolist() == expected
+    for sign in (1, -1):
+        program = Program([1 << 20] * 2, small=0)
+        a, b = program.input("a", 0), program.input("b", 1)
+        value = program.apply(op, a if sign > 0 else program.apply("sub", b, a))
+        made, before = scalar.plain_python({"a": a, "b": b}, [value])
+        for x, rounded_ in zip(numbers, expected):
+            if x * sign > 0:
+                scope: dict[str, Any] = {"a": abs(x), "b": 0.0}
+                exec("\n".join([*scalar.HEAD, *before, f"found = {made.text(value)}"]), scope)
+                assert scope["found"] == rounded_, x
 
 
 @pytest.mark.parametrize(("op", "args"), TRUTHS)
