@@ -19,6 +19,7 @@ MODELS = {
     "simumax": ("llama3-8b", "llama2-13b", "mixtral-8x7b"),
     "megatron": ("llama3-8b", "gpt3-175b", "qwen2.5-7b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b", "qwen3-30b-a3b"),
 }
+MODELS["swift"] = tuple(name for name in MODELS["megatron"] if name != "gpt3-175b")
 # models that every target can say whole
 WHOLE = ("llama3-8b", "llama2-13b", "qwen2.5-7b")
 # options that a target can say, and values of them
@@ -35,15 +36,27 @@ SAYABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "clip_grad": (0.0, 1.0), "optimizer": ("adam", "sgd", "sgd_momentum"), "moe_token_dispatcher_type": ("alltoall", "allgather"),
     },
 }  # fmt: skip
-COMPLETE = {"simumax": {"recompute_method": "block", "recompute_num_layers": 2}, "megatron": {"recompute_method": "uniform"}}
+MODELS["deepspeed"] = ("llama3-8b", "qwen2.5-7b")
+SAYABLE["deepspeed"] = {
+    "dp": (2, 4, 8), "micro_batch_size": (1, 2), "num_microbatches": (1, 4), "zero": (0, 1, 2, 3), "precision": ("bf16", "fp16"),
+    "grad_reduce_in_fp32": (True, False), "clip_grad": (0.0, 1.0), "optimizer": ("adam", "sgd", "sgd_momentum"),
+}  # fmt: skip
+# bf16 with fp32 gradients is fixed there
+_NOT_SWIFT = ("fp32_residual_connection", "grad_reduce_in_fp32")
+SAYABLE["swift"] = {name: values for name, values in SAYABLE["megatron"].items() if name not in _NOT_SWIFT}
+COMPLETE = {
+    "simumax": {"recompute_method": "block", "recompute_num_layers": 2},
+    "megatron": {"recompute_method": "uniform"},
+    "swift": {"recompute_method": "uniform"},
+}
 
 
 def drawn(kind: str, number: int) -> Asked:
     """A random model and strategy that the target can say."""
     rng = random.Random(f"{kind} {number}")
     options = {name: rng.choice(values) for name, values in SAYABLE[kind].items()}
-    options |= {"sp": options["tp"] > 1 and rng.random() < 0.5, "etp": 1}
-    if options["recompute"] == "full":
+    options |= {"sp": options.get("tp", 1) > 1 and rng.random() < 0.5, "etp": 1}
+    if options.get("recompute") == "full":
         options |= COMPLETE[kind]
     architecture = symsim.load_model(rng.choice(MODELS[kind]))
     if architecture.moe is None:

@@ -44,6 +44,12 @@ def files(asked: "Asked") -> dict[str, str]:
     return {"train.sh": text + f"torchrun --nproc-per-node {node} --nnodes {nodes} pretrain_gpt.py {used}\n"}
 
 
+def run_arguments(asked: "Asked") -> list[Argument]:
+    """The arguments of everything but the model and its data."""
+    a, s = asked.architecture, asked.strategy
+    return [*_experts(a, s), *_parallel(s), *_pipeline(a, s), *_training(asked), *_precision(s), *_recompute(s), *_optimizer(s)]
+
+
 def said(asked: "Asked") -> list[str]:
     """What no argument holds besides options."""
     if asked.strategy.world_size % min(asked.strategy.world_size, _GPUS_A_NODE):

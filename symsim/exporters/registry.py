@@ -17,6 +17,8 @@ class Target(NamedTuple):
 
 
 TARGETS: dict[str, Target] = {
+    "deepspeed": Target("deepspeed", ".json", "DeepSpeed"),
     "megatron": Target("megatron", ".sh", "Megatron-LM"),
     "simumax": Target("simumax", "", "SimuMax"),
+    "swift": Target("swift", ".yaml", "ms-swift"),
 }

@@ -27,7 +27,7 @@ def shipped_model(reference: str) -> Shipped | None:
     or not one alone."""
     last = reference.rstrip("/").rpartition("/")[2]
     alike = []
-    for name, source in _sources().items():
+    for name, source in sources().items():
         if reference == source:
             return Shipped(name, source, exact=True)
         known = source.rpartition("/")[2]
@@ -38,7 +38,8 @@ def shipped_model(reference: str) -> Shipped | None:
     return found[0] if len(found) == 1 else None
 
 
-def _sources() -> dict[str, str]:
+def sources() -> dict[str, str]:
+    """Hub ids by the names of the models that were read from them."""
     found = {}
     for name in list_models():
         source = _SOURCE.search((models_directory() / f"{name}.yaml").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from symsim.importers.swift_reading import Reading, own, precision, rows
 from symsim.inputs.strategy import Strategy
 
 # arguments that Megatron-LM's reader takes as they are
-_SAME = frozenset(
+SAME = frozenset(
     """micro_batch_size global_batch_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size sequence_parallel
     expert_model_parallel_size expert_tensor_parallel_size decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split pipeline_model_parallel_layout cp_comm_type tp_comm_overlap
@@ -28,11 +28,13 @@ _SAME = frozenset(
     moe_token_dispatcher_type moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype
     moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap""".split()
 )
-_RENAMED = {
+RENAMED = {
     "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
     "microbatch_group_size_per_vp_stage": "microbatch_group_size_per_virtual_pipeline_stage",
 }
-_OPPOSITE = {"apply_rope_fusion": "no_rope_fusion", "overlap_p2p_comm": "no_overlap_p2p_communication"}
+OPPOSITE = {"apply_rope_fusion": "no_rope_fusion", "overlap_p2p_comm": "no_overlap_p2p_communication"}
+# arguments that are left out where ms-swift says none
+_NONE = {"recompute_granularity": "recompute", "moe_router_dtype": "moe_router_dtype"}
 _LISTS = ("moe_aux_loss_coeff",)
 # defaults by ms-swift's names, where Megatron-LM's are others
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -64,7 +66,7 @@ _WRITTEN = ("micro_batch_size", "global_batch_size", "dp", "etp")
 def of_megatron(r: Reading, world: int | None) -> None:
     """Read every argument of Megatron-SWIFT that changes a step. world: ranks, where the environment says. InputError for a value that
     cannot be."""
-    r.keys.known |= {*_SAME, *_RENAMED, *_OPPOSITE}
+    r.keys.known |= {*SAME, *RENAMED, *OPPOSITE}
     rows(r)
     kind = precision(r)
     filled = _defaults(r)
@@ -102,38 +104,38 @@ def _defaults(r: Reading) -> dict[str, Given]:
 
 def _named(key: str, value: Any) -> tuple[str, Any]:
     """Megatron-LM's argument for one of ms-swift's, and its value."""
-    if key in _OPPOSITE:
-        return _OPPOSITE[key], not value
-    return _RENAMED.get(key, key), value
+    if key in OPPOSITE:
+        return OPPOSITE[key], not value
+    return RENAMED.get(key, key), value
 
 
 def _names_of(argument: str) -> Iterator[str]:
     """What ms-swift calls an argument of Megatron-LM, in any version."""
     yield argument
-    yield from (key for names in (_RENAMED, _OPPOSITE) for key, name in names.items() if name == argument)
+    yield from (key for names in (RENAMED, OPPOSITE) for key, name in names.items() if name == argument)
 
 
 def _handed_on(r: Reading) -> Iterator[tuple[str, Given]]:
     """The arguments given, as Megatron-LM has them."""
     keys = r.keys
     for key, given in keys.given.items():
-        if key not in _SAME and key not in _RENAMED and key not in _OPPOSITE and key not in r.passed:
+        if key not in SAME and key not in RENAMED and key not in OPPOSITE and key not in r.passed:
             continue
         value = given.value
         if key == "optimizer" and value in ("muon", "dist_muon"):
             continue
-        if key == "recompute_granularity" and value == "none":
-            keys.note(key, to="recompute")
-        elif key in _OPPOSITE:
+        if key in _NONE and value == "none":
+            keys.note(key, to=_NONE[key])
+        elif key in OPPOSITE:
             flag = keys.flag(key)
             if flag is not None:
-                yield _OPPOSITE[key], Given(not flag, given.where)
+                yield OPPOSITE[key], Given(not flag, given.where)
         elif key == "attention_backend" and value in ("flash_2", "flash_3", "flash_4"):
             yield key, Given("flash", given.where)
         elif key in _LISTS and isinstance(value, (int, float)):
             yield key, Given([str(value)], given.where)
         elif value is not None or key in r.passed:
-            yield _RENAMED.get(key, key), given
+            yield RENAMED.get(key, key), given
 
 
 def _gradients(r: Reading, kind: str) -> dict[str, Given]:
@@ -154,7 +156,7 @@ def _rows_back(r: Reading, keys: Keys, filled: frozenset[str], options: dict[str
         if argument in ("bf16", "fp16") or (argument == "accumulate_allreduce_grads_in_fp32" and given is not None):
             continue
         if given is not None:
-            said = row.why.removeprefix("the opposite").lstrip("; ") if given in _OPPOSITE or given == "no_rope_fusion" else row.why
+            said = row.why.removeprefix("the opposite").lstrip("; ") if given in OPPOSITE or given == "no_rope_fusion" else row.why
             r.keys.note(given, row.fate, row.to, said)
         elif _other(row.to, options, assumptions):
             name = next(iter(name for name in _names_of(argument) if name in DEFAULTS[r.version]), argument)

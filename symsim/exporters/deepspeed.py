@@ -1,0 +1,57 @@
+"""A DeepSpeed JSON: batch, precision, ZeRO and the optimizer. The model and the trainer's own arguments are not in it.
+
+Keys: DeepSpeed 0.16.4, runtime/config.py and runtime/zero/config.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from symsim.inputs.strategy import Strategy
+
+if TYPE_CHECKING:
+    from symsim.exporters.export import Asked
+
+_OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD"}
+
+
+def files(asked: "Asked") -> dict[str, str]:
+    """ds.json."""
+    s = asked.strategy
+    made: dict[str, Any] = {
+        "train_batch_size": s.micro_batch_size * s.microbatches * s.dp,
+        "train_micro_batch_size_per_gpu": s.micro_batch_size,
+        "gradient_accumulation_steps": s.microbatches,
+        "gradient_clipping": s.clip_grad,
+        "bf16": {"enabled": s.precision == "bf16"},
+        "fp16": {"enabled": s.precision == "fp16"},
+        "data_types": {"grad_accum_dtype": "fp32" if s.grad_reduce_in_fp32 else s.precision},
+        "optimizer": {"type": _OPTIMIZERS[s.optimizer], "params": {"lr": 1e-4}},
+        "zero_optimization": _zero(s, asked),
+    }
+    if s.optimizer == "sgd_momentum":
+        made["optimizer"]["params"]["momentum"] = 0.9
+    if s.cp > 1 and s.cp_comm_type == "a2a":
+        made["sequence_parallel_size"] = s.cp
+    if s.tp > 1:
+        made["tensor_parallel"] = {"autotp_size": s.tp}
+    return {"ds.json": json.dumps(made, indent=2) + "\n"}
+
+
+def said(asked: "Asked") -> list[str]:
+    return [f"a DeepSpeed JSON holds no model and no sequence length: the trainer is told {asked.architecture.name} and {asked.strategy.seq_length}"]
+
+
+def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
+    prefetch = asked.assumptions.get("fsdp_prefetch", "true") == "true"
+    made: dict[str, Any] = {"stage": s.zero, "overlap_comm": prefetch if s.zero == 3 else s.overlap_grad_reduce, "contiguous_gradients": True}
+    if s.optimizer_cpu_offload:
+        made["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if s.optimizer_offload_fraction < 1:
+            made["offload_optimizer"]["ratio"] = s.optimizer_offload_fraction
+    if s.zero == 3 and s.reshard_after_forward is not True and s.reshard_after_forward is not False:
+        made["zero_hpz_partition_size"] = int(s.reshard_after_forward)
+    if s.num_distributed_optimizer_instances > 1:
+        made["mics_shard_size"] = s.dp // s.num_distributed_optimizer_instances
+    return made

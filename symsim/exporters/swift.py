@@ -1,0 +1,56 @@
+"""A YAML of arguments for `megatron sft` of ms-swift: Megatron-LM's arguments by its names, and a model of the hub.
+
+Argument names and defaults: ms-swift at commit 3602360a5 (2026-08-22), swift/megatron/arguments/megatron_args.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.exporters import megatron
+from symsim.importers.hub import sources
+from symsim.importers.swift_megatron import OPPOSITE, RENAMED, SAME
+from symsim.inputs.reading import format_yaml
+
+if TYPE_CHECKING:
+    from symsim.exporters.export import Asked
+
+_LISTS = ("recompute_modules",)
+
+
+def files(asked: "Asked") -> dict[str, str]:
+    """train.yaml. InputError for a model that is on no hub."""
+    a, s = asked.architecture, asked.strategy
+    hub = sources().get(a.name)
+    if hub is None:
+        raise InputError(f"ms-swift trains a model of a hub, and {a.name} has no source there; 'symsim list models' has those that do")
+    node = min(s.world_size, 8)
+    made: dict[str, Any] = {"ENV": {"NPROC_PER_NODE": node, "NNODES": -(-s.world_size // node)}, "model": hub, "dataset": ["YOUR_DATASET"]}
+    made |= {"max_length": s.seq_length, "torch_dtype": {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[s.precision]}
+    made |= {"recompute_granularity": s.recompute, "cross_entropy_loss_fusion": False, "use_distributed_optimizer": s.zero == 1}
+    if s.vpp > 1:
+        made["overlap_p2p_comm"] = s.overlap_p2p_comm
+    back = {argument: key for names in (RENAMED, OPPOSITE) for key, argument in names.items()}
+    for argument in megatron.run_arguments(asked):
+        name = argument[0].removeprefix("--").replace("-", "_")
+        key = back.get(name, name)
+        if key in {*SAME, *RENAMED}:
+            made[key] = True if len(argument) == 1 else list(argument[1:]) if key in _LISTS else _value(argument[1])
+    if a.moe is not None:
+        made |= {"moe_router_load_balancing_type": s.moe_router_load_balancing_type, "moe_router_dtype": "fp32" if s.moe_router_dtype == "fp32" else "none"}
+    depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
+    return {"train.yaml": format_yaml({**made, **({"mtp_num_layers": depths} if depths else {})})}
+
+
+def said(asked: "Asked") -> list[str]:
+    return megatron.said(asked)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
