@@ -38,7 +38,8 @@ def files(asked: "Asked") -> dict[str, str]:
         if key in {*SAME, *RENAMED}:
             made[key] = True if len(argument) == 1 else list(argument[1:]) if key in _LISTS else _value(argument[1])
     if a.moe is not None:
-        made |= {"moe_router_load_balancing_type": s.moe_router_load_balancing_type, "moe_router_dtype": "fp32" if s.moe_router_dtype == "fp32" else "none"}
+        made["moe_router_load_balancing_type"] = s.moe_router_load_balancing_type
+        made["moe_router_dtype"] = "fp32" if s.moe_router_dtype == "fp32" else "none"
     depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
     return {"train.yaml": format_yaml({**made, **({"mtp_num_layers": depths} if depths else {})})}
 
