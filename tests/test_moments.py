@@ -8,6 +8,7 @@ import pytest
 
 from symsim.algebra.expr import Number
 from symsim.api.result import Result, derive
+from symsim.cost.workspace import _Backward
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
@@ -71,3 +72,18 @@ def test_sharded_parameters_are_whole_where_they_are_read() -> None:
     layers = number["M_stage_activations"] - number["A_head"] - number["A_dense"] + number["W_fwd_dense"]
     root, layer = 2 * 128256 * 4096 + 4096, 4096 * 4096 * 2 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
     assert number["M_at_forward_dense"] == stays + layers + 2 * (root + 2 * layer)
+
+
+def test_a_partial_sum_is_reduced_where_it_lies() -> None:
+    """A lookup in a table split over two ranks: rows once, the ids, and what it keeps (masked ids and their mask)."""
+    rows, ids, masked, mask = 2 * 4096 * 4096, 8 * 4096, 8 * 4096, 4096
+    assert made(tp=2).numbers["W_fwd_embedding"] == rows + ids + masked + mask
+
+
+def test_a_second_gradient_is_added_where_the_first_lies() -> None:
+    """At the weight gradient of the joint projection: the layer's input and its norm with their statistics, the gradients of both
+    (that of the input came with the residual stream, and is there once), and that of queries, keys and values."""
+    result = made()
+    moments = _Backward(result.lowered.blocks["dense"], False, False, ()).moments()
+    held = next(m.activations.evaluate(result.values) for m in moments if m.kernel == "attention.qkv, wgrad")
+    assert held == 4 * 2 * 4096 * 4096 + 4 * 4096 + 2 * 4096 * (32 + 2 * 8) * 128

@@ -33,7 +33,7 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.orders import Exchange, Order, order, replay
-from symsim.pipeline.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of
+from symsim.pipeline.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of, schedule_sizes
 from symsim.report.timeline import MERAK as MERAK_NAMES
 from symsim.report.timeline import timeline_svg, timeline_text
 
@@ -270,6 +270,15 @@ def test_names_and_symbols() -> None:
             assert form.symbols() <= SYMBOLS.keys()
         work = symbol("m") * (symbol("tf") + symbol("ti") + symbol("tw") + symbol("tr"))
         assert schedule.makespan - work == schedule.bubble
+
+
+@pytest.mark.parametrize(("micro", "group"), [(10, 5), (12, 4), (3, 3)])
+def test_rounds_of_interleaved_zb(micro: int, group: int) -> None:
+    """torch.distributed.pipelining: max(1, m // p) rounds of equally many micro-batches; Megatron-Core's are of p."""
+    strategy = Strategy(pp=4, vpp=2, num_microbatches=micro, schedule="interleaved_zb")
+    assert schedule_sizes(strategy)["group"] == group
+    assert schedule_sizes(strategy.model_copy(update={"schedule": "interleaved"}))["group"] == 4
+    assert schedule_sizes(strategy.model_copy(update={"microbatch_group_size_per_vp_stage": 6}))["group"] == 6
 
 
 def test_schedule_of() -> None:

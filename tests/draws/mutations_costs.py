@@ -182,13 +182,13 @@ MEMORY = (
     )
     + of(
         "cost/workspace.py",
-        ("a sum is reduced where it lies", "live[root] = live.pop(source)", "live[root] = self.size(root)", "memory.py"),
+        ("a sum is reduced where it lies", "live[root] = live.pop(source)", "live[root] = self.size(root)", "moments.py"),
         ("backward of a log-softmax makes another one", "for t in op.attrs.inside)", "for t in op.attrs.rows[:0])", "memory.py"),
         (
             "a gradient is added where the first one lies",
             "self.gradients.setdefault(name, size)",
             "self.gradients[name] = self.gradients.get(name, ZERO) + size",
-            "memory.py",
+            "moments.py",
         ),
     )
 )
