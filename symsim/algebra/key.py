@@ -98,28 +98,32 @@ def layers_of_model(kind: str, again: bool = False) -> Key:
     return Key("L", "model", kind, again)
 
 
-# By quantity and scope, else by scope: the fields in the order in which they are written. A word in quotes stands for itself;
-# `letter` is the phase's, `timed` the quantity with it, `kernel` a backward kernel's own phase, `ckpt` stands where it is again.
+# By quantity and scope, else by scope: the fields in the order in which they are written. A word in quotes stands for itself, `of`
+# before a module; `letter` is the phase's, `timed` the quantity with it, `kernel` a backward kernel's own phase; `ckpt` stands where
+# it is again.
 _LAYOUTS: dict[tuple[str, str], tuple[str, ...]] = {
     (quantity, scope): tuple(fields.split())
     for scope, quantities, fields in (
         ("sizes", "", "quantity part"),
         ("network", "", "quantity axis tier operation"),
-        ("block", "", "quantity block ckpt module operation tensor kernel part"),
+        ("block", "", "quantity block ckpt of operation tensor kernel part"),
+        ("block", "N P", "quantity block module tensor"),
         ("block", "t", "quantity letter block ckpt operation kernel"),
         ("block", "c e", "quantity letter block ckpt axis"),
         ("block", "W", "quantity direction block ckpt"),
-        ("model", "", "quantity module part"),
+        ("model", "", "quantity of part"),
+        ("model", "N", "quantity module part"),
         ("model", "L", "quantity block ckpt"),
         ("pipeline", "", "quantity"),
-        ("stage", "", "quantity 'stage' part"),
+        ("stage", "", "quantity 'stage' of part"),
         ("stage", "L", "quantity block ckpt part 'i'"),
-        ("stage", "t", "timed part 'stage'"),
+        ("stage", "t", "timed part 'stage' of"),
         ("stage", "c e", "quantity letter axis part 'stage'"),
         ("stage", "M_at", "quantity phase block ckpt part"),
         ("stage", "M_fp8", "quantity block"),
         ("stage", "P_output H_stage_link", "quantity part"),
         ("stage", "alive_i n_bucket", "quantity"),
+        ("stage", "calls handed_in got_back on_wire", "quantity block ckpt phase operation axis tensor part tier"),
         ("step", "", "quantity part"),
         ("step", "t sum_t", "timed part"),
         ("step", "e", "quantity letter axis part"),
@@ -150,6 +154,8 @@ def _written(key: Key, field: str) -> str:
     match field:
         case "ckpt":
             return "ckpt" if key.again else ""
+        case "of":
+            return f"of_{key.module}" if key.module else ""
         case "letter":
             return letter
         case "timed":

@@ -109,11 +109,16 @@ class Network:
             return buffer * self._direct(message) + self._hop(message.axis)
         if message.op == "all_to_all":
             return buffer * self._exchanged(message) + self._depth(message.axis)
+        if message.op == "all_reduce":
+            ring, tree = self.reductions(message)
+            return Quantity(2 * minimum(ring.expr, tree.expr), SECOND)
+        return buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
+
+    def reductions(self, message: Message) -> tuple[Quantity, Quantity]:
+        """Half of an all-reduce as a ring, and as a tree."""
+        n, buffer = message.group, Quantity(_payload(message), BYTE)
         ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
-        if message.op != "all_reduce":
-            return ring
-        tree = buffer * self._ring(message) + self._depth(message.axis)
-        return Quantity(2 * minimum(ring.expr, tree.expr), SECOND)
+        return ring, buffer * self._ring(message) + self._depth(message.axis)
 
     def _members(self, axis: str, tier: int) -> Expr:
         if tier == 0:

@@ -195,7 +195,7 @@ def _gathers(lowered: Lowered) -> bool:
     return gathers_on_arrival(lowered.profile.strategy, lowered.profile.assumptions)
 
 
-def pipeline_messages(lowered: Lowered, sends: int, receives: int) -> list[Message]:
+def pipeline_messages(lowered: Lowered, sends: "Expr | int", receives: "Expr | int") -> list[Message]:
     """Boundary tensors of a stage, forward to the next chunk and its gradient back."""
     one, made = boundary(lowered), []
     for phase, out, back in (("forward", sends, receives), ("backward", receives, sends)):

@@ -52,13 +52,18 @@ HEADLINES = ("tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "ene
 def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     """All definitions of time: of blocks, of stage i, and of the step."""
     check_system(system, lowered.profile.strategy)
-    once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
-    limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
-    copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
-    network = Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies)
+    network = network_of(book, system, lowered)
     blocks = block_times(book, network, lowered)
     _stage_times(book, network, lowered, blocks)
     _step(book, system, lowered)
+
+
+def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
+    """What the messages of a step take on a system."""
+    once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
+    limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
+    copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
+    return Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies)
 
 
 def check_system(system: System, strategy: Strategy) -> None:

@@ -10,11 +10,12 @@ from functools import cached_property
 from symsim.algebra.even import EvenLine
 from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
-from symsim.algebra.key import layers, layers_of_model
+from symsim.algebra.key import Key, layers, layers_of_model
 from symsim.algebra.quantity import Definition
 from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
-from symsim.cost.step_time import exposed_axes
+from symsim.cost.further import further
+from symsim.cost.step_time import exposed_axes, network_of
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
@@ -47,9 +48,10 @@ class Evaluation:
     def formula(self, name: str) -> Formula:
         """A definition by its symbol or dotted name (time.step), with all it stands on; a KeyError that names the nearest where there is none."""
         symbol = _symbol_of(self, name)
-        if symbol not in self.derivation.definitions:
-            raise _unknown(self, name, list(self.derivation.definitions))
-        found = self.derivation.formula(symbol)
+        book = self.derivation if symbol in self.derivation.definitions else self.further
+        if symbol not in book.definitions:
+            raise _unknown(self, name, list(book.definitions))
+        found = book.formula(symbol)
         if not any(d.key.scope == "stage" for d in found.definitions):
             return found
         placed = any(d.symbol in self.placed_names for d in found.definitions)
@@ -66,6 +68,22 @@ class Evaluation:
             return [at.stage_values(stage) for stage in at.stages]
 
         return even_line(self.model.num_layers, self.strategy, symbols_at)
+
+    @cached_property
+    def further(self) -> Derivation:
+        """The definitions, and those that are made when one of them is asked for by name (`symsim list definitions`)."""
+        if not self.counted.ops:  # read back from a disk, without what further ones are made of
+            return self.derivation
+        book = Derivation(dict(self.derivation.definitions))
+        return further(self.lowered, book, network_of(book, self.system, self.lowered) if self.system is not None else None)
+
+    def definitions(self, *quantities: str, **fields: object) -> list[Definition]:
+        """All definitions of these quantities (of any, where none is named) whose keys have these fields: definitions("G", block="dense"),
+        definitions(scope="stage", module="attention"). InputError for a field that keys do not have."""
+        for name in fields:
+            if name not in Key._fields:
+                raise InputError(f"a key has no '{cut(name)}': {nearest(name, Key._fields)}")
+        return self.further.of(*quantities, **fields)
 
     @cached_property
     def _any_line(self) -> Line:
@@ -360,6 +378,9 @@ def _value(result: Evaluation, name: str) -> Number:
             return result.stage_numbers(result.stages[result.fullest])[symbol]
         places = result.line.places if symbol in result.placed_names else result.line.first.values()
         return max(result.stage_numbers(result.stages[place])[symbol] for place in places)
+    found = None if symbol in result.derivation.definitions else result.further.definitions.get(symbol)
+    if found is not None and found.key.scope != "stage":
+        return result.formula(symbol).value(result.values)
     raise _unknown(result, name, [*result.numbers, *result.step_numbers])
 
 
@@ -369,8 +390,10 @@ def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
 
     if name in result.derivation.definitions and name not in known:
         return UnknownName(f"each stage has its own {name}: stage_numbers(stage) gives it, formula('{name}') its formula")
-    for choices in (list(QUANTITIES), known):
+    if name in result.further.definitions and name not in known:
+        return UnknownName(f"each stage has its own {name}: formula('{name}').value({{**result.values, **result.stage_values(stage)}}) gives it")
+    for choices in (list(QUANTITIES), known, list(result.further.definitions)):
         hint = nearest(name, choices, "")
         if hint:
             return UnknownName(f"there is no '{cut(name)}': {hint}")
-    return UnknownName(f"there is no '{cut(name)}': 'symsim list quantities' and result.derivation.definitions have the names")
+    return UnknownName(f"there is no '{cut(name)}': 'symsim list quantities', 'symsim list definitions' and result.definitions() have the names")

@@ -5,27 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import ONE, expr
-from symsim.algebra.key import layers, of_stage
-from symsim.cost.reduce import arrivals, pipeline_messages, scaled, update_messages
+from symsim.algebra.key import of_stage
+from symsim.cost.messages import of_blocks, of_the_rest
 from symsim.evaluation.numbers import Evaluation
-from symsim.ir.messages import Message, between_ranks, merge
-from symsim.pipeline.stages import Stage, runs
+from symsim.ir.messages import Message, merge
+from symsim.pipeline.stages import Stage
 
 
 def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
     """All messages of one rank of a stage, equal calls merged. A group of one rank sends nothing."""
-    lowered, at = result.lowered, result.stage_values(stage)
-    made: list[Message] = []
-    for name, block in lowered.blocks.items():
-        times = int(at[runs(name)])
-        again = int(at[layers(name, again=True).text]) if name in lowered.checkpointed else 0
-        for variant, n in ((block, times - again), (lowered.checkpointed.get(name), again)):
-            if variant is not None and n:
-                both = between_ranks([*variant.differentiated.forward_messages, *variant.backward_messages])
-                made += scaled([m for _, m in both], expr(n))
-    if result.strategy.pp > 1:
-        made += pipeline_messages(lowered, stage.sent, stage.received)
-    made += _on_stage(result, stage, [*arrivals(lowered), *update_messages(lowered, result.derivation)])
+    lowered = result.lowered
+    own = {n: expr(v) for n, v in result.stage_values(stage).items()}
+    blocks = [replace(sent.message, count=sent.message.count.substitute(own)) for sent in of_blocks(lowered)]
+    between, rest = of_the_rest(lowered, result.derivation, stage.sent, stage.received)
+    made = [*(m for m in blocks if m.count), *between, *_on_stage(result, stage, rest)]
     return [m for m in merge(made) if m.group.evaluate(result.values) > 1]
 
 
