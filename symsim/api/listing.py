@@ -92,6 +92,20 @@ def _quantities() -> str:
     return columns([(name, known.unit, known.meaning) for name, known in QUANTITIES.items()])
 
 
+def _definitions() -> str:
+    """Of every kind of definition one: its symbol, what its key has, and its meaning."""
+    from symsim.api.python import derive
+
+    result = derive("mixtral-8x7b", "tp=2,sp=true,pp=2,ep=2,etp=1,dp=2,num_microbatches=4,recompute=full", system="h100-sxm")
+    kinds: dict[tuple[object, ...], tuple[str, str, str]] = {}
+    for definition in result.definitions():
+        key = definition.key
+        has = [name for name, value in key._asdict().items() if value and name not in ("quantity", "scope", "again", "part", "tier")]
+        said = f"{key.quantity}, {key.scope}{': ' if has else ''}{', '.join(has)}"
+        kinds.setdefault((said, "" if has else key.part), (definition.symbol, said, definition.meaning))
+    return columns(list(kinds.values()))
+
+
 def _sources() -> str:
     """Every text that something cites, once, and what cites it."""
     cited: dict[str, dict[str, list[str]]] = {}
@@ -147,6 +161,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "symbols": _symbols,
     "assumptions": _assumptions,
     "quantities": _quantities,
+    "definitions": _definitions,
     "sources": _sources,
     "model_types": _model_types,
 }

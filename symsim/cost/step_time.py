@@ -283,8 +283,9 @@ def _over_stages(book: Derivation, schedule: Schedule) -> None:
     e_AXIS), sums over ranks (sum_t, sum_tf, ...), t_place, and the longest tail (t_tail, and of it e_dp, t_opt, e_offload)."""
 
     def define(key: Key, value: Expr, meaning: str = "", latex: str = "") -> None:
-        known = entry(key.text)
-        book.define(key, Quantity(value, SECOND), meaning or known.meaning, unit=SECOND, latex=latex or known.latex)
+        if not meaning:
+            latex, meaning = entry(key.text).latex, entry(key.text).meaning
+        book.define(key, Quantity(value, SECOND), meaning, unit=SECOND, latex=latex)
 
     def own(key: Key) -> Expr:
         return stages_pair(key.expr) if schedule.placement == "mirrored" else key.expr

@@ -30,7 +30,8 @@ from symsim.report.amounts import rate
 
 BOUNDS = ("compute", "memory", "latency")
 _LATENCIES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit == "s")
-_RATES = tuple(f"Phi_{kind}" for kind in Peak.model_fields)
+# the types that have a rate, by its symbol
+RATES = {f"Phi_{kind}": kind for kind in Peak.model_fields}
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def peaks(result: Evaluation) -> dict[str, float]:
     """Peak rates that the system gives, by symbol; formulas may reach for less of them (fp8_share)."""
     if result.system is None:
         return {}
-    found = {f"Phi_{kind}": getattr(result.system.accelerator.peak, kind) for kind in Peak.model_fields}
+    found = {name: getattr(result.system.accelerator.peak, kind) for name, kind in RATES.items()}
     return {name: float(known.value) for name, known in found.items() if known is not None}
 
 
@@ -171,7 +172,7 @@ def bounds(formula: Expr, numbers: Mapping[str, Number]) -> dict[str, float]:
 def _alone(formula: Expr, numbers: Mapping[str, Number], *, compute: bool = True, memory: bool = True, latency: bool = True) -> float:
     known = dict(numbers)
     if not compute:
-        known |= {n: math.inf for n in _RATES if n in known}
+        known |= {n: math.inf for n in RATES if n in known}
     if not memory:
         known["B_hbm"] = math.inf
     if not latency:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from symsim.algebra.kinds import in_words
 from symsim.report.amounts import percent, seconds
 from symsim.report.document import Code, Column, Paragraph, Point, Roofline, Row, Section, Table, spans
-from symsim.report.kernels import Kernel, achieved, moves, peaks
+from symsim.report.kernels import RATES, Kernel, achieved, moves, peaks
 from symsim.report.step import Step
 
 _NAMED, _LISTED = 5, 20
@@ -35,7 +35,7 @@ def picture(step: Step) -> Roofline:
     )
     values, reached = step.result.values, {k.peak for k in multiplying}
     # types of one rate share a roof, under the name of the strategy's own
-    roofs = {rate: n.removeprefix("Phi_") for n, rate in reversed(peaks(step.result).items()) if rate in reached}
+    roofs = {rate: RATES[n] for n, rate in reversed(peaks(step.result).items()) if rate in reached}
     own = float(values["Phi"])
     roofs |= {own: step.result.strategy.precision} if own in roofs else {}
     caption = spans("Roofline: areas of points grow with their kernels' share of the time; the five longest are named.")

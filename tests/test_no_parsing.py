@@ -1,0 +1,135 @@
+"""No definition is found, and nothing learnt of one, by taking its symbol apart: its key says what it is of.
+
+Two tests. One reads the source: every place that cuts text is in a table, with what the text is. The other makes symbols of a kind
+that refuses to be cut, and derives, evaluates and reports with them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.algebra import key
+from symsim.report import render_markdown
+
+ROOT = Path(symsim.__file__).parent
+CUTTING = frozenset("removeprefix removesuffix startswith endswith partition rpartition split rsplit fullmatch match search findall finditer".split())
+# rooms whose subject is text that comes from outside: files, arguments, what a machine says
+OUTSIDE = ("inputs", "importers", "api", "bench")
+
+# What is cut, and where: FILE:FUNCTION, or FILE alone for all of it.
+ALLOWED: dict[str, str] = {
+    "what a user wrote: a formula, a fact, an axis, a condition, a layout, a placement, an equation": """
+        algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
+        lowering/checks.py:_layout program/module.py:free_names errors.py""",
+    "an option's value": """
+        cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:lower_block layers/decoder.py:decoder_layer.normed
+        frameworks/fuse_eager.py:eager_activation""",
+    "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
+        evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/reported.py:Reported.sort
+        grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs""",
+    "the domain of a symbol, in words": """
+        algebra/facts.py:_Application._bounds algebra/facts.py:_Application._check_domain algebra/facts.py:_Application.take_limits
+        algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign""",
+    "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
+        algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py""",
+    "the path of an operation or of a tensor inside its layer": """
+        placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
+        frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
+        report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title""",
+    "the label of an axis, as it is made of axes": "lowering/verify.py:_messages",
+    "text as it is written: LaTeX, code, prose, a title": """
+        algebra/expr.py:Expr.__str__ algebra/typeset.py:_product algebra/typeset.py:width
+        algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
+        program/c_source.py program/module.py program/module_text.py
+        program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
+        report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py""",
+    "a mark that the same file puts in front": "algebra/asymptote.py",
+    "a file's name or contents, or another program's": """
+        calibration/points.py grid/store.py program/c_build.py program/cache.py""",
+    "an array": "grid/work.py:Best.settle",
+}
+
+
+def cuts() -> Iterator[tuple[str, str, str]]:
+    """(file, function, source) of every call that takes text apart."""
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.split("/")[0] not in OUTSIDE:
+            for where, source in _of_tree(ast.parse(path.read_text()), ""):
+                yield name, where, source
+
+
+def _of_tree(node: ast.AST, inside: str) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        where = inside
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            where = f"{inside}.{child.name}" if inside else child.name
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in CUTTING:
+            literal = isinstance(child.func.value, ast.Constant)  # "a b".split()
+            if not literal and (child.args or child.func.attr not in ("split", "rsplit")):
+                yield where, ast.unparse(child)
+        if isinstance(child, ast.Compare) and isinstance(child.ops[0], (ast.In, ast.NotIn)) and isinstance(child.left, ast.Constant):
+            text = child.left.value
+            if isinstance(text, str) and len(text) > 1 and (text.startswith("_") or text.endswith("_")):
+                yield where, ast.unparse(child)
+        yield from _of_tree(child, where)
+
+
+def allowed() -> dict[str, str]:
+    return {place: reason for reason, places in ALLOWED.items() for place in places.split()}
+
+
+def test_every_place_that_cuts_text_is_known() -> None:
+    table, used, unknown = allowed(), set(), []
+    for file, function, source in cuts():
+        place = next((p for p in (f"{file}:{function}", file) if p in table), None)
+        if place is None:
+            unknown.append(f"symsim/{file}, in {function or 'the module'}: {source}")
+        else:
+            used.add(place)
+    assert not unknown, "text is taken apart; a definition is found by its key (Derivation.of), other text belongs in ALLOWED:\n" + "\n".join(unknown)
+    assert {p for p in table if ":" in p} <= used, "these cut nothing any more"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['name.removeprefix("M_at_")', 'd.symbol.rpartition("_at_")', 'name.split("_", 2)', 're.fullmatch(r"e_([fb])_(\\\\w+)", name)', '"_at_" in name'],
+)
+def test_a_symbol_that_is_parsed_is_found(line: str) -> None:
+    assert list(_of_tree(ast.parse(f"def found(book):\n    return [n for n in book if {line}]"), ""))
+
+
+class Whole(str):
+    """A symbol that may be compared, joined and looked up, and refuses to be taken apart."""
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise AssertionError(f"{str(self)} is taken apart: {arguments}")
+
+
+for _method in "startswith endswith removeprefix removesuffix partition rpartition split rsplit find index __getitem__".split():
+    setattr(Whole, _method, Whole._refuse)
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy"),
+    [
+        ("llama3-8b", "tp=2,sp=true,pp=2,dp=2,num_microbatches=8"),
+        ("llama3-8b", "dp=8,zero=3,num_microbatches=4"),
+        ("deepseek-v3", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,cp=2,num_microbatches=16,recompute=full"),
+    ],
+)
+def test_symbols_that_refuse_to_be_cut(model: str, strategy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spelt: Callable[[key.Key], str] = key._spelt
+    monkeypatch.setattr(key, "_spelt", lambda k: Whole(spelt(k)))
+    result = symsim.derive(model, strategy, system="h100-sxm")
+    assert isinstance(next(iter(result.derivation.definitions)), Whole)
+    assert result.to_json()["time"]["step"] == result.value("time.step") > 0
+    assert len(result.further.definitions) > len(result.derivation.definitions)
+    assert result.formula("t_step").written_out().definitions[-1].symbol == "t_step"
+    assert "Memory of a stage" in render_markdown(result)
