@@ -44,7 +44,7 @@ ALLOWED: dict[str, str] = {
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages",
     "text as it is written: LaTeX, code, prose, a title": """
-        algebra/expr.py:Expr.__str__ algebra/typeset.py:_product algebra/typeset.py:width
+        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
