@@ -249,6 +249,44 @@ def test_further_keys_of_megatron() -> None:
     assert "overlap_grad_reduce is given again" in again
 
 
+# Hugging Face's trainer
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ("", {"num_microbatches": 4, "recompute": "full", "zero": 0, "overlap_grad_reduce": True, "fusion": "eager", "dp": 4}),
+        ("--per_device_train_batch_size 3", {"micro_batch_size": 3, "num_microbatches": 2}),
+        ("--gradient_checkpointing false --gradient_accumulation_steps 7", {"recompute": "none", "num_microbatches": 7}),
+        ("--sequence_parallel_size 2", {"cp": 2, "cp_comm_type": "a2a", "dp": 2}),
+        ("--sequence_parallel_size 4 --of qwen2.5-3b", {"cp": 4, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 2), "dp": 1}),
+        ("--deepspeed zero1", {"zero": 1, "overlap_grad_reduce": False, "grad_reduce_in_fp32": False}),
+        ("--deepspeed zero2_offload", {"zero": 2, "optimizer_cpu_offload": True}),
+        ("--deepspeed zero2 --sequence_parallel_size 2", {"zero": 2, "cp": 2, "dp": 2}),
+        ("--deepspeed zero1 --deepspeed_autotp_size 2", {"zero": 1, "tp": 2, "dp": 2}),
+        ("--fsdp fsdp2", {"zero": 3, "recompute": "full", "gradient_sync": "last_microbatch"}),
+        ("--optim paged_adamw_8bit", {"exp_avg_dtype": "fp8"}),
+        ("--torch_dtype float16 --max_grad_norm 0", {"precision": "fp16", "clip_grad": 0}),
+    ],
+)
+def test_options_of_the_trainer(arguments: str, expected: dict[str, Any]) -> None:
+    arguments, _, model = arguments.partition(" --of ")
+    found = job(f"NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-8B --tuner_type full {arguments}", version="head", model=model or None)
+    strategy = found.placed()
+    assert {name: getattr(strategy, name) for name in expected} == expected
+    for name in re.findall(r"--(\w+)", arguments):
+        assert name in rows(found)
+
+
+def test_kernels_of_the_trainer() -> None:
+    command = "swift sft --tuner_type full --model Qwen/Qwen3-30B-A3B --attn_impl"
+    assert job(f"{command} sdpa", version="seed").assumptions["attention_kernel"] == "efficient"
+    assert job(f"{command} sdpa", version="head").assumptions.get("attention_kernel", "flash") == "flash"
+    assert job(f"{command} eager", version="head").assumptions["attention_kernel"] == "eager"
+    assert job(f"{command} flash_attn", version="seed").assumptions["attention_kernel"] == "flash"
+    assert job(f"{command} flash_attn --experts_impl eager", version="head").assumptions["moe_grouped_gemm"] == "false"
+
+
 # other workloads
 
 

@@ -38,7 +38,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     if settings is None:
         replicas(keys, r.strategy, r.assumptions)
         return
-    ranks = r.strategy["dp"] * r.strategy.get("cp", 1)
+    ranks = r.strategy["dp"] * r.strategy.get("cp", 1) * r.strategy.get("tp", 1)
     further = configured(settings, keys, r.strategy, r.assumptions, r.architecture, Options(keys.lenient, variables={"world": str(ranks)}))
     r.further += [row for row in further if row.key != "world"]
     keys.note("deepspeed", "mapped", "zero", "its keys have rows of their own")
@@ -49,9 +49,13 @@ def _ranks(r: Reading, world: int | None) -> None:
     cp = keys.integer("sequence_parallel_size", 1, to="cp", why="attention's heads spread over ranks (Ulysses)", least=1)
     if cp > 1:
         r.strategy |= {"cp": cp, **_exchange(r, cp)}
-    if (world or 1) % cp:
-        raise InputError(f"NPROC_PER_NODE * NNODES = {world or 1} ranks are no multiple of sequence_parallel_size={cp}")
-    r.strategy["dp"] = (world or 1) // cp
+    tp = keys.integer("deepspeed_autotp_size", 1, to="tp", least=1)
+    if tp > 1:
+        r.strategy["tp"] = tp
+    if (world or 1) % (cp * tp):
+        said = f"sequence_parallel_size={cp}" if tp == 1 else f"sequence_parallel_size={cp} * deepspeed_autotp_size={tp}"
+        raise InputError(f"NPROC_PER_NODE * NNODES = {world or 1} ranks are no multiple of {said}")
+    r.strategy["dp"] = (world or 1) // (cp * tp)
     if world is None:
         said = "one rank, since nothing says how many run; --var NPROC_PER_NODE=8 does"
         keys.rows["NPROC_PER_NODE"] = Entry("NPROC_PER_NODE", "(default)", "derived", "dp", said)
