@@ -257,6 +257,14 @@ def test_biases_and_norms_that_a_key_adds(model_type: str, key: str, more: int) 
     assert with_it - without == more
 
 
+def test_norms_of_cohere_have_a_weight_for_every_head() -> None:
+    """CohereAttention: q_norm and k_norm of (heads, head_dim); Qwen 3 has one of head_dim for all."""
+    small = {"hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 256}
+    architecture = read_config({"model_type": "cohere", "use_qk_norm": True, **small}, "small", "config.json")[0]
+    assert architecture.attention.qk_norm == "per_head"
+    assert derive(architecture, Strategy()).value("N_norm") == 2 * (64 + 2 * 64) + 64
+
+
 def test_phimoe_routes_to_two_experts_whatever_its_config_says() -> None:
     config = small("phimoe") | {"num_experts_per_tok": 4}
     architecture = read(config)

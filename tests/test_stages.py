@@ -40,3 +40,10 @@ def test_closed_form_is_what_stages_hold(pp: int) -> None:
     for stage in stages(model, strategy, 0):
         held = {k: sum(kinds_between(model, c.first, c.last)[k] for c in stage.chunks) for k in model.kind_names()}
         assert {k: f.evaluate({"i": stage.index, "L": 61, "pp": pp}) for k, f in formula.items()} == held
+
+
+def test_a_rank_of_a_v_holds_a_chunk_from_each_end() -> None:
+    """Controllable Memory (arXiv 2405.15362): rank i has chunks i and 2 p - 1 - i."""
+    held = stages(load_model("llama3-8b").architecture, Strategy(pp=4, vpp=2, num_microbatches=8, schedule="zbv"), 0)
+    assert [[(c.first, c.last) for c in s.chunks] for s in held] == [[(4 * i, 4 * i + 4), (28 - 4 * i, 32 - 4 * i)] for i in range(4)]
+    assert [(s.embedding, s.loss) for s in held] == [(True, True)] + [(False, False)] * 3
