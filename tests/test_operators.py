@@ -246,10 +246,10 @@ def _kernel_results(make: Callable[[Any], Any], numbers: Sequence[Number] = NUMB
     truth = program.apply("lt", over_y, over_y)  # over the second axis, so that every output is over both
 
     def of(op: str) -> Value:
-        found = program.apply(op, over_x) if op in ONE else program.apply(op, over_x, over_y)
+        found = program.apply(op, program.where(truth, over_y, over_x)) if op in ONE else program.apply(op, over_x, over_y)
         if OPERATORS[op].gives_truth:
             return program.where(found, program.number(1), program.number(0))
-        return found if op not in ONE else program.where(truth, over_y, found)
+        return found
 
     plan = make_plan(program, [of(op) for op in (*ONE, *TWO)], longest=64, call=C_LOOP)
     kept: dict[int, list[np.ndarray]] = {}
@@ -263,7 +263,8 @@ def _kernel_results(make: Callable[[Any], Any], numbers: Sequence[Number] = NUMB
 
     make(plan).scan(0, plan.blocks, Sink())
     stacked = [np.concatenate([kept[v][k] for v in sorted(kept)]) for k in range(len(plan.outputs))]
-    return {op: found.reshape(len(values), len(values)) for op, found in zip((*ONE, *TWO), stacked)}
+    square = {op: found.reshape(len(values), len(values)) for op, found in zip((*ONE, *TWO), stacked)}
+    return {op: found.transpose(np.argsort(plan.order)) for op, found in square.items()}
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
