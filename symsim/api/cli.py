@@ -224,9 +224,9 @@ def take(
         raise InputError("symsim export writes a file: give one with -o")
     if kind not in TARGETS:
         raise InputError(f"symsim does not export '{kind}': {nearest(kind, list(TARGETS))}")
-    result, notes = _result(model, strategy, system, settings)
+    result, _ = _result(model, strategy, system, settings)
     written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
-    for note in (*notes, *lost):
+    for note in lost:
         _say(note)
     _say(f"wrote {', '.join(map(str, written))}")
 
