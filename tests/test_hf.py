@@ -143,6 +143,9 @@ def test_omitted_keys_take_transformers_defaults() -> None:
     architecture, told = read(config), fates(config)
     assert architecture.query_groups == 8 and architecture.layer_kinds["dense"].window == 4096
     assert told["num_key_value_heads"] == ("default", "omitted; transformers takes 8")
+    plain = {k: v for k, v in LLAMA.items() if k not in ("model_type", "num_key_value_heads")}
+    moe = read({"model_type": "deepseek_v3", **plain}).moe
+    assert moe is not None and (moe.moe_router_topk, moe.num_moe_experts, moe.moe_router_num_groups) == (8, 256, 8)
 
 
 def test_deepseek_v3() -> None:

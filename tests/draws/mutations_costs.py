@@ -41,7 +41,7 @@ MESSAGES = of(
 TIME = (
     of(
         "cost/collectives.py",
-        ("a ring leaves a rank's own share where it is", "buffer * ((n - 1) / n) * self._ring", "buffer * self._ring", "collectives.py"),
+        ("a ring leaves a rank's share where it is", "return buffer * ((n - 1) / n) * self._ring", "return buffer * self._ring", "collectives.py"),
         (
             "an all-reduce goes there and back",
             "Quantity(2 * minimum(ring.expr, tree.expr), SECOND)",
