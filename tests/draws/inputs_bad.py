@@ -266,7 +266,8 @@ def _config(rng: random.Random) -> Case:
     content = _file(rng, json.dumps(data, indent=1), data, as_json=True)
     if rng.random() < 0.5:
         output = rng.choice((None, "out"))
-        return Case(("import", "hf", "c.json", *(["-o", output] if output else [])), {"c.json": content}, "out/model.yaml" if output else None)
+        written = ("out/model.yaml", "out") if output else (None, None)
+        return Case(("import", "hf", "c.json", *(["-o", output] if output else [])), {"c.json": content}, *written)
     return Case(("eval", "c.json", "--json"), {"c.json": content})
 
 
