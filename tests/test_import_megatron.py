@@ -16,8 +16,8 @@ from shared import cases as oracle_cases
 
 from symsim.errors import InputError
 from symsim.importers.job import Job
-from symsim.importers.megatron_gaps import GAPS
-from symsim.importers.megatron_silent import SILENT
+from symsim.importers.megatron.gaps import GAPS
+from symsim.importers.megatron.silent import SILENT
 from symsim.importers.reading import Options, read_job
 
 FILE = "megatron.json"

@@ -15,10 +15,10 @@ from shared import SHARED
 
 import symsim
 from symsim.errors import InputError
-from symsim.importers import merak_shards as shards
-from symsim.importers.merak import READ
-from symsim.importers.merak_table import MERAK
-from symsim.importers.python_text import read_script
+from symsim.importers.merak import shards
+from symsim.importers.merak.python_text import read_script
+from symsim.importers.merak.reader import READ
+from symsim.importers.merak.table import MERAK
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.pipeline.orders import order, replay

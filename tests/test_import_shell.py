@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from symsim.errors import InputError
-from symsim.importers.shell import Command, commands, options
+from symsim.importers.shell.reader import Command, commands, options
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4

@@ -20,7 +20,7 @@ from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
-from symsim.importers.swift_megatron import DEFAULTS
+from symsim.importers.swift.megatron import DEFAULTS
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system

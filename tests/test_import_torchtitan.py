@@ -10,7 +10,7 @@ import pytest
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
-from symsim.importers.torchtitan_tables import FLAVORS
+from symsim.importers.torchtitan.tables import FLAVORS
 from symsim.inputs.shipped import list_models
 
 FILES = Path(__file__).parent / "imported" / "torchtitan"

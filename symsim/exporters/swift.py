@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.exporters import megatron
 from symsim.importers.hub import sources
-from symsim.importers.swift_megatron import OPPOSITE, RENAMED, SAME
+from symsim.importers.swift.megatron import OPPOSITE, RENAMED, SAME
 from symsim.inputs.reading import format_yaml
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.deepspeed import configured, settings_of
+from symsim.importers.deepspeed.reader import configured, settings_of
 from symsim.importers.keys import Entry, Keys
 from symsim.inputs.reading import Document
 

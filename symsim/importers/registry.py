@@ -14,13 +14,13 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "swift": Kind("a script with 'megatron sft' or 'swift sft', a YAML or JSON of arguments, or the command itself", "swift", "ms-swift"),
-    "hf": Kind("one config.json", "huggingface", "Hugging Face"),
-    "megatron": Kind("a launch script, YAML, JSON, or arguments (--tensor-model-parallel-size 8 ..)", "megatron", "Megatron-LM"),
-    "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax", "SimuMax"),
-    "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed", "DeepSpeed"),
-    "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak", "Merak"),
-    "torchtitan": Kind("one .toml file", "torchtitan", "torchtitan"),
-    "axolotl": Kind("FILE.yaml [DS.json]", "axolotl", "axolotl"),
+    "megatron": Kind("a launch script, YAML, JSON, or arguments (--tensor-model-parallel-size 8 ..)", "megatron.reader", "Megatron-LM"),
+    "swift": Kind("a script with 'megatron sft' or 'swift sft', a YAML or JSON of arguments, or the command itself", "swift.reader", "ms-swift"),
+    "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak.reader", "Merak"),
+    "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed.reader", "DeepSpeed"),
+    "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax.reader", "SimuMax"),
+    "torchtitan": Kind("one .toml file", "torchtitan.reader", "torchtitan"),
+    "axolotl": Kind("FILE.yaml [DS.json]", "axolotl.reader", "axolotl"),
     "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),
+    "hf": Kind("one config.json", "huggingface", "Hugging Face"),
 }

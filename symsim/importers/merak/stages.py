@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.merak_shards import (
+from symsim.importers.merak.shards import (
     LAYER_POINTS,
     Sizes,
     balanced,

@@ -7,7 +7,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
-from symsim.importers.megatron_source import Dialect
+from symsim.importers.megatron.source import Dialect
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import RECOMPUTE_MODULES
 from symsim.pipeline.layout import pipeline_layout

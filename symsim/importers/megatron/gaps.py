@@ -1,6 +1,6 @@
 """Arguments of Megatron-LM that change a step and that symsim has no option for: what would change, and what is refused.
 
-Names as in `megatron_silent.py`.
+Names as in `silent.py`.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from symsim.errors import InputError
 from symsim.importers.hub import shipped_model
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.merak_parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
-from symsim.importers.merak_sources import DEGREES, Sources, read_sources
-from symsim.importers.merak_stages import pipeline
-from symsim.importers.merak_table import MERAK
+from symsim.importers.merak.parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
+from symsim.importers.merak.sources import DEGREES, Sources, read_sources
+from symsim.importers.merak.stages import pipeline
+from symsim.importers.merak.table import MERAK
 from symsim.importers.rules import settle
 from symsim.importers.trainer import batch, precision, update
 from symsim.inputs.architecture import Architecture

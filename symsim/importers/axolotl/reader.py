@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.axolotl_tables import SILENT, WHOLE
+from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symsim.errors import InputError, cut
-from symsim.importers.shell_tokens import Token, tokens_of
+from symsim.importers.shell.tokens import Token, tokens_of
 
 _DEEPEST = 40
 _REDIRECT = frozenset(["&>>", "&>", ">>", "<<<", ">&", "<&", ">|", "<>", "<", ">"])

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from symsim.errors import InputError
-from symsim.importers.deepspeed import configured
+from symsim.importers.deepspeed.reader import configured
 from symsim.importers.keys import Entry
 from symsim.importers.reading import Options
-from symsim.importers.swift_reading import Reading, precision, rows
-from symsim.importers.swift_sections import deepspeed_settings
+from symsim.importers.swift.reading import Reading, precision, rows
+from symsim.importers.swift.sections import deepspeed_settings
 from symsim.importers.trainer import recomputation, replicas, update
 
 _FLASH = ("flash_attn", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")

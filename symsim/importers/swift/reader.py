@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
-from symsim.importers.megatron_gaps import GAPS
-from symsim.importers.megatron_silent import SILENT
+from symsim.importers.megatron.gaps import GAPS
+from symsim.importers.megatron.silent import SILENT
 from symsim.importers.ranks import variable
 from symsim.importers.rules import settle
-from symsim.importers.swift_command import Run, read_run
-from symsim.importers.swift_megatron import of_megatron
-from symsim.importers.swift_model import find_model, shaped
-from symsim.importers.swift_reading import Reading
-from symsim.importers.swift_sections import ASIDE, expanded, further_arguments
-from symsim.importers.swift_tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
-from symsim.importers.swift_trainer import of_trainer
+from symsim.importers.swift.command import Run, read_run
+from symsim.importers.swift.megatron import of_megatron
+from symsim.importers.swift.model import find_model, shaped
+from symsim.importers.swift.reading import Reading
+from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
+from symsim.importers.swift.tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
+from symsim.importers.swift.trainer import of_trainer
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
 

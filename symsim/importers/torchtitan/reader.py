@@ -18,8 +18,8 @@ from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
-from symsim.importers.toml import read_toml
-from symsim.importers.torchtitan_tables import FLAVORS, SILENT
+from symsim.importers.torchtitan.tables import FLAVORS, SILENT
+from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.weights import model_of
 from symsim.inputs.models import load_model
 

@@ -14,7 +14,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from symsim.errors import InputError
-from symsim.importers.shell_tokens import Part, Token, words_of
+from symsim.importers.shell.tokens import Part, Token, words_of
 
 Value = str | list[str]
 _BEGIN, _END, _HARD, _SOFT, _HERE, _KEPT = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004", "\ue005"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers import simumax_system
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, of_document, silent
 from symsim.importers.rules import padded_vocabulary, settle
+from symsim.importers.simumax import system as simumax_system
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
 from symsim.inputs.reading import Document, read_json

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Entry, Given, Unresolved, shown
-from symsim.importers.megatron_arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
-from symsim.importers.megatron_gaps import GAPS
-from symsim.importers.megatron_silent import SILENT
-from symsim.importers.shell import Command, Option, Word, assigned, options, scripts, value_of
+from symsim.importers.megatron.arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
+from symsim.importers.megatron.gaps import GAPS
+from symsim.importers.megatron.silent import SILENT
+from symsim.importers.shell.reader import Command, Option, Word, assigned, options, scripts, value_of
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 Dialect = Literal["arguments", "fields", "recipe"]

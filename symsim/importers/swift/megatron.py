@@ -11,9 +11,9 @@ from typing import Any
 
 from symsim.errors import InputError
 from symsim.importers.keys import Entry, Given, Keys
-from symsim.importers.megatron_strategy import read_strategy
+from symsim.importers.megatron.strategy import read_strategy
 from symsim.importers.rules import data_parallel
-from symsim.importers.swift_reading import Reading, own, precision, rows
+from symsim.importers.swift.reading import Reading, own, precision, rows
 from symsim.inputs.strategy import Strategy
 
 # arguments that Megatron-LM's reader takes as they are

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symsim.errors import InputError, cut
-from symsim.importers.shell_grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
-from symsim.importers.shell_tokens import Token
-from symsim.importers.shell_words import Expansion, Scope, Value, Word
+from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
+from symsim.importers.shell.tokens import Token
+from symsim.importers.shell.words import Expansion, Scope, Value, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])

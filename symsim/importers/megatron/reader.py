@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.megatron_arguments import SWITCHED_OFF
-from symsim.importers.megatron_gaps import GAPS
-from symsim.importers.megatron_model import ignore_model, read_model
-from symsim.importers.megatron_silent import SILENT
-from symsim.importers.megatron_source import Source, read_source
-from symsim.importers.megatron_strategy import read_strategy
+from symsim.importers.megatron.arguments import SWITCHED_OFF
+from symsim.importers.megatron.gaps import GAPS
+from symsim.importers.megatron.model import ignore_model, read_model
+from symsim.importers.megatron.silent import SILENT
+from symsim.importers.megatron.source import Source, read_source
+from symsim.importers.megatron.strategy import read_strategy
 from symsim.importers.rules import data_parallel, settle
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model

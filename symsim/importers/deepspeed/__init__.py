@@ -1,0 +1,1 @@
+"""DeepSpeed, with the arguments of the Hugging Face Trainer beside it."""

@@ -1,0 +1,1 @@
+"""ms-swift: Megatron-SWIFT, and its trainer with DeepSpeed or FSDP."""
