@@ -81,9 +81,11 @@ def test_a_partial_sum_is_reduced_where_it_lies() -> None:
 
 
 def test_a_second_gradient_is_added_where_the_first_lies() -> None:
-    """At the weight gradient of the joint projection: the layer's input and its norm with their statistics, the gradients of both
-    (that of the input came with the residual stream, and is there once), and that of queries, keys and values."""
+    """At the addition after attention: what attention keeps, the gradient of the sum (of the stream and of the norm behind it, there
+    once), and those of both operands."""
     result = made()
     moments = _Backward(result.lowered.blocks["dense"], False, False, ()).moments()
-    held = next(m.activations.evaluate(result.values) for m in moments if m.kernel == "attention.qkv, wgrad")
-    assert held == 4 * 2 * 4096 * 4096 + 4 * 4096 + 2 * 4096 * (32 + 2 * 8) * 128
+    held = next(m.activations.evaluate(result.values) for m in moments if m.kernel == "add_attention, backward")
+    stream, heads, groups = (2 * 4096 * n for n in (4096, 32 * 128, 8 * 128))
+    kept = 2 * stream + 4 * 4096 + 4 * 2 * 4096 * 128 + 2 * heads + 2 * groups + 4 * 32 * 4096
+    assert held == kept + 3 * stream
