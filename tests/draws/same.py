@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -31,6 +32,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import same_drawn
 
 WHOLE_EVERY = 20
+_REWRITTEN = "the same object, written otherwise"
+_NEWER = re.compile(r"(strategy|assumptions)\.\w+$")
 Said = tuple[int, str, str, float]
 Pair = tuple[list[str], Said, Said]
 
@@ -138,7 +141,7 @@ def compared(old: Said, new: Said) -> list[tuple[str, str, float]]:
         return [("fate", f"{_told(old)} before, {_told(new)} after", math.inf)]
     found = [("message", f"{_short(old[2])} before, {_short(new[2])} after", math.inf)] if old[2] != new[2] else []
     if old[1] != new[1]:
-        found += list(differences(json.loads(old[1]), json.loads(new[1]))) or [("text", "the same object, written otherwise", math.inf)]
+        found += list(differences(json.loads(old[1]), json.loads(new[1]))) or [("text", _REWRITTEN, math.inf)]
     return found
 
 
@@ -146,8 +149,9 @@ def _told(said: Said) -> str:
     return "an answer" if said[0] == 0 else f"status {said[0]} ({said[2].strip()[:200]})"
 
 
-def table(found: Sequence[Pair], tolerance: float, show: int) -> tuple[str, int]:
-    """The first differences with their command lines, a line for each model, and how many configurations differ."""
+def table(found: Sequence[Pair], tolerance: float, show: int, newer: bool = False) -> tuple[str, int]:
+    """The first differences with their command lines, a line for each model, and how many configurations differ. newer: options and
+    assumptions that the later tree alone has are no difference."""
     tallies: dict[str, Tally] = defaultdict(Tally)
     shown: list[str] = []
     for arguments, old, new in found:
@@ -156,7 +160,7 @@ def table(found: Sequence[Pair], tolerance: float, show: int) -> tuple[str, int]
         tally.answered += old[0] == 0
         tally.refused += old[0] == 2
         tally.seconds = [tally.seconds[0] + old[3], tally.seconds[1] + new[3]]
-        all_of_it = compared(old, new)
+        all_of_it = [one for one in compared(old, new) if not (newer and _NEWER.match(one[0]) and one[1] == "only after")]
         tally.largest = max([tally.largest, *(size for *_, size in all_of_it)])
         beyond = [one for one in all_of_it if one[2] > tolerance]
         if beyond:
@@ -192,12 +196,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="pairs of processes, each of which has one of both trees (1)")
     parser.add_argument("--tolerance", type=float, default=0.0, help="relative difference that floats may have (0)")
     parser.add_argument("--model", help="only this one")
+    parser.add_argument("--newer", action="store_true", help="options and assumptions that only the second tree has are no difference")
     parser.add_argument("--show", type=int, default=10, help="differences to print (10)")
     given = parser.parse_args()
     for tree in (given.before, given.after):
         if not (tree / "symsim" / "__init__.py").is_file():
             parser.error(f"{tree} is no source tree: it has no symsim/__init__.py")
-    text, different = table(run(given.before, given.after, asked(given.count, given.seed, given.model), given.jobs), given.tolerance, given.show)
+    found = run(given.before, given.after, asked(given.count, given.seed, given.model), given.jobs)
+    text, different = table(found, given.tolerance, given.show, given.newer)
     print(text)
     return 1 if different else 0
 
