@@ -212,7 +212,7 @@ def test_csv_defaults(tmp_path: Path) -> None:
         ("op,seconds,kind,bytes\nmemory,1,permute,8.5\n", "and is '8.5'"),
         ("op,seconds,kind,bytes\nmemory,1e99,permute,8\n", "points.csv:2: seconds should be a number above zero, from 1e-15 to 1e15, and is '1e99'"),
         ("op,seconds,ranks,bytes\nall_reduce,1,2000000,8\n", "points.csv:2: ranks of all_reduce is 2000000; at most 1000000 is read"),
-        ("op,seconds,ranks,bytes\np2p,1,512,8\n", "points.csv:2: ranks of p2p is 512; at most 256 is read"),
+        ("op,seconds,ranks,bytes\np2p,1,8192,8\n", "points.csv:2: ranks of p2p is 8192; at most 4096 is read"),
         (f"op,seconds,ranks,bytes\np2p,1,2,{10**17}\n", f"points.csv:2: bytes of p2p is {10**17}; at most {10**15} is read"),
         ("op,seconds,kind,bytes\nmemory,0,permute,8\n", "points.csv:2: seconds should be a number above zero, and is '0'"),
         ("op,seconds,kind,bytes\nmemory,nan,permute,8\n", "and is 'nan'"),

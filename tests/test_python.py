@@ -42,11 +42,14 @@ WRONG = {
 }
 
 
+VERBS = ("symsim.api.python", "symsim.grid.api", "symsim.importers.reading")
+
+
 def examples(module: str) -> list[doctest.DocTest]:
     return [test for test in doctest.DocTestFinder().find(importlib.import_module(module)) if test.examples]
 
 
-@pytest.mark.parametrize("module", ["symsim", "symsim.api.python", "symsim.grid.api"])
+@pytest.mark.parametrize("module", ["symsim", *VERBS])
 def test_the_examples_in_docstrings_run(module: str) -> None:
     found = examples(module)
     assert found
@@ -62,7 +65,7 @@ def test_the_examples_of_the_page_run() -> None:
 
 
 def test_every_verb_has_an_example() -> None:
-    named = {test.name.rpartition(".")[2] for module in ("symsim.api.python", "symsim.grid.api") for test in examples(module)}
+    named = {test.name.rpartition(".")[2] for module in VERBS for test in examples(module)}
     verbs = {name for name in symsim.__all__ if inspect.isfunction(getattr(symsim, name))}
     assert verbs - {"write_report"} <= named
 

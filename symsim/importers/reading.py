@@ -41,6 +41,10 @@ def load_job(
     lenient: keys that are unknown or cannot be answered become rows of the ledger. version: of the system whose defaults hold, `seed` or
     `head`. variables: values of a script's variables. model: by name or file, where the files name none. faithful: known defects of the
     system stay in. InputError says what does not fit, and where.
+
+    >>> job = load_job("megatron", "--tensor-model-parallel-size", "4", "--sequence-parallel", "--bf16", model="llama3-8b")
+    >>> job.strategy["tp"], job.strategy["sp"], [row.to for row in job.rows if row.key == "--bf16"]
+    (4, True, ['precision'])
     """
     return read_job(kind, inputs, Options(lenient, version, dict(variables or {}), model, faithful))
 
