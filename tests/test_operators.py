@@ -23,7 +23,7 @@ import pytest
 import sympy
 
 from symsim.algebra.expr import Call, Expr, ceil, floor, log2, maximum, minimum, symbol
-from symsim.algebra.operators import FUNCTIONS, OPERATORS, Operator, parsed
+from symsim.algebra.operators import EXACT, FUNCTIONS, OPERATORS, Operator, parsed
 from symsim.algebra.typeset import latex
 from symsim.algebra.view import view
 from symsim.grid.conditions import evaluate, parse_condition, parse_quantity
@@ -390,3 +390,7 @@ def test_no_depth_is_refused_where_a_formula_is_read(written: str) -> None:
 
     with pytest.raises(InputError, match="log2"):
         parse(written)
+
+
+def test_a_number_beyond_floats_by_nothing() -> None:
+    assert [EXACT["div"](value, 0) for value in (10**400, -(10**400), 3)] == [math.inf, -math.inf, math.inf]

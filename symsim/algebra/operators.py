@@ -120,7 +120,7 @@ def _rounded(function: Callable[[Any], int]) -> Callable[[Any], Any]:
 
 
 def _by_zero(x: Any) -> float:
-    return math.nan if not x or x != x else math.copysign(math.inf, x)
+    return math.nan if not x or x != x else math.inf if x > 0 else -math.inf
 
 
 def _quotient(a: Any, b: Any) -> Any:
