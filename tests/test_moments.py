@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import symsim
 from symsim.algebra.expr import Number
 from symsim.api.result import Result, derive
 from symsim.cost.workspace import _Backward
@@ -89,3 +90,11 @@ def test_a_second_gradient_is_added_where_the_first_lies() -> None:
     stream, heads, groups = (2 * 4096 * n for n in (4096, 32 * 128, 8 * 128))
     kept = 2 * stream + 4 * 4096 + 4 * 2 * 4096 * 128 + 2 * heads + 2 * groups + 4 * 32 * 4096
     assert held == kept + 3 * stream
+
+
+def test_a_stage_of_nothing_is_at_the_update() -> None:
+    """It runs no block, so that no forward or backward of one can be where it holds the most."""
+    layout = "Ettt|t||t|||t|L"
+    result = symsim.derive("pythia-70m", f"dp=8,tp=2,sp=true,pp=8,num_microbatches=16,pipeline_model_parallel_layout={layout}").to_json()
+    found = {stage["at"] for stage in result["memory"]["stages"] if stage["peak"] == 0}
+    assert found == {"optimizer"}

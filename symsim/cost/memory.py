@@ -52,8 +52,9 @@ def moments(book: Derivation) -> list[Definition]:
 
 
 def binding_moment(book: Derivation, numbers: Mapping[str, Number]) -> Definition:
-    """The moment at which a stage of these numbers holds the most."""
-    return max(moments(book), key=lambda d: numbers[d.symbol])
+    """The moment at which a stage of these numbers holds the most; of a stage that holds nothing the last, since it runs no block."""
+    most = max(moments(book), key=lambda d: numbers[d.symbol])
+    return most if numbers[most.symbol] else moments(book)[-1]
 
 
 def _define_moments(rank: Rank, static: Static, activations: Activations) -> list[Expr]:
