@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from symsim.errors import InputError
@@ -284,6 +284,7 @@ def test_arrays_have_no_negative_zero_to_divide_by(text: str):
 
 
 @given(st.lists(st.integers(1, 2**53), min_size=1, max_size=20))
+@example([2**51 + 1, 2**53, 2**53 - 1])
 def test_log2_of_an_array_is_exact(leaves: list[int]):
     expected = [(n - 1).bit_length() for n in leaves]
     assert evaluate(parse_quantity("log2(n)"), {"n": np.array(leaves)}).tolist() == expected

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from symsim.algebra.expr import Call, Expr, ceil, floor, log2, maximum, minimum, symbol
 from symsim.algebra.operators import EXACT, FUNCTIONS, OPERATORS, Operator, parsed
@@ -343,6 +345,14 @@ def test_intervals_hold_every_value() -> None:
                 if bad:
                     wrong.append((op, a, b, c, d, least, most))
     assert not wrong, (len(wrong), wrong[:5])
+
+
+@given(st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=20))
+@example([2**51 + 1, -(2**51) - 1, 2**53 - 1, 1 - 2**53])
+def test_whole_numbers_of_an_array_stay(wholes: list[int]) -> None:
+    numbers = np.array(wholes, dtype=float)
+    assert arrays.ceil(numbers).tolist() == arrays.floor(numbers).tolist() == wholes
+    assert arrays.ceil_beside(numbers, np.abs(numbers) + 2.0**50).tolist() == wholes
 
 
 @pytest.mark.parametrize("op", ["ceil", "floor"])

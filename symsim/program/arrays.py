@@ -12,23 +12,23 @@ def arrays(*values: Any) -> Any:
 
 
 def ceil(x: Any) -> Any:
-    """x rounded up; less than 2^-49 of x above a whole number is taken for rounding."""
-    return np.ceil(x * (1 - np.copysign(2.0**-49, x)))
+    """x rounded up; less than 2^-49 of x above a whole number is taken for rounding, and never a quarter: whole numbers stay."""
+    return np.ceil(x - np.minimum(2.0**-49 * np.abs(x), 0.25))
 
 
 def ceil_beside(x: Any, whole: Any) -> Any:
     """x, what is left of a larger number, rounded up; less than 2^-49 of the larger one is taken for rounding."""
-    return np.ceil(x - 2.0**-49 * whole)
+    return np.ceil(x - np.minimum(2.0**-49 * whole, 0.25))
 
 
 def floor(x: Any) -> Any:
-    """x rounded down; less than 2^-49 of x below a whole number is taken for rounding."""
-    return np.floor(x * (1 + np.copysign(2.0**-49, x)))
+    """x rounded down; less than 2^-49 of x below a whole number is taken for rounding, and never a quarter: whole numbers stay."""
+    return np.floor(x + np.minimum(2.0**-49 * np.abs(x), 0.25))
 
 
 def tree_depth(x: Any) -> Any:
     """The depth of a binary tree over x leaves: log2 rounded up, 0 up to one leaf; of none there is no tree."""
-    others = np.ceil(x * (1 - 2.0**-49)) - 1
+    others = ceil(x) - 1
     depth = np.where(others > 0, np.where(others < np.inf, np.frexp(others)[1], others), 0.0)
     return np.where(np.greater(x, 0), depth, np.nan)
 
