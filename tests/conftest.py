@@ -3,8 +3,15 @@
 import os
 import signal
 
+from hypothesis import settings
+
 # a shell starts what runs in the background with interrupts ignored, and the programs that tests start would inherit it
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # every pass is checked after it has run (symsim/lowering/verify.py), in the programs that tests start too
 os.environ.setdefault("SYMSIM_VERIFY", "1")
+
+# the same cases in every run, so that a failure is of the change at hand; `--hypothesis-profile=fresh` draws new ones
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("fresh")
+settings.load_profile("same")
