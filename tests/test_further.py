@@ -188,3 +188,24 @@ def test_unknown_names_find_the_nearest_of_all() -> None:
     with pytest.raises(InputError, match="a key has no 'modul': did you mean 'module'"):
         result.definitions("F", modul="mlp")
     assert [d.symbol for d in result.definitions("G", block="dense", operation="mlp.down_proj", phase="wgrad")] == ["G_dense_mlp_down_proj_wgrad"]
+
+
+def test_seconds_of_a_call() -> None:
+    result = derive("llama3-8b", "tp=2,pp=2,dp=4,zero=1", system="h100-sxm")
+    numbers_of = {**result.step_numbers, **result.stage_numbers(result.stages[0])}
+    single = (d for d in result.definitions("calls", "call_seconds", "ring_seconds", "tree_seconds") if d.key.tensor)
+    at = {d.symbol: d.expr.evaluate(numbers_of) for d in single}
+
+    def total(**fields: str) -> object:
+        calls = (d.key for d in result.definitions("calls", scope="stage", **fields) if d.key.tensor)
+        return sum(at[key.text] * at[key._replace(quantity="call_seconds").text] for key in calls)
+
+    layers = numbers_of["L_dense_i"]
+    assert total(block="dense", axis="tp", phase="forward") == numbers_of["c_f_dense_tp"] * layers > 0
+    assert total(axis="dp_cp", operation="reduce_scatter") == numbers_of["c_grad_stage"] > 0
+    assert total(axis="dp_cp", operation="all_gather") == numbers_of["c_param_stage"] > 0
+    reductions = result.definitions("ring_seconds", scope="stage", axis="tp")
+    assert reductions
+    for ring in reductions:
+        tree, call = (at[ring.key._replace(quantity=name).text] for name in ("tree_seconds", "call_seconds"))
+        assert call == min(at[ring.symbol], tree)

@@ -124,6 +124,7 @@ _LAYOUTS: dict[tuple[str, str], tuple[str, ...]] = {
         ("stage", "P_output H_stage_link", "quantity part"),
         ("stage", "alive_i n_bucket", "quantity"),
         ("stage", "calls handed_in got_back on_wire", "quantity block ckpt phase operation axis tensor part tier"),
+        ("stage", "call_seconds ring_seconds tree_seconds", "quantity block ckpt phase operation axis tensor part tier"),
         ("step", "", "quantity part"),
         ("step", "t sum_t", "timed part"),
         ("step", "e", "quantity letter axis part"),

@@ -6,6 +6,7 @@
     tf_stage_of_MODULE and ti_, tw_, tr_   seconds of a stage's kernels by module, one micro-batch
     A_BLOCK_between                        bytes kept from a block's input gradients to its weight gradients, where these wait
     calls_..., handed_in_..., got_back_..., on_wire_...    of every message of stage i, and of those of one collective over one axis
+    call_seconds_..., ring_seconds_..., tree_seconds_...   seconds of one call of a message; of an all-reduce as either algorithm too
     bubble_ratio, bubble_share             the pipeline's bubble over its ideal time, and over its time
     bytes_TYPE, gemm_tile, bucket_size_...  numbers that formulas have as numbers
 """
@@ -247,12 +248,27 @@ def _messages(book: Derivation, lowered: Lowered, network: Network | None) -> No
             made = book.define(key, amounts[name], meaning, unit=unit, latex=label(key.text))
             calls = made.expr if calls is None else calls
             summed[name] = summed.get(name, Quantity(ZERO, unit)) + (made if name == "calls" else made * calls)
+        for name, amount in _durations(message, network).items():
+            key = own._replace(quantity=name, tier=tier)
+            words = {"ring_seconds": " as a ring", "tree_seconds": " as a tree"}.get(name, "")
+            book.define(key, amount, f"{of}seconds of a call{words}, {message.what}", unit=SECOND, latex=label(key.text))
     for together, summed in totals.items():
         often = "a step" if together.phase == "step" or together.part == "once" else "a micro-batch"
         for name, amount in summed.items():
             key = together._replace(quantity=name)
             meaning = f"stage i: {MESSAGES[name][1]} {often}, all messages of {key.operation} over {key.axis}, {key.phase}"
             book.define(key, amount, meaning, unit=amount.unit, latex=label(key.text))
+
+
+def _durations(message: Message, network: Network | None) -> dict[str, Quantity]:
+    """Seconds of one call; of an all-reduce, of which the shorter counts, also as a ring and as a tree."""
+    if network is None:
+        return {}
+    durations = {"call_seconds": network.seconds(message)}
+    if message.op == "all_reduce":
+        ring, tree = network.reductions(message)
+        durations |= {"ring_seconds": Quantity(2 * ring.expr, SECOND), "tree_seconds": Quantity(2 * tree.expr, SECOND)}
+    return durations
 
 
 def _every(book: Derivation, lowered: Lowered) -> list[tuple[str, bool, Message]]:
