@@ -108,6 +108,9 @@ def _slips(given: str, name: str) -> float | None:
     allowed = max(1, max(len(given), len(name)) // 4)
     if abs(len(given) - len(name)) > allowed or min(len(given), len(name)) <= 1:
         return None
+    # a slip makes good at most one letter that only one of the two has
+    if any(sum(max(0, one.count(c) - other.count(c)) for c in set(one)) > allowed for one, other in ((given, name), (name, given))):
+        return None
     before: list[int] = []
     row = list(range(len(name) + 1))
     for i, letter in enumerate(given, 1):

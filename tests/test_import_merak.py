@@ -436,6 +436,7 @@ BAD = [
     (("MerakArguments(train_schedule='2f2b')",), "train_schedule is 2f2b; it should be one of 1f1b"),
     (("Merak.init(pp=0)",), "pp is 0; it should be a whole number from 1 up"),
     (("Merak.init(1, 2, 3, 4, 5, 6)",), "takes pp, tp, dp and sp"),
+    (("Merak.init(5000, 1, 1); MerakArguments(bf16=True)",), "pp is 5000; it should be at most 4096 stages"),
     (("Merak.init(1, 2, 3, ranks=4)",), "has no parameter 'ranks'"),
     (("MerakArguments(lora_config='lora.json')",), "LoRA"),
     (("MerakArguments(tp_overlapping_level=4)",), "should be one of 0, 1, 2, 3"),

@@ -136,6 +136,11 @@ def test_lenient_goes_on(tmp_path: Path) -> None:
     assert fates(job(tmp_path, {"tp_sise": 2}, lenient=True))["tp_sise"] == "refused"
 
 
+def test_full_recomputation_of_no_layers(tmp_path: Path) -> None:
+    made = job(tmp_path, {"enable_recompute": True, "recompute_granularity": "full_block", "recompute_layer_num": 0})
+    assert fates(made)["recompute_granularity"] == "no_cost_effect" and "recompute" not in (made.strategy or {})
+
+
 def test_a_file_of_nothing_known(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}')
     with pytest.raises(InputError, match="no file of SimuMax: a system has 'accelerator'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from symsim.inputs.shipped import list_models, models_directory
 
@@ -38,11 +39,13 @@ def shipped_model(reference: str) -> Shipped | None:
     return found[0] if len(found) == 1 else None
 
 
+@cache
 def sources() -> dict[str, str]:
     """Hub ids by the names of the models that were read from them."""
     found = {}
+    directory = models_directory()
     for name in list_models():
-        source = _SOURCE.search((models_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
+        source = _SOURCE.search((directory / f"{name}.yaml").read_text(encoding="utf-8"))
         if source is not None:
             found[name] = source[1]
     return found

@@ -32,7 +32,7 @@ ACTIVE = (
     "*", "'", '"', "\\", "!!python/object/apply:os.system ['touch RAN']", "&a [*a]", "{{ 7*7 }}",
     "__import__('os').system('touch RAN')", "<(touch RAN)",
 )  # fmt: skip
-_EVALUATED = 8  # of so many answered jobs one is evaluated
+_EVALUATED = 32  # of so many answered jobs one is evaluated
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 
 from symsim.importers.keys import Entry, Keys
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.limits import MOST_STAGES
 
 WHOLE_VOCABULARY = ("embedding.V=none", "lm_head.V=none", "loss.V=none")
 # core/tensor_parallel/mp_mapping.py: models whose linear maps Merak splits without being told
@@ -24,6 +25,9 @@ def degrees(keys: Keys, strategy: dict[str, Any]) -> None:
     """pp, tp and dp of Merak.init; 1 where it is not among the inputs."""
     for name in ("pp", "tp", "dp"):
         found = keys.integer(name, to=name, least=1)
+        # stages are counted through before the strategy is checked
+        if name == "pp" and (found or 1) > MOST_STAGES:
+            raise keys.wrong(name, f"at most {MOST_STAGES} stages")
         strategy[name] = found or 1
         if found is None:
             keys.note(name, "derived", name, "1, since no Merak.init says more")

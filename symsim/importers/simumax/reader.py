@@ -220,6 +220,8 @@ def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture
         strategy |= {"recompute": "full", "recompute_method": "block", "recompute_num_layers": _at_most(layers, strategy, architecture)}
     elif on and how == "core_attn":
         strategy |= {"recompute": "selective", "recompute_modules": ["core_attn"]}
+    elif on and how == "full":
+        keys.note("recompute_granularity", "no_cost_effect", why="recompute_layer_num=0: no layer runs again")
     elif on and how is not None:
         _selective(keys, strategy, regions if how == "regions" else {how}, architecture)
 
