@@ -20,6 +20,7 @@ DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-nex
 BASE = {"seq_length": 4096}
 SYSTEM = load_system("h100-sxm")
 SP: dict[str, Any] = {"tp": 4, "sp": True}
+OVERLAP: dict[str, Any] = {**SP, "tp_comm_overlap": True}
 AWARE: dict[str, Any] = {"use_precision_aware_optimizer": True}
 
 # (model, strategy around it, the knob's other value)
@@ -84,6 +85,13 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "placement": (DENSE, {"tp": 4}, ("embedding.V=none", "lm_head.V=none", "loss.V=none")),
     "rank_order": (DENSE, {"tp": 4, "dp": 4}, "dp-tp-cp-ep-pp"),
     "tp_comm_overlap": (DENSE, SP, True),
+    "tp_comm_overlap_ag": (DENSE, OVERLAP, False),
+    "tp_comm_overlap_rs": (DENSE, OVERLAP, False),
+    "tp_comm_overlap_rs_dgrad": (DENSE, OVERLAP, True),
+    "tp_comm_bulk_dgrad": (DENSE, OVERLAP, False),
+    "tp_comm_bulk_wgrad": (DENSE, OVERLAP, False),
+    "tp_comm_overlap_disable_qkv": (DENSE, OVERLAP, True),
+    "tp_comm_overlap_disable_fc1": (DENSE, OVERLAP, True),
     "tp_comm_halves": (DENSE, {"tp": 4, "micro_batch_size": 2}, "linear"),
     "overlap_grad_reduce": (DENSE, {"dp": 8}, True),
     "overlap_param_gather": (DENSE, {"dp": 8, "overlap_grad_reduce": True}, True),

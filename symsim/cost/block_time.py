@@ -18,12 +18,13 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Quantity, total
+from symsim.cost.beside_product import left_beside_product
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
-from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
+from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 
@@ -181,7 +182,7 @@ def _exposed(
         hidden = _in_halves(network, lowered, times, remembered, kernels)
     elif of_layer and (not forward or strategy.tp_comm_overlap):
         rests_on = ("tp_async_backward",)
-        hidden = total((_beside_product(lowered, i, m, t, remembered, kernels) for i, m, t in times), SECOND)
+        hidden = total((left_beside_product(lowered, i, m, t, remembered, kernels.forward, kernels.backward) for i, m, t in times), SECOND)
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
         attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
@@ -218,35 +219,6 @@ def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Messag
 
 def _beyond(message: Quantity, beside: Quantity) -> Quantity:
     return Quantity(maximum(0, message.expr - beside.expr), SECOND) if beside.expr else message
-
-
-def _beside_product(lowered: Lowered, index: int, message: Message, seconds: Quantity, remembered: Remembered, kernels: _Kernels) -> Quantity:
-    """A tensor-parallel message beside the products of the projection it feeds or follows.
-
-    Backward without overlap options already hides two of three: the gather of the saved input runs beside the input
-    gradient, and the reduction of the input gradient beside the weight gradient. tp_comm_overlap hides the rest in
-    pieces: a gather beside the product that reads it, a reduction beside the one that writes it.
-    """
-    strategy, asynchronous = lowered.profile.strategy, lowered.profile.framework.reduces_beside
-    op = remembered.placed.block.ops[index]
-    readers = [i for i in kernels.forward if op.outputs and op.outputs[0] in remembered.placed.block.ops[i].inputs]
-    writers = [i for i in kernels.forward if op.inputs and op.inputs[0] in remembered.placed.block.ops[i].outputs]
-
-    def product(candidates: list[int], kind: str) -> Expr:
-        found = [i for i in candidates if remembered.placed.block.ops[i].kind in PRODUCTS]
-        if not found:
-            return ZERO
-        return (kernels.forward[found[0]] if kind == "forward" else kernels.backward.get((found[0], kind), Quantity(ZERO, SECOND))).expr
-
-    if message.phase == "forward" or message.purpose == "recomputed":
-        beside = product(readers if message.op == "all_gather" else writers, "forward") if strategy.tp_comm_overlap else ZERO
-    elif message.purpose == "gathered again":
-        beside = product(readers, "dgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
-    elif message.op in ("reduce_scatter", "all_reduce"):
-        beside = product(readers or [index], "wgrad") if asynchronous or strategy.tp_comm_overlap else ZERO
-    else:
-        beside = product(writers, "dgrad") if strategy.tp_comm_overlap else ZERO
-    return _beyond(seconds, Quantity(beside, SECOND))
 
 
 def _shared_experts(forward: bool, remembered: Remembered, kernels: _Kernels) -> Quantity:

@@ -17,6 +17,13 @@ from symsim.inputs.strategy import Strategy
 TIME_ONLY = (
     "rank_order",
     "tp_comm_overlap",
+    "tp_comm_overlap_ag",
+    "tp_comm_overlap_rs",
+    "tp_comm_overlap_rs_dgrad",
+    "tp_comm_bulk_dgrad",
+    "tp_comm_bulk_wgrad",
+    "tp_comm_overlap_disable_qkv",
+    "tp_comm_overlap_disable_fc1",
     "tp_comm_halves",
     "overlap_grad_reduce",
     "overlap_param_gather",

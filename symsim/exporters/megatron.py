@@ -186,6 +186,11 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
     yield from _on("overlap-grad-reduce", s.overlap_grad_reduce)
     yield from _on("overlap-param-gather", s.overlap_param_gather)
     yield from _on("tp-comm-overlap", s.tp_comm_overlap)
+    if s.tp_comm_overlap:
+        for name in ("tp-comm-overlap-ag", "tp-comm-overlap-rs", "tp-comm-bulk-dgrad", "tp-comm-bulk-wgrad"):
+            yield from _on(f"no-{name}", not getattr(s, name.replace("-", "_")))
+        for name in ("tp-comm-overlap-rs-dgrad", "tp-comm-overlap-disable-qkv", "tp-comm-overlap-disable-fc1"):
+            yield from _on(name, getattr(s, name.replace("-", "_")))
     yield from _on("ddp-pad-buckets-for-high-nccl-busbw", s.pad_buckets_for_high_nccl_busbw)
 
 

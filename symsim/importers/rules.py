@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from symsim.importers.keys import Entry, Keys
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy as Options
 from symsim.inputs.strategy import default_dp
 
 Strategy = dict[str, Any]
@@ -45,6 +47,14 @@ def _tp_overlap(strategy: Strategy, _: Architecture | None) -> Changed:
     # Megatron-LM training/arguments.py asks for sequence parallelism with it
     needs = strategy.get("tp", 1) == 1 or not strategy.get("sp")
     return ("tp_comm_overlap", None, "nothing to overlap without sequence parallelism") if strategy.get("tp_comm_overlap") and needs else None
+
+
+def _tp_message(option: str, strategy: Strategy, _: Architecture | None) -> Changed:
+    alone = option in strategy and not strategy.get("tp_comm_overlap")
+    return (option, None, "read with tp_comm_overlap only") if alone else None
+
+
+_TP_MESSAGES = tuple(name for name in Options.model_fields if name.startswith(("tp_comm_overlap_", "tp_comm_bulk_")))
 
 
 def _param_gather(strategy: Strategy, _: Architecture | None) -> Changed:
@@ -98,6 +108,7 @@ def _whole(strategy: Strategy, _: Architecture | None) -> Changed:
 RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _sequence_parallel,
     _tp_overlap,
+    *(partial(_tp_message, option) for option in _TP_MESSAGES),
     _param_gather,
     _p2p,
     _shared_experts,

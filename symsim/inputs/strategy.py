@@ -39,6 +39,15 @@ class Strategy(BaseModel):
     rank_order: str = Field("tp-cp-ep-dp-pp", description="axes along which ranks are numbered, innermost first (order)")
     # overlap
     tp_comm_overlap: bool = Field(False, description="tensor-parallel gathers and scatters in pieces beside their products (userbuffers); needs sp")
+    tp_comm_overlap_ag: bool = Field(True, description="tp_comm_overlap: gathers before products, and of outputs' gradients, in pieces beside them")
+    tp_comm_overlap_rs: bool = Field(True, description="tp_comm_overlap: scatters behind products in pieces beside them")
+    tp_comm_overlap_rs_dgrad: bool = Field(
+        False, description="tp_comm_overlap: scatters of inputs' gradients in pieces beside the input gradients; then nothing is bulk"
+    )
+    tp_comm_bulk_dgrad: bool = Field(True, description="tp_comm_overlap: repeated gathers of inputs beside the input gradients")
+    tp_comm_bulk_wgrad: bool = Field(True, description="tp_comm_overlap: scatters of inputs' gradients beside the weight gradients")
+    tp_comm_overlap_disable_qkv: bool = Field(False, description="tp_comm_overlap: not in pieces around the joint product of q, k and v")
+    tp_comm_overlap_disable_fc1: bool = Field(False, description="tp_comm_overlap: not in pieces around the first product of a feed-forward network")
     tp_comm_halves: Literal["none", "linear", "layer", "model"] = Field(
         "none",
         description="tensor-parallel all-reduces of one half of a micro-batch beside the other's computation: in a linear map, a layer, all layers",

@@ -116,15 +116,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "all messages of tensor parallelism overlap under tp_comm_overlap; this takes one of them out or adds one",
-        """
-        disable_tp_comm_bulk_dgrad disable_tp_comm_bulk_wgrad disable_tp_comm_overlap_ag disable_tp_comm_overlap_rs no_tp_comm_bulk_dgrad
-        no_tp_comm_bulk_wgrad no_tp_comm_overlap_ag no_tp_comm_overlap_rs tp_comm_overlap_disable_fc1 tp_comm_overlap_disable_qkv
-        tp_comm_overlap_rs_dgrad
-        """,
-    ),
-    **silent(
-        "not_modelled",
         "weights split finer than activations and gathered before use: a gather of weights for every layer and pass",
         """
         gtp_weight_remat_size expert_gtp_weight_remat_size tensor_parallel_num_weight_shards expert_tensor_parallel_num_weight_shards

@@ -7,6 +7,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
+from symsim.importers.megatron.overlap import tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import RECOMPUTE_MODULES
@@ -86,6 +87,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     read = Settings(keys, dialect, architecture)
     keys.known.add("torch_fsdp2_no_reshard_after_forward")
     _mesh(read)
+    tensor_parallel_messages(read)
     _pipeline(read)
     _batch(read)
     _data_parallel(read)
