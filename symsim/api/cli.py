@@ -238,6 +238,21 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+@app.command("audit")
+def hold(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="Sources by name, files of claims, or ids of claims; all sources unless given.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Prove published formulas against what symsim derives."""
+    from symsim.audit.command import run
+
+    status = run(sources or (), as_json, _print, _say)
+    if status:
+        raise SystemExit(status)
+
+
 @app.command()
 def calibrate(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")],

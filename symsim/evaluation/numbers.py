@@ -10,8 +10,8 @@ from functools import cached_property
 from symsim.algebra.even import EvenLine
 from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
-from symsim.algebra.key import Key, layers, layers_of_model
-from symsim.algebra.quantity import Definition
+from symsim.algebra.key import Key, Scope, layers, layers_of_model
+from symsim.algebra.quantity import NONE, Definition
 from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
 from symsim.cost.count import Counted
 from symsim.cost.further import further
@@ -51,7 +51,18 @@ class Evaluation:
         book = self.derivation if symbol in self.derivation.definitions else self.further
         if symbol not in book.definitions:
             raise _unknown(self, name, list(book.definitions))
-        found = book.formula(symbol)
+        return self._over_stages(book.formula(symbol))
+
+    def formula_of(self, amount: Expr, without: Collection[str] = ()) -> Formula:
+        """An expression over definitions and symbols as a formula, of which no unit is known; `without`: definitions that stay symbols."""
+        direct = amount.symbols() - set(without)
+        book = self.derivation if direct <= self.derivation.definitions.keys() | self.values.keys() else self.further
+        known = {n: d for n, d in book.definitions.items() if n not in without}
+        scope: Scope = "stage" if any(known[n].key.scope == "stage" for n in direct & known.keys()) else "step"
+        asked = Definition(Key("difference", scope), amount, NONE, "symsim less published")
+        return self._over_stages(Derivation({**known, asked.symbol: asked}).formula(asked.symbol))
+
+    def _over_stages(self, found: Formula) -> Formula:
         if not any(d.key.scope == "stage" for d in found.definitions):
             return found
         placed = any(d.symbol in self.placed_names for d in found.definitions)

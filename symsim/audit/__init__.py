@@ -1,0 +1,1 @@
+"""The audit: published formulas as claims, each proven or not against what symsim derives."""

@@ -1,0 +1,106 @@
+"""What claims are of: models, strategies and systems derived once each, as expressions over symsim's symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from symsim.algebra.expr import Expr, Number, expr, symbol
+from symsim.algebra.key import layers_of_model
+from symsim.api.result import Result, derive
+from symsim.audit.claims import Subject
+from symsim.errors import InputError, nearest
+from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import derivations_directory, list_models, list_systems
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
+
+_TIMES = ("alpha_", "lambda_", "eta_", "t_launch", "t_gather")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A subject's derivation, and what stands for some of its symbols in every claim about it."""
+
+    subject: Subject
+    result: Result
+
+    @cached_property
+    def fixed(self) -> dict[str, Expr]:
+        """The layers of a model of one kind are L, ranks are the product of the degrees; of the system, shares of 1 and times of 0."""
+        values = self.result.values
+        kinds = self.result.model.kind_names()
+        found = {layers_of_model(kinds[0]).text: symbol("L")} if len(kinds) == 1 else {}
+        if self.result.system is not None:
+            ranks = expr(1)
+            for degree in ("tp", "cp", "pp", "dp"):
+                ranks = ranks * (symbol(degree) if values[degree] != 1 else 1)
+            found["world"] = ranks
+            for name, value in values.items():
+                if (name in COEFFICIENTS or name.startswith(_TIMES)) and value in (0, 1):
+                    found[name] = expr(int(value))
+        return found
+
+    def known(self, name: str) -> bool:
+        """Whether a name is a symbol or a definition of this derivation."""
+        return name in self.result.values or name in self.result.derivation.definitions or name in self.result.further.definitions
+
+    def names(self) -> list[str]:
+        return [*self.result.values, *self.result.further.definitions]
+
+    @property
+    def values(self) -> Mapping[str, Number]:
+        return self.result.values
+
+
+class Derivations:
+    """Derivations of subjects, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[Subject, Derived | InputError] = {}
+
+    def of(self, subject: Subject) -> Derived:
+        """InputError for a model, a strategy or a system that is not there or does not go together."""
+        if subject not in self._made:
+            try:
+                self._made[subject] = Derived(subject, _derive(subject))
+            except InputError as error:
+                self._made[subject] = error
+        found = self._made[subject]
+        if isinstance(found, InputError):
+            raise InputError(str(found))
+        return found
+
+
+def _derive(subject: Subject) -> Result:
+    model = load_model(_model_named(subject.model)).architecture
+    system = load_system(_system_named(subject.system)) if subject.system else None
+    return derive(model, load_strategy(subject.strategy), dict(subject.assumptions), dict(subject.settings), system)
+
+
+def bare_models() -> list[str]:
+    """Models that are there for claims."""
+    return sorted(p.stem for p in (derivations_directory() / "models").glob("*.yaml"))
+
+
+def bare_systems() -> list[str]:
+    return sorted(p.stem for p in (derivations_directory() / "systems").glob("*.yaml"))
+
+
+def _model_named(name: str) -> str:
+    return _named(name, "models", bare_models(), list_models())
+
+
+def _system_named(name: str) -> str:
+    return _named(name, "systems", bare_systems(), list_systems())
+
+
+def _named(name: str, folder: str, bare: list[str], shipped: list[str]) -> str:
+    if name in bare:
+        return str(derivations_directory() / folder / f"{name}.yaml")
+    if name in shipped or Path(name).suffix:
+        return name
+    raise InputError(f"there is no {folder[:-1]} '{name}': {nearest(name, [*bare, *shipped])}")

@@ -1,0 +1,57 @@
+"""The audit in 80 columns of text: a summary, then a row a claim."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from symsim.audit.running import Audit
+from symsim.audit.schema import VERDICTS
+from symsim.audit.verdicts import Outcome
+
+_WIDTH = 80
+
+
+def audit_table(found: Audit) -> str:
+    """The audit as text: of each claim its id, place and verdict, conditions and differences below it; the counts last."""
+    lines: list[str] = []
+    file = None
+    for outcome in found.outcomes:
+        if outcome.claim.file != file:
+            file = outcome.claim.file
+            lines += [*([""] if lines else []), *textwrap.wrap(f"{outcome.claim.source.title} ({outcome.claim.source})", _WIDTH)]
+        lines += _claim(outcome)
+    return "\n".join([*lines, "", *_summary(found.outcomes)]) + "\n"
+
+
+def _claim(outcome: Outcome) -> list[str]:
+    claim = outcome.claim
+    mark = " " if outcome.passes else "!"
+    name = f"{claim.id}, {claim.at}"
+    verdict = f"tested at {outcome.points} points" if outcome.points else outcome.verdict
+    room = _WIDTH - len(verdict) - 4
+    lines = [f"{mark} {name if len(name) <= room else name[: room - 3] + '...':{room}}  {verdict}"]
+    if outcome.verdict != "out_of_scope":
+        if claim.given:
+            lines += _wrapped("given ", ", ".join(claim.given))
+        if claim.neglects:
+            lines += _wrapped("neglects ", ", ".join(n.term for n in claim.neglects))
+    if outcome.difference:
+        lines += _wrapped("symsim less published: ", str(outcome.difference))
+    if claim.stored is not None and claim.stored.why:
+        lines += _wrapped("", claim.stored.why)
+    if outcome.red:
+        lines += _wrapped("NOT AS APPROVED: ", outcome.red)
+    return lines
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(head + text, _WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
+
+
+def _summary(outcomes: Sequence[Outcome]) -> list[str]:
+    counts = {v: sum(o.verdict == v for o in outcomes) for v in VERDICTS}
+    said = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
+    red = [o.claim.id for o in outcomes if not o.passes]
+    lines = textwrap.wrap(f"{len(outcomes)} claims: {said}" if outcomes else "no claims", _WIDTH)
+    return [*lines, *textwrap.wrap(f"{len(red)} not as approved: {', '.join(red)}" if red else "all as approved", _WIDTH, subsequent_indent="  ")]

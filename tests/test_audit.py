@@ -1,0 +1,107 @@
+"""The audit: claims read, proven, held against what was approved."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from symsim.api.cli import main
+from symsim.audit.claims import Claim, claims_of, read_claims, shipped_sources
+from symsim.audit.running import Audit, audit
+from symsim.audit.subjects import Derivations
+from symsim.audit.verdicts import Outcome, judge
+from symsim.errors import InputError
+from symsim.inputs.reading import parse_yaml
+
+HEAD = """\
+source: {title: T, authors: A et al., year: 2024, arxiv: "2401.00001"}
+symbols: {t: tp}
+same: [b, s, h, a, L]
+of: {model: bare-gpt}
+claims:
+"""
+DERIVATIONS = Derivations()
+
+
+def claims(text: str, head: str = HEAD) -> list[Claim]:
+    return claims_of(parse_yaml(head + text, "mine.yaml"))
+
+
+def judged(text: str, head: str = HEAD) -> Outcome:
+    (claim,) = claims(text, head)
+    return judge(claim, DERIVATIONS)
+
+
+def entry(formula: str, says: str, more: str = "") -> str:
+    return f'- {{id: mine.one, at: eq. (1), status: seen, formula: "{formula}", says: "{says}"{more}}}\n'
+
+
+@cache
+def whole() -> Audit:
+    return audit([c for path in shipped_sources().values() for c in read_claims(path)])
+
+
+def test_every_claim_is_as_approved() -> None:
+    found = whole()
+    assert not found.errors
+    assert not [f"{o.claim.id}: {o.red}" for o in found.outcomes if o.red]
+    assert len(found.outcomes) >= 22
+
+
+def test_equal() -> None:
+    found = judged(entry("2*b*s*h*a", "2*b*s*h*a"))
+    assert (found.verdict, str(found.difference), found.red) == ("equal", "0", "")
+
+
+def test_facts_and_neglected_terms() -> None:
+    """24bsh^2 + 4bs^2h of Narayanan et al., without its second term."""
+    more = ', given: ["a*d = h", "g = a", "f = 4*h"], neglects: [{term: "4*b*s**2*h", why: attention}]'
+    assert judged(entry("24*b*s*h**2", "F_dense", more)).verdict == "equal_under"
+
+
+def test_difference() -> None:
+    found = judged(entry("24*b*s*h**2 + 2*b*s**2*h", "F_dense", ', given: ["a*d = h", "g = a", "f = 4*h"]'))
+    assert (found.verdict, str(found.difference)) == ("differs", "2*b*h*s**2")
+    assert found.red == "differs, and no verdict is stored"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (entry("2*q", "F"), "mine.yaml:6: the letter 'q' is mapped to nothing: say what it is in symbols, or in same"),
+        (entry("2*b", "F_dnse"), "mine.yaml:6: bare-gpt has no 'F_dnse': did you mean 'F_dense'?"),
+        (entry("2*b +", "F"), "mine.yaml:6: column 1: '2*b +' does not read as an expression"),
+        (entry("__import__('os')", "F"), "mine.yaml:6: column 1: '__import__('os')' is not allowed: the only functions are max, min, ceil, floor, log2 and at"),
+        (entry("b", "F", ', of: {model: gpt5}'), "mine.yaml:6: there is no model 'gpt5': did you mean 'gpt' or 'gpt2'?"),
+        (entry("b", "F", ', given: ["g = a", "g = a + 1"]'), "mine.yaml:6: fact 'g = 1 + a' contradicts the others: it would be -1 = 0"),
+        (entry("b", "b", ', given: ["a*d = h"]'), "mine.yaml:6: mine.one does not need the fact 'a*d = h'"),
+        (entry("24*b", "24*b", ', neglects: [{term: "0*s", why: no}]'), "mine.yaml:6: mine.one neglects 0*s, which is 0 under the facts"),
+        (entry("b", "F", ", note: x, prof: 1"), "mine.yaml:6: unknown key 'prof' in claims[0]: valid names: of, note, keep, verdict, symbols, ..."),
+    ],
+)  # fmt: skip
+def test_bad_claims(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        judged(text)
+    assert str(caught.value) == said
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text(HEAD + entry("2*b*s*h*a", "2*b*s*h*a"))
+    assert run(str(own)) == 0
+    own.write_text(HEAD + entry("2*b*s*h*a", "2*b*s*h*a", ", verdict: equal_under"))
+    assert run(str(own), "--json") == 1
+    printed = capsys.readouterr().out
+    assert json.loads(printed[printed.index('{\n  "results"') :])["results"][0]["red"] == "stored equal_under, found equal"
+    own.write_text(HEAD + entry("2*q", "F"))
+    assert run(str(own)) == 2
+    assert run("korthikanti.eq9") == 0
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["audit", *arguments])
+    return left.value.code if isinstance(left.value.code, int) else 1
