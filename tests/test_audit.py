@@ -17,6 +17,7 @@ from symsim.errors import InputError
 from symsim.inputs.reading import parse_yaml
 
 AT = "mine.yaml:6: "
+IMPORT = "column 1: '__import__('os')' is not allowed: the only functions are max, min, ceil, floor, log2 and at"
 HEAD = """\
 source: {title: T, authors: A et al., year: 2024, arxiv: "2401.00001"}
 symbols: {t: tp}
@@ -75,7 +76,7 @@ def test_difference() -> None:
         (entry("2*q", "F"), "mine.yaml:6: the letter 'q' is mapped to nothing: say what it is in symbols, or in same"),
         (entry("2*b", "F_dnse"), "mine.yaml:6: bare-gpt has no 'F_dnse': did you mean 'F_dense'?"),
         (entry("2*b +", "F"), "mine.yaml:6: column 1: '2*b +' does not read as an expression"),
-        (entry("__import__('os')", "F"), AT + "column 1: '__import__('os')' is not allowed: the only functions are max, min, ceil, floor, log2 and at"),
+        (entry("__import__('os')", "F"), AT + IMPORT),
         (entry("b", "F", ', of: {model: gpt5}'), "mine.yaml:6: there is no model 'gpt5': did you mean 'gpt' or 'gpt2'?"),
         (entry("b", "F", ', given: ["g = a", "g = a + 1"]'), "mine.yaml:6: fact 'g = 1 + a' contradicts the others: it would be -1 = 0"),
         (entry("b", "b", ', given: ["a*d = h"]'), "mine.yaml:6: mine.one does not need the fact 'a*d = h'"),
