@@ -12,7 +12,7 @@ def arrays(*values: Any) -> Any:
 
 
 def ceil(x: Any) -> Any:
-    """x rounded up; less than 2^-49 of x above a whole number is taken for rounding, and never a quarter: whole numbers stay."""
+    """x rounded up; up to 2^-49 of x, and never a quarter, above a whole number is rounding."""
     return np.ceil(x - np.minimum(2.0**-49 * np.abs(x), 0.25))
 
 
@@ -22,7 +22,7 @@ def ceil_beside(x: Any, whole: Any) -> Any:
 
 
 def floor(x: Any) -> Any:
-    """x rounded down; less than 2^-49 of x below a whole number is taken for rounding, and never a quarter: whole numbers stay."""
+    """x rounded down; up to 2^-49 of x, and never a quarter, below a whole number is rounding."""
     return np.floor(x + np.minimum(2.0**-49 * np.abs(x), 0.25))
 
 
