@@ -209,3 +209,19 @@ def test_seconds_of_a_call() -> None:
     for ring in reductions:
         tree, call = (at[ring.key._replace(quantity=name).text] for name in ("tree_seconds", "call_seconds"))
         assert call == min(at[ring.symbol], tree)
+
+
+@pytest.mark.parametrize(
+    ("model", "elements"),
+    [("deepseek-v3", 35136), ("deepseek-v2", 34560), ("qwen2.5-72b", 163840), ("llama3.1-405b", 258048), ("gpt3-175b", 2 * 96 * 12288), ("falcon-7b", 4096)],
+)
+def test_cache(model: str, elements: int) -> None:
+    """arXiv 2505.09343 Table 1 (70.272, 327.680 and 516.096 KB at two bytes), arXiv 2405.04434 Tables 1 and 9; whatever kernels do with them."""
+    for options in ("", "fusion=eager"):
+        assert derive(model, options).value("kv_cache") == elements
+
+
+def test_hours() -> None:
+    result = made("tp")
+    hours = result.value("gpu_hours_per_trillion_tokens")
+    assert float(hours) * 3600 * float(result.value("tokens_per_second")) == pytest.approx(10**12 * 8, rel=1e-12)

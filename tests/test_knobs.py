@@ -135,6 +135,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
     "mfu_flops": (DENSE, {}, "executed"),
+    "step_barrier": (DENSE, {"pp": 4, "num_microbatches": 16, "schedule": "zb_h2"}, "false"),
     "mfu_windows": ("gemma-3-12b", {"seq_length": 8192}, "counted"),
 }
 

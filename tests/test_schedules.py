@@ -223,6 +223,44 @@ def test_closed_form_is_the_replay(case: tuple[str, dict[str, Any], dict[str, An
         assert schedule.alive.evaluate(near | {"j": 0}) + schedule.alive.evaluate(near | {"j": 1}) == schedule.in_flight.evaluate(near)
 
 
+def _steps(entries: Order, count: int, m: int) -> Order:
+    """The order of as many steps after each other on every rank."""
+
+    def later(slot: Any, k: int) -> Any:
+        return tuple(o._replace(microbatch=o.microbatch + k * m) for o in slot)
+
+    return tuple(tuple(later(slot, k) for k in range(count) for slot in row) for row in entries)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_any_case())
+def test_steps_that_follow_without_a_barrier(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+    """From the end of one step to the end of the next, where every rank goes on by itself: `apart`, and never more than with a barrier."""
+    name, size, d = case
+    schedule, (p, m, v) = SCHEDULES[name], (size["pp"], size["m"], size["vpp"])
+    if name in MERAK_NAMES or refused(schedule, size):
+        return
+    length = {"F": d["f"], "B": d["x"] + d["w"] + d["r"], "I": d["x"] + d["r"], "W": d["w"]}
+    timed = replay(_steps(order(name, p, m, v, size["group"]), 3, m), lambda o: length[o.kind], d["c"], pair=lambda _: d["pair"])
+    ends = [max(t.end for t in timed if t.slot[0].microbatch // m == k) for k in range(3)]
+    values = size | equal_stages(p, v, d["f"], d["x"], d["w"], d["r"], d["c"], d["pair"])
+    between = schedule.without_barrier.makespan.evaluate(values)
+    assert between <= schedule.makespan.evaluate(values)
+    if inexact(schedule, values) is None:
+        known = name in ("gpipe", "1f1b", "zb_h2") or (name in ("zb_h1", "zbv") and m >= 2 * p - 1)
+        assert between >= ends[2] - ends[1] if not known else between == ends[2] - ends[1]
+
+
+@pytest.mark.parametrize(("name", "published", "other"), [("zb_h2", 0, 18), ("zbv", 0, 12), ("zb_h1", 3, 42)])
+def test_published_bubbles_without_a_barrier(name: str, published: int, other: int) -> None:
+    """arXiv 2401.10241 Table 2, with validation after the update: (p - 1)(T_F + T_B - 2 T_W) for ZB-H2, nothing for ZB-V of equal parts."""
+    for (f, x, w), expected in (((1, 1, 1), published), ((10, 12, 8), other)):
+        v = 2 if name == "zbv" else 1
+        at = sizes(4, 12, v) | equal_stages(4, v, Fraction(f, v), Fraction(x, v), Fraction(w, v))
+        assert SCHEDULES[name].apart.evaluate(at) == expected
+    assert SCHEDULES["zb_h2"].bubble.evaluate(at) > SCHEDULES["zb_h2"].apart.evaluate(at)
+
+
 def test_gpipe_and_looped_bfs_with_unequal_stages() -> None:
     """All forwards first: the slowest stage keeps the pace exactly, when it is the slowest of both passes."""
     speed = [Fraction(n, 4) for n in (3, 7, 5, 4)]

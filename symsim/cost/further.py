@@ -5,6 +5,8 @@
     F_of_MODULE and G_, R_, A_stage_of_... totals by module, and of each block
     tf_stage_of_MODULE and ti_, tw_, tr_   seconds of a stage's kernels by module, one micro-batch
     A_BLOCK_between                        bytes kept from a block's input gradients to its weight gradients, where these wait
+    kv_cache_BLOCK, kv_cache               what a token adds to a cache of keys and values, or of the latents that they are made of
+    gpu_hours_per_trillion_tokens          hours of all ranks together
     calls_..., handed_in_..., got_back_..., on_wire_...    of every message of stage i, and of those of one collective over one axis
     call_seconds_..., ring_seconds_..., tree_seconds_...   seconds of one call of a message; of an all-reduce as either algorithm too
     bubble_ratio, bubble_share             the pipeline's bubble over its ideal time, and over its time
@@ -15,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, of_largest, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, of_largest, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_block, of_stage, of_step
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Quantity, Unit, total
 from symsim.cost.collectives import Network
-from symsim.cost.count import counted_parameters, flops, label, parameter_elements
+from symsim.cost.count import counted_parameters, flops, label, multiplicity, parameter_elements
 from symsim.cost.messages import of_blocks, of_the_rest
 from symsim.cost.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
-from symsim.ir.block import WIDTHS
+from symsim.ir.block import WIDTHS, Block
 from symsim.ir.messages import Message, merge
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.differentiate import elements
@@ -59,10 +61,12 @@ def further(lowered: Lowered, book: Derivation, network: Network | None) -> Deri
         _backward_flops(book, name, remembered)
         _weights(book, name, remembered)
         _between(book, lowered, name, remembered)
+    _cache(book, lowered)
     _by_module(book, lowered)
     if network is not None:
         _seconds_by_module(book, lowered)
         _bubble(book)
+        _hours(book)
     _messages(book, lowered, network)
     return book
 
@@ -125,6 +129,35 @@ def _between(book: Derivation, lowered: Lowered, name: str, remembered: Remember
     meaning = f"{in_words(name)}: bytes kept from the input gradients to the weight gradients, inputs and gradients of results"
     source = "Zero Bubble Pipeline Parallelism, arXiv:2401.10241, sec. 2 (M_W)"
     book.define(key, total(kept.values(), BYTE), meaning, unit=BYTE, latex=rf"A^{{\mathrm{{W}}}}_{{{label(name)}}}", source=source)
+
+
+def _cache(book: Derivation, lowered: Lowered) -> None:
+    """Elements that a token adds to a cache, of a layer and of the model: attention's keys and values as they come, before they are
+    repeated or laid out again; where they are projected up from a latent, what that reads."""
+    source = "DeepSeek-V2, arXiv:2405.04434, Table 1"
+    often, whole = multiplicity(lowered), ZERO
+    for name, remembered in lowered.blocks.items():
+        block = remembered.placed.block
+        cores = [op for op in block.ops if op.kind == "attention"]
+        if not cores or name == "mtp":
+            continue
+        kept = dict.fromkeys(t for core in cores for read in core.inputs[1:3] for t in _made_of(block, read))
+        elements_of = (product(block.dims[d].size for d in block.tensors[t].dims if d not in ("b", "s")) for t in kept)
+        key = of_block("kv_cache", name)
+        meaning = f"{in_words(name)}: keys and values of a token, or the latents that they are made of"
+        made = book.define(key, Quantity(sum(elements_of, ZERO), ELEMENT), meaning, unit=ELEMENT, latex=label(key.text), source=source)
+        whole = whole + made.expr * often[name]
+    if whole:
+        meaning = "keys and values of a token in all layers, or the latents that they are made of"
+        book.define(Key("kv_cache"), Quantity(whole, ELEMENT), meaning, unit=ELEMENT, latex=label("kv_cache"), source=source)
+
+
+def _made_of(block: Block, tensor: str) -> list[str]:
+    """The tensors of every token from which attention and the projections up to its heads make this one."""
+    op = block.producer(tensor)
+    if op is None or not {"core_attention", "up_projection"} & set(op.parts):
+        return [tensor]
+    return [t for read in op.inputs if "b" in block.tensors[read].dims for t in _made_of(block, read)]
 
 
 def _by_module(book: Derivation, lowered: Lowered) -> None:
@@ -225,6 +258,12 @@ def _bubble(book: Derivation) -> None:
     for name, over, words in (("bubble_ratio", ideal, "that all micro-batches take without it"), ("bubble_share", whole, "of the pipeline")):
         meaning = f"the pipeline's bubble, as a share of the time {words}"
         book.define(of_step(name), Quantity(waits / over), meaning, unit=NONE, latex=label(name), source=source)
+
+
+def _hours(book: Derivation) -> None:
+    seconds = 10**12 / symbol("tokens_per_second") * symbol("world")
+    key, meaning = of_step("gpu_hours_per_trillion_tokens"), "hours of all ranks together for 10^12 tokens"
+    book.define(key, Quantity(seconds / 3600), meaning, unit=NONE, latex=label(key.text))
 
 
 def _messages(book: Derivation, lowered: Lowered, network: Network | None) -> None:

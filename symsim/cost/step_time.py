@@ -328,6 +328,7 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     """Definitions of the whole step, from the slowest stage, the sums over stages and the schedule's closed form."""
     strategy = lowered.profile.strategy
     schedule = schedule_of(strategy)
+    schedule = schedule if lowered.profile.assumptions["step_barrier"] == "true" else schedule.without_barrier
     _over_stages(book, schedule)
     alone = strategy.pp == 1
     waits = ZERO if alone else _whole(schedule.bubble.substitute({"tc": ZERO}))

@@ -46,7 +46,9 @@ class Schedule:
     backward runs. weights: copies of each parameter in the pipeline. requires: what the order of operations needs.
     pairs: in_flight counts whole the forward that runs beside a backward. chunks: how many a rank holds. placement:
     rank i holds chunks i + j*pp (loop), i and 2*pp - 1 - i (v), or the stages i and pp - 1 - i of two copies of the
-    model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low.
+    model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low. apart: the bubble where
+    no barrier ends the step (assumption step_barrier), of the rank that is longest at its own operations; the bubble itself
+    where rank 0 is the first to begin and the last to end, or where no form is known.
     """
 
     name: str
@@ -65,6 +67,12 @@ class Schedule:
     splits_backward: bool = False
     chunks: Literal["any", 1, 2] = 1
     placement: Literal["loop", "v", "mirrored"] = "loop"
+    apart: Expr = ZERO
+
+    @property
+    def without_barrier(self) -> Schedule:
+        """The schedule of steps that follow each other on every rank as soon as it is free: the time from one to the next."""
+        return replace(self, makespan=WORK + self.apart, bubble=self.apart)
 
 
 p, v, m, group, i, j = (symbol(name) for name in ("pp", "vpp", "m", "group", "i", "j"))
@@ -92,7 +100,7 @@ def is_positive(value: Expr) -> Expr:
 
 def with_fill(name: str, meaning: str, source: str, fill: Expr, in_flight: Expr, alive: Expr | None = None, **rest: object) -> Schedule:
     """A schedule whose makespan is the work of the slowest rank and `fill`."""
-    alike = {"before_input_gradients": in_flight, "alive": in_flight if alive is None else alive}
+    alike = {"before_input_gradients": in_flight, "alive": in_flight if alive is None else alive, "apart": fill}
     return replace(Schedule(name, meaning, source, WORK + fill, fill, in_flight, **alike), **rest)  # type: ignore[arg-type]
 
 

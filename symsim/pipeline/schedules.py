@@ -126,29 +126,34 @@ def _zb_h1() -> Schedule:
     # round trips after the first p micro-batches, which the weight gradients hide as long as they are longer
     round_trips = positive(floor((m - 1) * (p - 1) / p) - (p - 1)) * positive(2 * tc - tw)
     gradients = (p - ahead) * tf + fill_i + 2 * (p - 1) * tc
+    barrier, is_long = maximum(gradients, forwards + round_trips, both + round_trips), is_positive(m - p + 1)
     return with_fill(
         "zb_h1",
         "1F1B with weight gradients apart, i micro-batches late on rank i: the memory of 1F1B",
         "Zero Bubble Pipeline Parallelism (arXiv 2401.10241) section 2.3, ZB-H1",
-        maximum(gradients, forwards + round_trips, both + round_trips),
+        barrier,
         ahead,
         before_input_gradients=minimum(m, p - i),
         requires=(PIPE,),
         splits_backward=True,
+        apart=is_long * maximum(gradients, both + round_trips) + (1 - is_long) * barrier,
     )
 
 
 def _zb_h2() -> Schedule:
+    gradients = fill_i - (p - 1) * tf + 2 * (p - 1) * tc
+    both = fill_f + fill_i - 2 * (p - 1) * tw + 2 * (p - 1) * tc
     return with_fill(
         "zb_h2",
         "zb_h1 with twice the warm-up and twice the delay of the weight gradients",
         "Zero Bubble Pipeline Parallelism (arXiv 2401.10241) section 2.3, ZB-H2",
-        maximum(fill_f + (p - 1) * tc, fill_i - (p - 1) * tf + 2 * (p - 1) * tc, fill_f + fill_i - 2 * (p - 1) * tw + 2 * (p - 1) * tc),
+        maximum(fill_f + (p - 1) * tc, gradients, both),
         2 * p - 1,
         before_input_gradients=2 * (p - i) - 1,
         requires=(PIPE, (m - 2 * p + 1, "num_microbatches of 2*pp - 1 or more")),
         exact_while=((tf + ti + tr - 2 * tc, "two messages take no longer than a forward and an input gradient"),),
         splits_backward=True,
+        apart=positive(maximum(gradients, both)),
     )
 
 

@@ -47,6 +47,23 @@ def zbv() -> Schedule:
         fill_f - turn * x - w + 3 * turn * tc,
         fill_f - (2 * turn + 1) * w + 4 * turn * tc,
     )
+    # the same of the rank that is longest at its own operations, where it starts its next step as it ends
+    own = maximum(
+        fill_f - turn * (x + w) + 2 * turn * tc,
+        fill_i / 2 - turn * f + (4 * turn - 2) * tc,
+        fill_i - 2 * turn * w + (6 * turn - 2) * tc,
+        fill_f - f + x - 2 * turn * w + (4 * turn - 2) * tc,
+        x + (turn - 1) * w - turn * f + 2 * turn * tc,
+        (turn - 1) * (w - f) + (2 * turn - 2) * tc,
+        (turn - 1) * (f - x) + (2 * turn - 2) * tc,
+        fill_f - (2 * turn + 1) * w + 4 * turn * tc,
+        (fill_f + fill_i) / 2 - f + x - 2 * turn * w + (6 * turn - 2) * tc,
+        (fill_f + fill_i) / 2 - (2 * turn + 1) * w + 6 * turn * tc,
+        x - f + (4 * turn - 2) * tc,
+        fill_f / 2 - turn * w + 4 * turn * tc,
+        fill_i / 2 - turn * w + 4 * turn * tc,
+        2 * turn * tc,
+    )
     # a short one: pp or fewer, which all start before the first of them comes back
     late = m - 1
     short = maximum(
@@ -73,11 +90,12 @@ def zbv() -> Schedule:
     )
     is_long, is_short = is_positive(m - 2 * turn), is_positive(p - m + 1)
     alive = minimum(m, 2 * p - 1 - i) * positive(1 - j) + minimum(m, i + 1) * minimum(j, 1)
+    barrier = is_short * short + (1 - is_long - is_short) * between
     return with_fill(
         "zbv",
         "two chunks a rank in the shape of a V, weight gradients apart: the memory of 1F1B without its bubble",
         "Pipeline Parallelism with Controllable Memory (arXiv 2405.15362), ZB-V; torch.distributed.pipelining ScheduleZBVZeroBubble",
-        is_long * long + is_short * short + (1 - is_long - is_short) * between,
+        is_long * long + barrier,
         minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),
         alive,
         requires=(PIPE, (maximum(m - 2 * p + 1, p + 1 - m), "num_microbatches of 2*pp - 1 or more, or of pp + 1 or fewer")),
@@ -85,6 +103,7 @@ def zbv() -> Schedule:
         splits_backward=True,
         chunks=2,
         placement="v",
+        apart=is_long * own + barrier,
     )
 
 

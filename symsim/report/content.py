@@ -185,7 +185,7 @@ def subtitle(result: Evaluation) -> str:
 OF_A_SYSTEM = frozenset(
     (
         "kernel_time network tp_async_backward gradient_scaling host_launch fsdp_unit fsdp_prefetch mfu_flops mfu_windows moe_grouped_gemm "
-        "moe_exchange te_dummy_wgrad library_workspace device_context memory optimizer_implementation fsdp_parameters"
+        "moe_exchange step_barrier te_dummy_wgrad library_workspace device_context memory optimizer_implementation fsdp_parameters"
     ).split()
 )
 
