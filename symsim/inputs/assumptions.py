@@ -233,7 +233,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
         ("true", "false"),
         "the next step starts when the last rank of the pipeline has ended (true), or on every rank as soon as its own work of the step "
         "is done (false: the optimizer steps at once, and is checked after), which shortens zb_h1, zb_h2 and zbv",
-        "true: Megatron-Core optimizer (gradient norm and overflow over all ranks); false: Zero Bubble Pipeline Parallelism, arXiv:2401.10241, sec. 4",
+        "true: Megatron-Core optimizer (gradient norm over all ranks); false: Zero Bubble Pipeline Parallelism, arXiv:2401.10241, sec. 4",
     ),
     "optimizer_implementation": Assumption(
         "fused",
