@@ -64,6 +64,11 @@ def test_facts_and_neglected_terms() -> None:
     assert judged(entry("24*b*s*h**2", "F_dense", more)).verdict == "equal_under"
 
 
+def test_the_domain_of_a_symbol_that_cancels() -> None:
+    found = judged(entry("2*b*s*h*steps", "2*b*s*h*steps", ', symbols: {steps: steps}, given: ["steps: positive integer"]'))
+    assert (found.verdict, found.red) == ("equal_under", "")
+
+
 def test_difference() -> None:
     found = judged(entry("24*b*s*h**2 + 2*b*s**2*h", "F_dense", ', given: ["a*d = h", "g = a", "f = 4*h"]'))
     assert (found.verdict, str(found.difference)) == ("differs", "2*b*h*s**2")

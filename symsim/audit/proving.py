@@ -112,6 +112,9 @@ def prove(sides: Sides, facts: Sequence[Fact], amount: Expr) -> Proof:
         closed = formula.expand()
         if not functions_in(closed):
             formula = Formula((replace(formula.result, expr=closed),))
+    # a domain is needed by `says` or by another fact, and may be of nothing that is left
+    about = formula.symbols | {n for f in facts if f.relation != ":" for n in f.symbols}
+    facts = [f for f in facts if f.relation != ":" or f.symbols & about]
     if facts:
         formula = formula.given(facts)
     return Proof(formula.expand(), formula.unused)
