@@ -211,6 +211,14 @@ def test_limits(amount: str, facts: str, expected: str) -> None:
     assert float(parse(amount).evaluate({**at, name: far})) == pytest.approx(float(parse(expected).evaluate(at)), abs=1e-4)
 
 
+def test_a_definition_that_is_nothing_leads_no_limit() -> None:
+    """1/(s (d + f/s)) with d = 0: d, put in as 0, must not stand for the whole sum as s grows."""
+    nothing = Definition(Key("alpha", "network", axis="dp"), expr(0), NONE, "")
+    sum_of = Definition(Key("c", "pipeline"), symbol("alpha_dp") + symbol("f") / symbol("s"), NONE, "")
+    answer = Definition(Key("answer"), 1 / (symbol("c") * symbol("s")), NONE, "")
+    assert Formula((nothing, sum_of, answer)).given("s -> oo").expand() == 1 / symbol("f")
+
+
 @pytest.mark.parametrize(
     ("amount", "facts", "said"),
     [

@@ -230,7 +230,8 @@ class _Application:
         for name, amount in self.definitions.items():
             found = self.definitions[name] = resolver.resolve(amount.substitute(plain))
             closed[name] = found.substitute(closed)
-            if found != amount and (found.is_constant or _is_symbol(found)):
+            # what is nothing must not lead a sum of which a limit is taken
+            if not found or (found != amount and (found.is_constant or _is_symbol(found))):
                 plain[name] = found
         self.used |= prover.used
 

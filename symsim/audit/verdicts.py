@@ -152,5 +152,6 @@ def _against_stored(found: Outcome, derived: Derived) -> str:
         return ""
     if stored.difference is None:
         return "no difference is stored"
-    was = parse(stored.difference, where=found.claim.place("verdict.difference")).substitute(derived.fixed)
+    fixed = {n: v for n, v in derived.fixed.items() if n not in found.claim.keep}
+    was = parse(stored.difference, where=found.claim.place("verdict.difference")).substitute(fixed)
     return "" if is_zero(was - found.difference) else f"stored difference {cut(stored.difference)}, found {cut(str(found.difference), 200)}"
