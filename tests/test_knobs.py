@@ -20,6 +20,7 @@ DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-nex
 BASE = {"seq_length": 4096}
 SYSTEM = load_system("h100-sxm")
 SP: dict[str, Any] = {"tp": 4, "sp": True}
+GROUPS: dict[str, Any] = {"pp": 4, "vpp": 2, "num_microbatches": 16, "microbatch_group_size_per_vp_stage": 8}
 OVERLAP: dict[str, Any] = {**SP, "tp_comm_overlap": True}
 AWARE: dict[str, Any] = {"use_precision_aware_optimizer": True}
 
@@ -96,6 +97,10 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "overlap_grad_reduce": (DENSE, {"dp": 8}, True),
     "overlap_param_gather": (DENSE, {"dp": 8, "overlap_grad_reduce": True}, True),
     "overlap_p2p_comm": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 8}, True),
+    "overlap_p2p_comm_warmup_flush": (DENSE, {**GROUPS, "overlap_p2p_comm": True}, False),
+    "p2p_comm": (DENSE, {"pp": 4, "num_microbatches": 8}, "batched"),
+    "batch_p2p_sync": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
+    "variable_seq_lengths": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
     "moe_shared_expert_overlap": (MLA, {"ep": 8}, True),
     "overlap_moe_expert_parallel_comm": (MLA, {"ep": 8}, True),
     "delay_wgrad_compute": (MLA, {"ep": 64, "overlap_moe_expert_parallel_comm": True, "moe_router_dtype": "fp32"}, True),

@@ -191,15 +191,23 @@ def boundary(lowered: Lowered) -> Message:
     return Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation")
 
 
+def boundary_shape(lowered: Lowered) -> Message | None:
+    """The three numbers that say a boundary tensor's shape, sent ahead of it (Megatron-Core p2p_communication.py _communicate_shapes)."""
+    if not lowered.profile.strategy.variable_seq_lengths:
+        return None
+    return replace(boundary(lowered), send_elements=ONE * 3, receive_elements=ONE * 3, dtype="int64", what="shape")
+
+
 def _gathers(lowered: Lowered) -> bool:
     return gathers_on_arrival(lowered.profile.strategy, lowered.profile.assumptions)
 
 
 def pipeline_messages(lowered: Lowered, sends: "Expr | int", receives: "Expr | int") -> list[Message]:
     """Boundary tensors of a stage, forward to the next chunk and its gradient back."""
-    one, made = boundary(lowered), []
-    for phase, out, back in (("forward", sends, receives), ("backward", receives, sends)):
-        what = one.what if phase == "forward" else f"gradient of the {one.what}"
+    tensor, shape, made = boundary(lowered), boundary_shape(lowered), []
+    directions = (("forward", sends, receives), ("backward", receives, sends))
+    for (phase, out, back), one in ((way, one) for way in directions for one in (shape, tensor) if one is not None):
+        what = one.what if phase == "forward" else f"gradient of the {one.what}" if one is tensor else f"{one.what} of the gradient"
         if out:
             made.append(replace(one, phase=phase, receive_elements=ZERO, what=f"{what}, sent", count=ONE * out))
         if back:

@@ -26,6 +26,7 @@ from symsim.cost.reduce import (
     BUCKET_SIZE_PER_RANK,
     arrivals,
     boundary,
+    boundary_shape,
     expert_groups,
     shards,
     update_messages,
@@ -180,8 +181,14 @@ def _backward_of(block: str) -> Expr:
 
 
 def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
-    """One boundary tensor between neighbouring stages."""
-    seconds = network.seconds(boundary(lowered)) if lowered.profile.strategy.pp > 1 else Quantity(ZERO, SECOND)
+    """One boundary tensor between neighbouring stages: its shape ahead of it where shapes vary, and the launch behind it where the
+    host waits (Megatron-Core p2p_communication.py)."""
+    strategy = lowered.profile.strategy
+    seconds = Quantity(ZERO, SECOND)
+    if strategy.pp > 1:
+        seconds = total((network.seconds(m) for m in (boundary_shape(lowered), boundary(lowered)) if m is not None), SECOND)
+        if strategy.batch_p2p_sync and lowered.profile.assumptions["host_launch"] == "counted":
+            seconds = seconds + Quantity(symbol("t_launch"), SECOND)
     book.define(Key("tc", "pipeline"), seconds, "one boundary tensor sent to the next stage", unit=SECOND, latex="t_c")
 
 

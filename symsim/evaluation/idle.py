@@ -28,6 +28,9 @@ TIME_ONLY = (
     "overlap_grad_reduce",
     "overlap_param_gather",
     "overlap_p2p_comm",
+    "overlap_p2p_comm_warmup_flush",
+    "p2p_comm",
+    "batch_p2p_sync",
     "moe_shared_expert_overlap",
     "clip_grad",
 )
@@ -64,6 +67,7 @@ CONDITIONAL = (
     "exp_avg_sq_dtype",
     "optimizer_offload_fraction",
     "deallocate_pipeline_outputs",
+    "variable_seq_lengths",
     "schedule",
     *TIMED,
 )

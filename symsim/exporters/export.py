@@ -108,6 +108,8 @@ def plain(strategy: Strategy) -> dict[str, Any]:
     """Every option with the value that holds: two spellings of one strategy are equal."""
     data = strategy.model_dump()
     data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
+    if not strategy.overlap_p2p_comm or (strategy.microbatch_group_size_per_vp_stage or strategy.pp) <= strategy.pp:
+        data["overlap_p2p_comm_warmup_flush"] = None
     if strategy.recompute != "selective":
         data["recompute_modules"] = ()
     if strategy.recompute != "full":

@@ -55,6 +55,14 @@ class Strategy(BaseModel):
     overlap_grad_reduce: bool = Field(False, description="gradient buckets reduced beside the last backward")
     overlap_param_gather: bool = Field(False, description="parameter buckets gathered beside the first forward")
     overlap_p2p_comm: bool = Field(False, description="boundary tensors sent beside computation")
+    overlap_p2p_comm_warmup_flush: bool = Field(True, description="overlap_p2p_comm: in the warm-up and the flush of the interleaved schedule too")
+    p2p_comm: Literal["asynchronous", "batched", "single"] = Field(
+        "asynchronous",
+        description="1f1b: boundary tensors travel while their sender goes on; batched: a rank waits for each exchange, a send and a receive "
+        "together (batch_p2p_comm); single: one after the other",
+    )
+    batch_p2p_sync: bool = Field(False, description="the host waits for every boundary tensor, so that the launch behind it shows")
+    variable_seq_lengths: bool = Field(False, description="the shape of every boundary tensor is sent ahead of it")
     moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
     overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
     delay_wgrad_compute: bool = Field(False, description="weight gradients run beside the exchange of tokens too")

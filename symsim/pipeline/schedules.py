@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import Expr, Number, floor, maximum, minimum, symbol
+from symsim.algebra.expr import ZERO, Expr, Number, floor, maximum, minimum, symbol
 from symsim.algebra.reductions import longest_wait
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
@@ -37,7 +37,16 @@ from symsim.pipeline.schedule import (
     v,
     with_fill,
 )
-from symsim.pipeline.schedules_merak import ds_default, last_no_recompute, merak_1f1b, pre_recompute, shifted_critical_path
+from symsim.pipeline.schedules_merak import (
+    MERGED_EXCHANGES,
+    SHORT_EXCHANGES,
+    SINGLE_EXCHANGES,
+    ds_default,
+    last_no_recompute,
+    merak_1f1b,
+    pre_recompute,
+    shifted_critical_path,
+)
 from symsim.pipeline.schedules_v import dualpipe, dualpipev, zbv
 
 
@@ -57,15 +66,19 @@ max_i((m - p + i) t_i + sum_{j>i} t_j) and not for m - 1 micro-batches of the sl
 pipelines it is exact in 174 and 4.3 % low at most (tests)."""
 
 
-def _1f1b() -> Schedule:
-    # p micro-batches are under way; the round trip of each over p - 1 boundaries delays the one that follows p later
-    round_trips = floor((m - 1) * (p - 1) / p)
+# p micro-batches are under way; the round trip of each over p - 1 boundaries delays the one that follows p later
+_ROUND_TRIPS = 2 * (p - 1 + floor((m - 1) * (p - 1) / p))
+
+
+def _1f1b(exchanges: Expr = _ROUND_TRIPS, exact_while: tuple[Condition, ...] = ()) -> Schedule:
+    """exchanges: messages that delay the pipeline."""
     return with_fill(
         "1f1b",
         "one forward, one backward, after a warm-up of pp - 1 - i forwards",
         "PipeDream-Flush (arXiv 2006.09503); Megatron-LM (arXiv 2104.04473) section 2.2.1; Megatron-Core schedules.py",
-        fill_f + fill_b - symbol("t_place") + 2 * (p - 1 + round_trips) * tc,
+        fill_f + fill_b - symbol("t_place") + exchanges * tc,
         minimum(m, p - i),
+        exact_while=exact_while,
     )
 
 
@@ -89,9 +102,18 @@ _WHOLE_GROUPS: tuple[Condition, ...] = (
 )
 
 
-def _interleaved() -> Schedule:
+def _waited_returns() -> Expr:
+    """What returns cost where every forward of the warm-up and every backward of the flush waits for its exchange: a rank's first group of
+    passes takes an exchange each, or the micro-batch is not back by then. On two ranks one exchange too many, where groups are larger."""
+    rounds = (tf, sum_tf, first_group), (tb, sum_tb, last_group)
+    waited = sum((maximum(sum_of / v + p * tc - ahead * of / v, first_group * tc) for of, sum_of, ahead in rounds), ZERO)
+    return (v - 1) * waited
+
+
+def _interleaved(waits: bool = False) -> Schedule:
     under_way = minimum(m * v, (v - 1) * first_group + 2 * (p - 1 - i) + 1)
     returns = _chunk_passes(tf / v, sum_tf / v, first_group) + _chunk_passes(tb / v, sum_tb / v, last_group)
+    returns = _waited_returns() if waits else returns
     return with_fill(
         "interleaved",
         "1F1B over vpp chunks a rank, groups of micro-batches through one chunk after the other",
@@ -233,10 +255,19 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
+# 1f1b whose ranks stand still for a message: the orders of exchanges are those of Merak and of DeepSpeed
+_BLOCKING = {"batched": _1f1b(MERGED_EXCHANGES, SHORT_EXCHANGES), "single": _1f1b(SINGLE_EXCHANGES, SHORT_EXCHANGES)}
+_WAITING = _interleaved(waits=True)
+
+
 def schedule_of(strategy: Strategy) -> Schedule:
-    """The schedule that `strategy` names; 1f1b with vpp above 1 is interleaved, as in Megatron-Core."""
+    """The schedule that `strategy` names, with the messages as it sends them; 1f1b with vpp above 1 is interleaved, as in
+    Megatron-Core."""
     name = "interleaved" if strategy.schedule == "1f1b" and strategy.vpp > 1 else strategy.schedule
-    return SCHEDULES[name]
+    if name == "1f1b" and strategy.pp > 1:
+        return _BLOCKING.get(strategy.p2p_comm, SCHEDULES[name])
+    waits = name == "interleaved" and strategy.overlap_p2p_comm and not strategy.overlap_p2p_comm_warmup_flush
+    return _WAITING if waits else SCHEDULES[name]
 
 
 def schedule_sizes(strategy: Strategy) -> dict[str, Number]:

@@ -7,28 +7,29 @@ from symsim.pipeline.schedule import PIPE, Condition, Schedule, fill_b, fill_f, 
 
 _MERAK = "Merak (arXiv 2206.04959), Merak/core/pipeline/schedule.py"
 # Merak sends and receives in one blocking exchange with the neighbour, so every one stands in the way
-_SHORT_EXCHANGES: tuple[Condition, ...] = (
+SHORT_EXCHANGES: tuple[Condition, ...] = (
     (tf - 2 * tc, "two exchanges take no longer than a forward"),
     (ti + tw - 2 * tc, "two exchanges take no longer than a backward"),
 )
 _DEEPER = minimum(1, p - 2)
-_EXCHANGES = 2 * (p - 1) + (m - 1) + _DEEPER * positive(m - 2)
-_HOISTED = fill_f + (sum_ti + sum_tw) - (ti + tw) + _EXCHANGES * tc
+# every send and receive a call of its own, and those of a step merged
+SINGLE_EXCHANGES = 2 * (p - 1) + 2 * (m - 1) + 2 * _DEEPER * positive(m - 2)
+MERGED_EXCHANGES = 2 * (p - 1) + (m - 1) + _DEEPER * positive(m - 2)
+_HOISTED = fill_f + (sum_ti + sum_tw) - (ti + tw) + MERGED_EXCHANGES * tc
 # a hoisted recompute as long as the forwards that it runs beside, or longer
 _LONGER_RECOMPUTE = maximum(0, (p - 1) * (tr - tf), _DEEPER * (maximum(tr - tf, (p - 2) * (tr - tf)) + tc))
 _BEFORE_LAST = positive(minimum(i - p + 3, p - 1 - i))
 
 
 def ds_default() -> Schedule:
-    exchanges = 2 * (p - 1) + 2 * (m - 1) + 2 * _DEEPER * positive(m - 2)
     return with_fill(
         "ds_default",
         "1F1B by the step clock of DeepSpeed, every send and receive a blocking call of its own",
         f"DeepSpeed runtime/pipe/schedule.py TrainSchedule; {_MERAK}:75-183",
-        fill_f + fill_b - symbol("t_place") + exchanges * tc,
+        fill_f + fill_b - symbol("t_place") + SINGLE_EXCHANGES * tc,
         minimum(m, p - i),
         requires=(PIPE,),
-        exact_while=_SHORT_EXCHANGES,
+        exact_while=SHORT_EXCHANGES,
     )
 
 
@@ -37,10 +38,10 @@ def merak_1f1b() -> Schedule:
         "merak_1f1b",
         "ds_default with the send and the receive of a step merged",
         f"{_MERAK}:185-254",
-        fill_f + fill_b - symbol("t_place") + _EXCHANGES * tc,
+        fill_f + fill_b - symbol("t_place") + MERGED_EXCHANGES * tc,
         minimum(m, p - i),
         requires=(PIPE,),
-        exact_while=_SHORT_EXCHANGES,
+        exact_while=SHORT_EXCHANGES,
     )
 
 
@@ -53,7 +54,7 @@ def pre_recompute() -> Schedule:
         minimum(m, p - i),
         whole=minimum(1, p - 1 - i),
         requires=(PIPE, (m - p, "num_microbatches of pp or more")),
-        exact_while=_SHORT_EXCHANGES,
+        exact_while=SHORT_EXCHANGES,
     )
 
 
@@ -66,7 +67,7 @@ def last_no_recompute() -> Schedule:
         minimum(m, p - i),
         whole=ONE,
         requires=(PIPE, (m - p, "num_microbatches of pp or more"), (m - 3, "3 micro-batches or more")),
-        exact_while=_SHORT_EXCHANGES,
+        exact_while=SHORT_EXCHANGES,
     )
 
 
@@ -82,5 +83,5 @@ def shifted_critical_path() -> Schedule:
         minimum(m, p - i) + _BEFORE_LAST,
         whole=ONE,
         requires=(PIPE, (m - p, "num_microbatches of pp or more"), (m - 4, "4 micro-batches or more")),
-        exact_while=_SHORT_EXCHANGES,
+        exact_while=SHORT_EXCHANGES,
     )

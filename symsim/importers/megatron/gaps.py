@@ -30,16 +30,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "the shape of every boundary tensor is sent before it: a latency a message",
-        "variable_seq_lengths",
-    ),
-    **silent(
-        "not_modelled",
-        "messages between stages in one batch, and a synchronisation after it: latencies",
-        "batch_p2p_comm batch_p2p_sync",
-    ),
-    **silent(
-        "not_modelled",
         "weights wait on the host: they leave the peak and travel twice a step",
         "cpu_offloading_weights",
     ),
@@ -137,11 +127,6 @@ GAPS: dict[str, Silent] = {
         "not_modelled",
         "moves weight gradients of experts beside the exchange of tokens: what is hidden of it",
         "overlap_dispatch_backward_with_experts_wgrad ep_overlap_early_attn_memory_release",
-    ),
-    **silent(
-        "not_modelled",
-        "how boundary tensors travel: a latency more or less for every message",
-        "use_ring_exchange_p2p overlap_p2p_communication_warmup_flush",
     ),
     **silent(
         "not_modelled",

@@ -22,3 +22,40 @@ def tensor_parallel_messages(read: "Settings") -> None:
     for option in _OFF:
         if keys.flag(option, False, to=option):
             read.options[option] = True
+
+
+def boundary_tensors(read: "Settings") -> None:
+    """How boundary tensors travel between stages, behind what says the stages and whether the interleaved schedule overlaps them."""
+    keys, options = read.keys, read.options
+    pipeline, interleaved = options.get("pp", 1) > 1, options.get("vpp", 1) > 1
+    batched = keys.flag("batch_p2p_comm", None, to="p2p_comm", why="batched")
+    if keys.flag("use_ring_exchange_p2p", False, to="p2p_comm", why="batched: one call sends and receives"):
+        batched = True
+    if batched is not None and pipeline and not interleaved:
+        options["p2p_comm"] = "batched" if batched else "single"
+    for key in ("batch_p2p_comm", "use_ring_exchange_p2p"):
+        if keys.has(key) and not (pipeline and not interleaved):
+            why = "the interleaved schedule waits for each or overlaps them: overlap_p2p_comm" if interleaved else _ALONE
+            keys.note(key, "no_cost_effect", why=why)
+    for key in ("batch_p2p_sync", "variable_seq_lengths"):
+        if keys.flag(key, False, to=key):
+            if pipeline:
+                options[key] = True
+            else:
+                keys.note(key, "no_cost_effect", why=_ALONE)
+    _ends(read)
+
+
+_ALONE = "one stage sends nothing"
+
+
+def _ends(read: "Settings") -> None:
+    """Whether the overlap holds in the warm-up and the flush."""
+    keys, options, key = read.keys, read.options, "overlap_p2p_communication_warmup_flush"
+    given = keys.flag(key, None, to="overlap_p2p_comm_warmup_flush")
+    if options.get("overlap_p2p_comm"):
+        options["overlap_p2p_comm_warmup_flush"] = bool(given)
+        if given is None:
+            keys.note(key, "derived", "overlap_p2p_comm_warmup_flush", "false unless it is given")
+    elif given is not None:
+        keys.note(key, "no_cost_effect", why="read with overlap_p2p_comm only")

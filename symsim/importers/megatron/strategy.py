@@ -7,7 +7,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
-from symsim.importers.megatron.overlap import tensor_parallel_messages
+from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import RECOMPUTE_MODULES
@@ -89,6 +89,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     _mesh(read)
     tensor_parallel_messages(read)
     _pipeline(read)
+    boundary_tensors(read)
     _batch(read)
     _data_parallel(read)
     _precision(read)

@@ -174,6 +174,9 @@ def _pipeline(keys: Keys) -> dict[str, Any]:
     beside = keys.flag("pp_comm_async", True, to="overlap_p2p_comm")
     if beside and found["vpp"] > 1:
         found["overlap_p2p_comm"] = True
+    elif not beside and found["vpp"] == 1:
+        found["p2p_comm"] = "batched"
+        keys.note("pp_comm_async", to="p2p_comm", why="batched: a rank waits for each exchange")
     elif keys.has("pp_comm_async"):
         why = "not read by the plain 1F1B of its cost model" if beside else "boundary tensors wait here too"
         keys.note("pp_comm_async", "no_cost_effect", why=why)

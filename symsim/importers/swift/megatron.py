@@ -21,8 +21,8 @@ SAME = frozenset(
     """micro_batch_size global_batch_size tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size sequence_parallel
     expert_model_parallel_size expert_tensor_parallel_size decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split pipeline_model_parallel_layout cp_comm_type tp_comm_overlap
-    overlap_grad_reduce overlap_param_gather use_distributed_optimizer use_megatron_fsdp data_parallel_sharding_strategy clip_grad optimizer
-    sgd_momentum use_precision_aware_optimizer main_params_dtype main_grads_dtype exp_avg_dtype exp_avg_sq_dtype optimizer_cpu_offload
+    batch_p2p_comm overlap_grad_reduce overlap_param_gather use_distributed_optimizer use_megatron_fsdp data_parallel_sharding_strategy clip_grad
+    optimizer sgd_momentum use_precision_aware_optimizer main_params_dtype main_grads_dtype exp_avg_dtype exp_avg_sq_dtype optimizer_cpu_offload
     optimizer_offload_fraction recompute_granularity recompute_method recompute_num_layers recompute_modules moe_layer_recompute
     cross_entropy_loss_fusion cross_entropy_fusion_impl attention_backend use_flash_attn transformer_impl no_rope_fusion fp8_format fp8_recipe
     moe_token_dispatcher_type moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype
@@ -42,6 +42,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "micro_batch_size": 1,
         "global_batch_size": 16,
         "use_distributed_optimizer": True,
+        "variable_seq_lengths": True,
         "recompute_granularity": "selective",
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_load_balancing_type": "aux_loss",
@@ -50,6 +51,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "micro_batch_size": 1,
         "global_batch_size": 16,
         "use_distributed_optimizer": True,
+        "variable_seq_lengths": True,
         "recompute_granularity": "selective",
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_dtype": "fp32",
@@ -184,10 +186,6 @@ def _own_arguments(r: Reading) -> None:
         r.strategy.update(optimizer="sgd_momentum", zero=0)
         why = "one moment of every parameter, states on every replica; Newton-Schulz's products, below 1 % of a step, and Adam's vectors are missing"
         keys.note("optimizer", "not_modelled", "optimizer", why)
-    if keys.flag("batch_p2p_comm") is not None:
-        keys.note(
-            "batch_p2p_comm", "not_modelled", why="sends and receives issued together or one by one: what of them hides, a few per cent of a step"
-        )
     for name, what in (
         ("bias_dropout_fusion", "a pass over the residual stream more, forward and backward; none without dropout and biases"),
         ("bias_swiglu_fusion", "a pass over the feed-forward's width more, forward and backward"),
