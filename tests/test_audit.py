@@ -112,3 +112,51 @@ def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
         main(["audit", *arguments])
     return left.value.code if isinstance(left.value.code, int) else 1
+
+
+def test_random_points_where_no_proof_is_found() -> None:
+    found = judged(entry("floor((s + 1)/2)", "ceil(s/2)"))
+    assert (found.verdict, found.points, found.red) == ("tested", 64, "")
+    assert judged(entry("floor(s/2)", "ceil(s/2)")).verdict == "differs"
+
+
+def test_smallest_counter_model() -> None:
+    found = judged(entry("floor((s + a)/2)", "floor(s/2)", ', given: ["a = 2*s"]'))
+    assert found.counter_model is not None
+    point, value = found.counter_model
+    assert ({n: point[n] for n in ("a", "s")}, value) == ({"a": 2, "s": 1}, -1)
+
+
+def test_size_of_a_difference_at_known_models() -> None:
+    """Of GPT-3's forward pass at 4096 tokens attention's products are s/(6h + s)."""
+    found = judged(entry("24*b*s*h**2", "F_dense", ', given: ["a*d = h", "g = a", "f = 4*h"]'))
+    assert found.sizes["gpt3-175b"] == pytest.approx(4096 / (6 * 12288 + 4096))
+    assert set(found.sizes) == {"gpt3-175b", "llama3-70b", "deepseek-v3"}
+
+
+ONE = "# first\n- id: m.one\n  at: x\n  status: seen\n  formula: 6*s\n  says: s\n  verdict:"
+BLOCK = "\n    is: differs  # so\n    why: >-\n      two\n      lines\n"
+STORED = [
+    (" {is: differs, why: w}\n", ' {is: differs, why: w, difference: "-5*s"}\n'),
+    (' {is: differs, difference: "2*s", why: w}\n  # end\n', ' {is: differs, difference: "-5*s", why: w}\n  # end\n'),
+    (BLOCK + "  # end\n", BLOCK + '    difference: "-5*s"\n  # end\n'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), STORED)
+def test_accept_changes_its_verdict_and_no_other_byte(tmp_path: Path, before: str, after: str) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text(HEAD + ONE + before)
+    assert run(str(own)) == 1
+    assert run(str(own), "--accept", "m.one") == 0
+    assert own.read_text() == HEAD + ONE + after
+    assert run(str(own)) == 0
+
+
+def test_accept_writes_a_verdict_where_there_is_none(tmp_path: Path) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text(HEAD + entry("s", "s", ", verdict: {is: differs, difference: s, why: w}"))
+    assert run(str(own), "--accept", "mine.one") == 0
+    assert own.read_text() == HEAD + entry("s", "s", ", verdict: equal")
+    own.write_text(HEAD + entry("2*s", "s"))
+    assert run(str(own), "--accept", "mine.one") == 2  # it wants a why

@@ -137,6 +137,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "gradient_scaling": (DENSE, {"dp": 8}, "owned"),
     "zero2_reduction": (DENSE, {"dp": 8, "zero": 2}, "all_reduce"),
     "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
+    "gemm_tiles": (DENSE, {}, "ignored"),
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
     "mfu_flops": (DENSE, {}, "executed"),

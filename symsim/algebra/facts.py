@@ -114,6 +114,19 @@ def declared(facts: Iterable[Fact]) -> dict[str, str]:
     return {str(f.left): str(f.right) for f in facts if f.relation == ":"}
 
 
+def solved(facts: Iterable[Fact]) -> dict[str, Expr]:
+    """What the equalities among the facts give, over symbols that none of them gives."""
+    found: dict[str, Expr] = {}
+    for fact in facts:
+        if fact.relation != "=" or not isinstance(fact.right, Expr):
+            continue
+        left, right = fact.left.substitute(found), fact.right.substitute(found)
+        if left != right:
+            name, value = _solution(fact, left, right)
+            found = {n: v.substitute({name: value}) for n, v in found.items()} | {name: value}
+    return found
+
+
 def _is_symbol(amount: Expr) -> bool:
     return len(amount.symbols()) == 1 and amount == symbol(next(iter(amount.symbols())))
 

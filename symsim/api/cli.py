@@ -243,12 +243,13 @@ def hold(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE]...", help="Sources by name, files of claims, or ids of claims; all sources unless given.")
     ] = None,
+    accepted: Annotated[list[str] | None, typer.Option("--accept", metavar="ID", help="Store what is found of this claim; repeatable.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove published formulas against what symsim derives."""
-    from symsim.audit.command import run
+    from symsim.audit.command import run, run_accept
 
-    status = run(sources or (), as_json, _print, _say)
+    status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, _print, _say)
     if status:
         raise SystemExit(status)
 

@@ -5,8 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from symsim.audit.running import audit, chosen
+from symsim.audit.accepting import accept
+from symsim.audit.running import audit, chosen, file_of
+from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
+from symsim.audit.verdicts import judge
+
+
+def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], None]) -> int:
+    """Store what is found of some claims; all of them are judged before the first is stored."""
+    found = []
+    for name in ids:
+        claims, number = file_of(name, files)
+        found.append((judge(claims[number], Derivations()), number))
+    for outcome, number in found:
+        say(accept(outcome, number))
+    return 0
 
 
 def run(sources: Sequence[str], as_json: bool, show: Callable[[str], None], say: Callable[[str], None]) -> int:

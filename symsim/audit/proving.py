@@ -125,6 +125,21 @@ def functions_in(amount: Expr) -> bool:
     return any(isinstance(a, Call) and (a.function != "sum" or functions_in(a.arguments[0])) for m in amount.terms for a, _ in m)
 
 
+def about(sides: Sides, amount: Expr) -> tuple[Fact, ...]:
+    """The facts that say something of an amount."""
+    formula = sides.formula(amount)
+    names = formula.symbols | {d.symbol for d in formula.definitions}
+    found: list[Fact] = []
+    left = list(sides.facts)
+    while True:
+        new = [f for f in left if f.symbols & names]
+        if not new:
+            return tuple(f for f in sides.facts if f in found)
+        found += new
+        left = [f for f in left if f not in new]
+        names = names | {n for f in new for n in f.symbols}
+
+
 def is_zero(amount: Expr) -> bool:
     """Whether an expression is zero for all values of its symbols: divisors are multiplied away until none is left."""
     while amount:

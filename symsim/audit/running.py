@@ -72,16 +72,20 @@ def chosen(names: Sequence[str]) -> list[Claim]:
         elif name.endswith((".yaml", ".yml")) or os.path.sep in name:
             found += read_claims(name)
         else:
-            found += _by_id(name, shipped)
+            claims, number = file_of(name)
+            found.append(claims[number])
     return found
 
 
-def _by_id(name: str, shipped: "dict[str, Any]") -> list[Claim]:
+def file_of(name: str, files: Sequence[str] = ()) -> tuple[list[Claim], int]:
+    """The claims of the file that has a claim of this id, and which of them it is."""
+    shipped = shipped_sources()
     # an id mostly begins with its file's name
-    first = [s for s in shipped if name.split(".")[0] == s]
-    for source in (*first, *(s for s in shipped if s not in first)):
-        for claim in read_claims(shipped[source]):
-            if claim.id == name:
-                return [claim]
-    ids = [c.id for s in first for c in read_claims(shipped[s])]
+    paths = [*files, *sorted(map(str, shipped.values()), key=lambda p: p != str(shipped.get(name.split(".")[0])))]
+    ids: list[str] = []
+    for path in paths:
+        claims = read_claims(path)
+        ids += [c.id for c in claims]
+        if name in ids:
+            return claims, next(k for k, c in enumerate(claims) if c.id == name)
     raise InputError(f"no source, file or claim is named '{cut(name)}': {nearest(name, [*shipped, *ids])}")

@@ -30,7 +30,8 @@ class Derived:
 
     @cached_property
     def fixed(self) -> dict[str, Expr]:
-        """The layers of a model of one kind are L, ranks are the product of the degrees; of the system, shares of 1 and times of 0."""
+        """The layers of a model of one kind are L, ranks are the product of the degrees; of the system, the rate of the type
+        that is computed in is Phi, and shares of 1 and times of 0 are put in."""
         values = self.result.values
         kinds = self.result.model.kind_names()
         found = {layers_of_model(kinds[0]).text: symbol("L")} if len(kinds) == 1 else {}
@@ -39,6 +40,7 @@ class Derived:
             for degree in ("tp", "cp", "pp", "dp"):
                 ranks = ranks * (symbol(degree) if values[degree] != 1 else 1)
             found["world"] = ranks
+            found[f"Phi_{self.result.strategy.precision}"] = symbol("Phi")
             for name, value in values.items():
                 if (name in COEFFICIENTS or name.startswith(_TIMES)) and value in (0, 1):
                     found[name] = expr(int(value))
@@ -78,7 +80,8 @@ class Derivations:
 def _derive(subject: Subject) -> Result:
     model = load_model(_model_named(subject.model)).architecture
     system = load_system(_system_named(subject.system)) if subject.system else None
-    return derive(model, load_strategy(subject.strategy), dict(subject.assumptions), dict(subject.settings), system)
+    ideal = {"gemm_tiles": "ignored"} if subject.system in bare_systems() else {}
+    return derive(model, load_strategy(subject.strategy), {**ideal, **dict(subject.assumptions)}, dict(subject.settings), system)
 
 
 def bare_models() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from symsim.algebra.expr import Number
 from symsim.audit.running import Audit
 from symsim.audit.schema import VERDICTS
 from symsim.audit.verdicts import Outcome
@@ -38,11 +39,29 @@ def _claim(outcome: Outcome) -> list[str]:
             lines += _wrapped("neglects ", ", ".join(n.term for n in claim.neglects))
     if outcome.difference:
         lines += _wrapped("symsim less published: ", str(outcome.difference))
+        lines += _sized(outcome)
     if claim.stored is not None and claim.stored.why:
         lines += _wrapped("", claim.stored.why)
     if outcome.red:
         lines += _wrapped("NOT AS APPROVED: ", outcome.red)
     return lines
+
+
+def _sized(outcome: Outcome) -> list[str]:
+    """The smallest numbers at which a claim fails, and how large the difference is at known models."""
+    lines = []
+    if outcome.counter_model is not None:
+        point, value = outcome.counter_model
+        at = ", ".join(f"{n}={v}" for n, v in point.items() if n in outcome.difference.symbols())
+        lines += _wrapped("", f"{number(value)}{f' at {at}' if at else ''}")
+    if outcome.sizes:
+        lines += _wrapped("of symsim's: ", ", ".join(f"{100 * share:+.2g} % {model}" for model, share in outcome.sizes.items()))
+    return lines
+
+
+def number(value: Number) -> str:
+    """An integer, a quotient, or a float of few digits."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _wrapped(head: str, text: str) -> list[str]:

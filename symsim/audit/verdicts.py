@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
-from symsim.algebra.expr import Expr, expr
+from symsim.algebra.expr import Expr, Number, expr
 from symsim.algebra.facts import Fact
 from symsim.algebra.grammar import parse
 from symsim.audit.claims import Claim, mapped
-from symsim.audit.points import tested_points
-from symsim.audit.proving import Proof, Sides, functions_in, is_zero, meanings, prove, sides_of, tidy
+from symsim.audit.points import Point, counter_model, tested_points
+from symsim.audit.proving import Proof, Sides, about, functions_in, is_zero, meanings, prove, sides_of, tidy
+from symsim.audit.references import relative_sizes
 from symsim.audit.subjects import Derivations, Derived
 from symsim.errors import InputError, cut
 
@@ -38,6 +40,16 @@ class Outcome:
     points: int = 0
     red: str = ""
     assumptions: tuple[str, ...] = ()
+
+    @cached_property
+    def counter_model(self) -> tuple[Point, Number] | None:
+        """The smallest integers at which symsim's side and the published one differ, and by how much; None where they do not."""
+        return counter_model(self.difference, self.sides.facts) if self.sides is not None and self.difference else None
+
+    @cached_property
+    def sizes(self) -> dict[str, float]:
+        """The difference over symsim's side at the sizes of known models, by their names; of those that have all that is asked for."""
+        return relative_sizes(self.sides, self.difference) if self.sides is not None and self.difference else {}
 
     @property
     def passes(self) -> bool:
@@ -62,7 +74,7 @@ def judge(claim: Claim, derivations: Derivations) -> Outcome:
         _refuse_unneeded(claim, sides, proof)
         verdict, points = ("equal_under" if sides.facts or sides.neglected else "equal"), 0
     else:
-        verdict, points = "differs", tested_points(sides, proof) if functions_in(proof.left) else 0
+        verdict, points = "differs", tested_points(proof.left, sides.facts) if functions_in(proof.left) else 0
         verdict = "tested" if points else verdict
         _refuse_unneeded(claim, sides, proof)
     verdict = _on_the_source(claim, sides, verdict)
@@ -111,32 +123,17 @@ def _on_the_source(claim: Claim, sides: Sides, verdict: str) -> str:
         return verdict
     if claim.instead is not None:
         instead = _published(claim, claim.instead, sides)
-        if not _under(claim, sides, _about(sides, sides.says - instead), sides.says - instead - sum(sides.neglected, expr(0))).holds:
+        if not _under(claim, sides, about(sides, sides.says - instead), sides.says - instead - sum(sides.neglected, expr(0))).holds:
             return verdict
     if claim.against is not None:
         between = _published(claim, claim.against, sides) - sides.published
-        if _under(claim, sides, _about(sides, between), between).holds:
+        if _under(claim, sides, about(sides, between), between).holds:
             return verdict
     return "source_contradicts_itself"
 
 
 def _published(claim: Claim, formula: Expr, sides: Sides) -> Expr:
     return mapped(claim, formula, meanings(claim, formula.symbols(), sides.derived, set()))
-
-
-def _about(sides: Sides, amount: Expr) -> tuple[Fact, ...]:
-    """The facts that say something of an amount."""
-    formula = sides.formula(amount)
-    names = formula.symbols | {d.symbol for d in formula.definitions}
-    found: list[Fact] = []
-    left = list(sides.facts)
-    while True:
-        new = [f for f in left if f.symbols & names]
-        if not new:
-            return tuple(f for f in sides.facts if f in found)
-        found += new
-        left = [f for f in left if f not in new]
-        names = names | {n for f in new for n in f.symbols}
 
 
 def _against_stored(found: Outcome, derived: Derived) -> str:

@@ -55,7 +55,7 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, index, "forward", profile)
     if OPERATIONS[op.kind].bound == "attention":
-        return _attention(placed, index, backward=False, strategy=profile.strategy)
+        return _attention(placed, index, profile, backward=False)
     return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
 
 
@@ -65,7 +65,7 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
     if OPERATIONS[op.kind].bound == "attention":
-        return _attention(placed, kernel.forward, backward=True, strategy=profile.strategy)
+        return _attention(placed, kernel.forward, profile, backward=True)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
 
 
@@ -82,11 +82,11 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
-        return Quantity(shape.groups * _seconds(one, rate, grouped=False), SECOND)
-    return Quantity(_seconds(shape, rate, grouped=shape.groups != ONE), SECOND)
+        return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False), SECOND)
+    return Quantity(_seconds(shape, rate, profile, grouped=shape.groups != ONE), SECOND)
 
 
-def _seconds(shape: Shape, rate: Expr, *, grouped: bool) -> Expr:
+def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Expr:
     return curves.gemm(
         shape.m,
         shape.n,
@@ -98,15 +98,16 @@ def _seconds(shape: Shape, rate: Expr, *, grouped: bool) -> Expr:
         peak=rate,
         grouped=grouped,
         beside=shape.biases,
+        tiled=profile.assumptions["gemm_tiles"] == "counted",
     )
 
 
-def _attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy) -> Quantity:
+def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
     """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
-    op, block = placed.block.ops[index], placed.block
+    op, block, strategy = placed.block.ops[index], placed.block, profile.strategy
     at, packed = op.of(Attention), strategy.packed_document_length is not None
     if written_out(op):
-        return _written_out_attention(placed, index, backward=backward, strategy=strategy)
+        return _written_out_attention(placed, index, profile, backward=backward)
 
     def local(dim: str) -> Expr:
         return size(placed, index, [dim])
@@ -127,10 +128,10 @@ def _attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy
     return Quantity(seconds, SECOND)
 
 
-def _written_out_attention(placed: Placed, index: int, *, backward: bool, strategy: Strategy) -> Quantity:
+def _written_out_attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
     """Batched products over whole rows, and the kernels between them that read and write the scores (Megatron-Core
     transformer/dot_product_attention.py, fusions/fused_softmax.py; transformers' eager_attention_forward)."""
-    rate = peak(placed.block.ops[index], strategy)
-    products = (_seconds(shape, rate, grouped=False) for shape in attention_shapes(placed, index, backward=backward))
+    rate = peak(placed.block.ops[index], profile.strategy)
+    products = (_seconds(shape, rate, profile, grouped=False) for shape in attention_shapes(placed, index, backward=backward))
     passes = (curves.memory_bound(moved, kind="elementwise") for moved in attention_passes(placed, index, backward=backward))
     return Quantity(sum((*products, *passes), ZERO), SECOND)

@@ -144,6 +144,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "the experts of a rank run as one grouped product (true), or one after the other (false)",
         "true: TransformerEngine GroupedLinear, torch._grouped_mm; false: transformers before 5, Megatron-Core SequentialMLP",
     ),
+    "gemm_tiles": Assumption(
+        "counted",
+        ("counted", "ignored"),
+        "a matrix product computes whole tiles of 128 x 128, on all multiprocessors at once (counted), or its rows and columns and no others "
+        "(ignored: an ideal machine, as closed forms of papers have it)",
+        "counted: NVIDIA, Matrix Multiplication Background, sec. 3-4",
+    ),
     "host_launch": Assumption(
         "counted",
         ("counted", "hidden"),
