@@ -99,13 +99,23 @@ def _deepspeed(name: str, table: str, entry: dict[str, Any], cell: dict[str, Any
             # Hugging Face checkpoints every layer by default in ms-swift (trainers/arguments.py), and the loss is in fp32
             "recompute": "full",
             "grad_reduce_in_fp32": False,
+            **_limits(system, entry["model"]["hidden_size"]),
         }
     )
     own = "" if _written(entry) else "the dense table's DeepSpeed script, since none was published for this model"
     kept = "DeepSpeed with overlap_comm=false; ZeRO-2 all-reduces every micro-batch" if system == "zero2" else "DeepSpeed with overlap_comm=false"
     experts = "the experts run one by one (transformers 4.50)" if entry["model"].get("num_experts") is not None else ""
     assumptions = {"fsdp_prefetch": "false", "fsdp_unit": "module", "zero2_reduction": "all_reduce", "moe_grouped_gemm": "false"}
+    assumptions["reduction_buffers"] = "one"  # contiguous_gradients, overlap_comm=false
     return _case(name, table, entry, cell, plan, assumptions, note(unnamed, kept, experts, own), () if not own else ("script",))
+
+
+def _limits(system: str, hidden: int) -> dict[str, int]:
+    """What ms-swift's files for ZeRO-2 and ZeRO-3 say of buckets and of gathered parameters, `auto` as transformers fills it in."""
+    if system == "zero2":
+        return {"ddp_bucket_size": 2 * 10**8, "allgather_bucket_size": 2 * 10**8}
+    auto = {"ddp_bucket_size": hidden**2, "prefetch_bucket_size": int(0.9 * hidden**2), "param_persistence_threshold": 10 * hidden}
+    return {**auto, "max_live_parameters": 10**9, "max_reuse_distance": 10**9}
 
 
 def _case(name: str, table: str, entry: dict, cell: dict, plan: Any, assumptions: dict[str, str], said: str, guessed: tuple[str, ...] = ()) -> Case:

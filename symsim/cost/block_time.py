@@ -21,6 +21,7 @@ from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.beside_product import left_beside_product
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
+from symsim.cost.gathering import sharded
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
@@ -145,8 +146,8 @@ def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], back
     if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)
-        reading = ((n, op.attrs) for n, op in modules if held & set(op.inputs))
-        gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) for n, at in reading)
+        reading = ((n, op.attrs, op) for n, op in modules if held & set(op.inputs))
+        gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) * sharded(lowered, placed, op) for n, at, op in reading)
         made = made + sum(gathers, ZERO) * symbol("t_gather")
     return made
 

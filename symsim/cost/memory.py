@@ -23,7 +23,7 @@ from symsim.cost.memory_activations import Activations, define_activations, defi
 from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after, worst
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, parameters_of, reduction_buffer, shard_gradients
 from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, rank_of, rational
-from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries
+from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.lowering.lowered import Lowered
 
 # CUDA context and NCCL channels, outside PyTorch's allocator
@@ -69,6 +69,8 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         found.append(define_stage(rank, key, (base + value) * present, meaning, latex, source=source, assumptions=assumptions))
 
     others = activations.earlier + activations.own
+    # under zero=3 they are there all the time
+    buckets = ZERO if rank.strategy.zero == 3 else reduction_buffers(rank)
     for name, again in running_forms(rank):
         moment, saved = partial(Key, "M_at", "stage", name, again), of_block("A", name, again).expr
         rest = held + others - saved_after(rank, name, again) - saved
@@ -76,7 +78,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         forward = rest + worst(name, again) + gathered_parameters(rank, name)
         at(moment(phase="forward"), forward, f"forward of {last}", present=present)
         backward = rest + rebuilt(rank, name, again) + worst(name, again, backward=True) + gradients_after(rank, name)
-        backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name)
+        backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name) + buckets
         at(moment(phase="backward"), backward, f"backward of {last}", present=present)
         if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
             behind = reduction_buffer(rank, name) + shard_gradients(rank, parameters_of(rank, name)) - saved
@@ -89,7 +91,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             )
     at(
         of_stage("M_at", "first_layers"),
-        static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank),
+        static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets,
         "backward of the first layer and of the embedding, with all other gradients made",
     )
     if rank.strategy.zero == 3:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.cost.count import MODULES, held_output_layer
+from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
 from symsim.cost.reduce import shards
@@ -22,8 +23,11 @@ def unit_bytes(rank: Rank, kind: str) -> Expr:
 
 
 def reduction_buffer(rank: Rank, kind: str) -> Expr:
-    """The buffer from which a layer's gradients are reduced."""
-    return parameters_of(rank, kind) * gradient_width(rank)
+    """The buffer from which a layer's gradients are reduced, or a bucket's; none where one is always there (assumption reduction_buffers)."""
+    bucket = rank.strategy.ddp_bucket_size
+    if rank.assume["reduction_buffers"] != "none":
+        return ZERO
+    return (parameters_of(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
 
 
 def shard_gradients(rank: Rank, parameters: Expr) -> Expr:
@@ -36,9 +40,11 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     the root's stay gathered, forward keeps the last gather's buffer until the next, backward gathers one unit ahead."""
     if rank.strategy.zero != 3:
         return ZERO
-    root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
+    width = WIDTHS[rank.strategy.precision]
+    root = width * root_parameters(rank)
     kinds = rank.model.kind_names()
-    largest = maximum(*(unit_bytes(rank, k) * rank.has[k] for k in kinds))
+    kept = total(kept_layers(rank.lowered, k) * parameters_of(rank, k) for k in kinds)
+    largest = maximum(*(width * ahead(rank.lowered, k, kept) * rank.has[k] for k in kinds))
     everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds)
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
@@ -46,9 +52,10 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     if name == "embedding":
         return root + part if backward else root * 2
     if name in ("head", "mtp"):
-        return root + part + (ZERO if resharded else everything) + (largest if resharded or not backward else ZERO)
-    ahead = unit_bytes(rank, name) if resharded or not backward else ZERO
-    return root + part + (unit_bytes(rank, name) if resharded else everything) + ahead
+        return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
+    next_to_run = width * ahead(rank.lowered, name, kept) if resharded or not backward else ZERO
+    running = width * (maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name))
+    return root + part + (running if resharded else everything) + next_to_run
 
 
 def first_gather(rank: Rank) -> Expr:

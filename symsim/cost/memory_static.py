@@ -8,8 +8,9 @@ from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import Key, layers, of_stage
 from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
 from symsim.cost.count import counted_parameters, label
+from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
-from symsim.cost.reduce import expert_groups, shards
+from symsim.cost.reduce import bucket_size, expert_groups, shards
 from symsim.frameworks.kernels import multiplied_in
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
@@ -57,6 +58,8 @@ def define_static(rank: Rank) -> Static:
     main = main_type(strategy)
     only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
     weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters")
+    if strategy.param_persistence_threshold:
+        weights = weights + precision * _whole_on_every_rank(rank)
     if strategy.fp8 != "none":
         weights = weights + _quantised(rank)
     kept_weights = define_stage(
@@ -85,7 +88,8 @@ def define_static(rank: Rank) -> Static:
         away = rational(strategy.optimizer_offload_fraction)
         host = _of_each(rank, 4 + per_parameter, "optimizer states") * away
         on_host, moved = (host,), _of_each(rank, 4 + 4, "optimizer states") * away
-    dummies = _dummies(rank)
+    buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
+    always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
@@ -97,13 +101,29 @@ def define_static(rank: Rank) -> Static:
     constant = define_stage(
         rank,
         of_stage("M", "constant"),
-        dummies + WORKSPACES[rank.assume["library_workspace"]],
-        "placeholder weight gradients and library workspaces",
+        always + WORKSPACES[rank.assume["library_workspace"]],
+        "placeholder weight gradients and library workspaces" + (", a buffer of reductions" if buffered else ""),
         r"M^{(i)}_{\mathrm{constant}}",
         source="TransformerEngine module/base.py get_dummy_wgrad, get_cublas_workspace_size_bytes; PyTorch CublasHandlePool.cpp",
-        assumptions=("te_dummy_wgrad", "library_workspace"),
+        assumptions=("te_dummy_wgrad", "library_workspace", *(("reduction_buffers",) if buffered else ())),
     )
     return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
+
+
+def reduction_buffers(rank: Rank) -> Expr:
+    """Buffers of a bucket that gradients are copied into before they are reduced (assumption reduction_buffers)."""
+    copies = {"none": 0, "one": 1, "two": 2}[rank.assume["reduction_buffers"]]
+    return copies * gradient_width(rank) * bucket_size(rank.strategy, shards(rank.lowered, False).ranks)
+
+
+def _whole_on_every_rank(rank: Rank) -> Expr:
+    """What the other ranks' shares of parameters take that are not sharded (param_persistence_threshold)."""
+    apart, found = expert_groups(rank.lowered), ZERO
+    for kind in rank.model.kind_names():
+        for expert in (False, True):
+            others = 1 - 1 / shards(rank.lowered, expert and apart).shard
+            found = found + never_sharded(rank.lowered, kind, expert=expert) * layers(kind).expr * others
+    return found
 
 
 def _quantised(rank: Rank) -> Expr:

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer
+from symsim.cost.gathering import kept_layers, late, never_sharded
+from symsim.inputs.strategy import Strategy
 from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS
 from symsim.lowering.communicate import Placed
@@ -70,6 +72,25 @@ def shards(lowered: Lowered, expert: bool) -> Shards:
     return Shards(expert, ranks, ranks / instances, instances)
 
 
+def bucket_size(strategy: Strategy, ranks: Expr) -> Expr:
+    """Gradients of a bucket."""
+    given = strategy.ddp_bucket_size
+    return maximum(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks) if given is None else expr(given)
+
+
+def in_buckets(message: Message, strategy: Strategy) -> Message:
+    """A message of gradients or parameters as one of each bucket, where their size is given; the last is as long as the others."""
+    size = strategy.ddp_bucket_size
+    if message.op == "all_gather" and strategy.allgather_bucket_size is not None:
+        size = strategy.allgather_bucket_size
+    if size is None:
+        return message
+    whole = message.receive_elements if message.op == "all_gather" else message.send_elements
+    number = maximum(1, ceil(whole / size))
+    sent, received = message.send_elements / number, message.receive_elements / number
+    return replace(message, send_elements=sent, receive_elements=received, count=message.count * number)
+
+
 def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
     """End-of-step messages of one rank holding `dense` and `expert` parameters (elements)."""
     strategy = lowered.profile.strategy
@@ -97,7 +118,7 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
             )
         if group.shard != ONE:
             made.append(Message("step", "all_gather", group.inside, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
-    return made
+    return [in_buckets(m, strategy) for m in made]
 
 
 def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
@@ -126,13 +147,17 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
 @dataclass(frozen=True)
 class Unit:
     """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it; the root
-    is what is in no other."""
+    is what is in no other. whole: of them, those that are never sharded; kept: of the units, those that stay gathered for backward; late: the
+    share that is gathered only when the unit runs."""
 
     what: str
     elements: Expr
     times: Expr
     expert: bool = False
     root: bool = False
+    whole: Expr = ZERO
+    kept: Expr = ZERO
+    late: Expr = ZERO
 
 
 def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
@@ -145,10 +170,11 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
 
     units = []
     for kind in lowered.profile.model.kind_names():
-        times = symbol(holds(kind))
-        units.append(Unit(f"{in_words(kind)} layer", held(kind, expert=False if apart else None), times))
-        if apart:
-            units.append(Unit(f"experts of a {in_words(kind)} layer", held(kind, expert=True), times, expert=True))
+        times, kept = symbol(holds(kind)), kept_layers(lowered, kind)
+        for expert, name in ((False, f"{in_words(kind)} layer"), (True, f"experts of a {in_words(kind)} layer"))[: 2 if apart else 1]:
+            own = expert if apart else None
+            whole = never_sharded(lowered, kind, expert=own)
+            units.append(Unit(name, held(kind, expert=own), times, expert, whole=whole, kept=kept, late=late(lowered, kind)))
     root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
     norm = of_block("P", "head", module="norm")
     if norm in derivation:
@@ -169,14 +195,21 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     made: list[Message] = []
     for unit in units if strategy.zero == 3 else ():
         group = shards(lowered, unit.expert)
-        n, share = unit.elements, unit.elements / group.shard
+        n, share, gathered = unit.elements, unit.elements / group.shard, unit.elements - unit.whole
         of: Purpose = "root" if unit.root else ""
+        gather = Message(
+            "forward", "all_gather", group.inside, group.shard, ZERO, gathered, strategy.precision, unit.what, unit.times, once, of, unit.late
+        )
         if group.shard != ONE:
-            made.append(Message("forward", "all_gather", group.inside, group.shard, share, n, strategy.precision, unit.what, unit.times, once, of))
+            made.append(replace(gather, send_elements=gathered / group.shard))
+            if unit.whole:
+                what = f"{unit.what}, what is never sharded"
+                updated = replace(gather, send_elements=unit.whole / group.shard, receive_elements=unit.whole, what=what)
+                made.append(replace(updated, phase="step", per="step", late=ZERO))
             if kept:
                 held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
-                again = n / held_by
-                made.append(Message("backward", "all_gather", group.inside, held_by, again, n, strategy.precision, unit.what, unit.times, purpose=of))
+                again = replace(gather, phase="backward", group=held_by, send_elements=gathered / held_by, per="microbatch")
+                made.append(replace(again, count=unit.times - unit.kept))
             made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
         if group.instances != ONE:
             made.append(Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, sync, of))

@@ -22,11 +22,10 @@ from symsim.cost.collectives import Network
 from symsim.cost.count import label
 from symsim.cost.memory_static import main_type, state_bytes
 from symsim.cost.reduce import (
-    BUCKET_SIZE,
-    BUCKET_SIZE_PER_RANK,
     arrivals,
     boundary,
     boundary_shape,
+    bucket_size,
     expert_groups,
     shards,
     update_messages,
@@ -124,8 +123,8 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
 
 def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) -> None:
     """FSDP: a unit's parameters arrive while the unit before it computes, its gradients leave while the next one does;
-    what is exposed is the root's gather, which comes first, and its scatter, which comes last, and whatever the computation is
-    too short for."""
+    what is exposed is the root's gather, which comes first, and its scatter, which comes last, what is not gathered ahead, and whatever
+    the computation is too short for."""
     if lowered.profile.strategy.zero != 3:
         return
     made: dict[str, Quantity] = {"forward": Quantity(ZERO, SECOND), "backward": Quantity(ZERO, SECOND)}
@@ -136,6 +135,8 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
             made[phase] = made[phase] + seconds
             if message.purpose == "root" and message.op == ("all_gather" if phase == "forward" else "reduce_scatter"):
                 root[phase] = root[phase] + seconds
+            else:
+                root[phase] = root[phase] + seconds * message.late
     for phase, beside in (("forward", ("forward",)), ("backward", ("inputs", "weights"))):
         whole = book.define(
             of_stage("c", phase=phase, axis="fsdp"),
@@ -210,18 +211,14 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
 
     grads = define(of_stage("c", "grad"), gradient, "stage i: gradients reduced over data ranks", r"c^{\mathrm{grad},(i)}")
     params = define(of_stage("c", "param"), parameter, "stage i: parameters gathered over data ranks", r"c^{\mathrm{param},(i)}")
-    group = shards(lowered, False)
-    # a stage of an empty chunk has no bucket, and nothing to divide among them
-    held = of_stage("P", "dense").expr + of_stage("P", "expert").expr
-    buckets = maximum(1, ceil(held / maximum(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * group.ranks)))
-    if strategy.overlap_grad_reduce or strategy.overlap_param_gather:
-        book.define(of_stage("n_bucket"), Quantity(buckets), "gradient buckets of stage i", latex=r"n_{\mathrm{bucket}}")
+    _buckets(book, lowered)
     exposed = []
     for c, overlap, beside, what in (
         (grads, strategy.overlap_grad_reduce, sum((of_stage("t", phase=p).expr for p in PHASES[1:]), ZERO), "grad"),
         (params, strategy.overlap_param_gather, of_stage("t", phase="forward").expr, "param"),
     ):
-        left = Quantity(maximum(c.expr - beside, c.expr / of_stage("n_bucket").expr), SECOND) if overlap and c.expr else c
+        several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
+        left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if overlap and c.expr else c
         if strategy.zero == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
             # beside the last backward or the first forward, whose own gathers and scatters these replace
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
@@ -234,6 +231,20 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     after = [key for key in (of_stage("e", "dp"), of_stage("t", "opt"), of_stage("e", "offload")) if key in book]
     tail = total((Quantity(key.expr, SECOND) for key in after), SECOND)
     define(of_stage("t", "tail"), tail, "stage i: what follows the pipeline", r"t_{\mathrm{tail}}^{(i)}")
+
+
+def _buckets(book: Derivation, lowered: Lowered) -> None:
+    """Into how many buckets the gradients of a stage are cut, and its parameters, where they are gathered in others."""
+    strategy = lowered.profile.strategy
+    # a stage of an empty chunk has no bucket, and nothing to divide among them
+    held = of_stage("P", "dense").expr + of_stage("P", "expert").expr
+    buckets = maximum(1, ceil(held / bucket_size(strategy, shards(lowered, False).ranks)))
+    if strategy.overlap_grad_reduce or strategy.overlap_param_gather:
+        book.define(of_stage("n_bucket"), Quantity(buckets), "gradient buckets of stage i", latex=r"n_{\mathrm{bucket}}")
+    if strategy.overlap_param_gather and strategy.allgather_bucket_size is not None:
+        several = maximum(1, ceil(held / strategy.allgather_bucket_size))
+        latex = r"n_{\mathrm{bucket,param}}"
+        book.define(of_stage("n_bucket", "param"), Quantity(several), "buckets in which stage i gathers its parameters", latex=latex)
 
 
 def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]) -> None:

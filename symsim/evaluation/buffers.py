@@ -51,7 +51,8 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
         owned: dict[str, list[tuple[int, bool]]] = {"dense": [], "expert": []}
         for size, module, alone in _parameters(result, stage, chunk):
             owned["expert" if separate and module == "experts" else "dense"].append((size, alone))
-        limit = max(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks["dense"]) if stage.index == chunk == 0 else None
+        size = strategy.ddp_bucket_size or max(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks["dense"])
+        limit = size if stage.index == chunk == 0 else None
         for kind, sizes in owned.items():
             if sizes:
                 shard = ranks[kind] // strategy.num_distributed_optimizer_instances

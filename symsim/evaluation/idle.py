@@ -33,9 +33,10 @@ TIME_ONLY = (
     "batch_p2p_sync",
     "moe_shared_expert_overlap",
     "clip_grad",
+    "allgather_bucket_size",
 )
 # Those that show in times, and under some strategies in memory too
-TIMED = (*TIME_ONLY, "overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
+TIMED = (*TIME_ONLY, "ddp_bucket_size", "overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
 
 # Options whose effect depends on other options or on the model. Degrees, sizes and batches always show.
 CONDITIONAL = (
@@ -45,6 +46,10 @@ CONDITIONAL = (
     "reshard_after_forward",
     "reshard_after_backward",
     "gradient_sync",
+    "prefetch_bucket_size",
+    "max_live_parameters",
+    "max_reuse_distance",
+    "param_persistence_threshold",
     "grad_reduce_in_fp32",
     "pad_buckets_for_high_nccl_busbw",
     "recompute_method",

@@ -13,6 +13,8 @@ from symsim.inputs.strategy import Strategy
 if TYPE_CHECKING:
     from symsim.exporters.export import Asked
 
+_BUCKETS = {"ddp_bucket_size": "reduce_bucket_size", "allgather_bucket_size": "allgather_bucket_size"}
+_LIMITS = ("max_live_parameters", "max_reuse_distance", "prefetch_bucket_size", "param_persistence_threshold")
 _OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD"}
 
 
@@ -45,7 +47,10 @@ def said(asked: "Asked") -> list[str]:
 
 def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
     prefetch = asked.assumptions.get("fsdp_prefetch", "true") == "true"
-    made: dict[str, Any] = {"stage": s.zero, "overlap_comm": prefetch if s.zero == 3 else s.overlap_grad_reduce, "contiguous_gradients": True}
+    made: dict[str, Any] = {"stage": s.zero, "overlap_comm": prefetch if s.zero == 3 else s.overlap_grad_reduce}
+    made["contiguous_gradients"] = asked.assumptions.get("reduction_buffers", "one") != "none"
+    keys = {**_BUCKETS, **({name: f"stage3_{name}" for name in _LIMITS} if s.zero == 3 else {})}
+    made |= {key: getattr(s, name) for name, key in keys.items() if getattr(s, name) is not None}
     if s.optimizer_cpu_offload:
         made["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
         if s.optimizer_offload_fraction < 1:

@@ -30,8 +30,8 @@ FUSED = (
 )
 COMPILED = "passes fused between products, and saved tensors chosen by the compiler: about 10 % of a step; the modules run op by op here"
 DETERMINISTIC = "deterministic kernels: attention's backward and scatters at lower shares, up to tens of per cent of those kernels"
-BUCKETS = "the last bucket, which nothing hides, is of 4*10^7 parameters or 10^6 a rank here: a few per cent of the gradients' message"
 SYNCHRONISED = "the device waits for the host once in so many steps: below 1 % of a step"
+DDP = "read by DDP, which shards nothing"
 OTHER_RUN = "read by another accelerator's or an older runner"
 
 TRAINER: dict[str, Silent] = {
@@ -95,7 +95,7 @@ TRAINER: dict[str, Silent] = {
     **silent("not_modelled", FUSED, "use_liger_kernel liger_kernel_config"),
     **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torchdynamo"),
     **silent("not_modelled", DETERMINISTIC, "full_determinism"),
-    **silent("not_modelled", BUCKETS, "ddp_bucket_cap_mb"),
+    **silent("no_cost_effect", DDP, "ddp_bucket_cap_mb"),
     **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
     **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
     **silent("not_modelled", "which matrices an optimizer projects or leaves out: states of those alone", "optim_target_modules"),
@@ -171,6 +171,16 @@ def replicas(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         return
     strategy |= {"zero": 0, "overlap_grad_reduce": True, "grad_reduce_in_fp32": True}
     keys.note("fsdp", "derived", "zero, overlap_grad_reduce", "replicas that reduce buckets beside backward (DDP), where nothing shards them")
+    buckets(keys, strategy, "ddp_bucket_cap_mb")
+
+
+def buckets(keys: Keys, strategy: dict[str, Any], key: str, width: int = 4) -> None:
+    """DDP's buckets, in MiB of gradients of `width` bytes (torch.nn.parallel.DistributedDataParallel bucket_cap_mb)."""
+    size = keys.number(key, to="ddp_bucket_size", why="MiB of gradients")
+    if size is not None:
+        if not 0 < size <= 2**40:
+            raise keys.wrong(key, "a number of MiB above 0")
+        strategy["ddp_bucket_size"] = max(1, int(size * 2**20 / width))
 
 
 def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:

@@ -183,6 +183,14 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "over the share that it owns, after (owned)",
         "all: Megatron-Core distributed/param_and_grad_buffer.py; owned: DeepSpeed and Merak without prescale_gradients (zero/stage1.py)",
     ),
+    "reduction_buffers": Assumption(
+        "none",
+        ("none", "one", "two"),
+        "gradients are reduced where they lie (none), or copied into a buffer of a bucket first, or two of them in turn: while backward "
+        "runs, under zero=3 always, in place of a unit's gradients",
+        "none: Megatron-Core distributed/param_and_grad_buffer.py; one: DeepSpeed runtime/zero/stage_1_and_2.py, stage3.py with "
+        "contiguous_gradients; two: the same with overlap_comm",
+    ),
     "mfu_flops": Assumption(
         "model",
         ("model", "executed"),

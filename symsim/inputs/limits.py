@@ -27,6 +27,7 @@ MOST_TIERS = 12
 LARGEST_QUANTITY = Fraction(10**30)
 
 Size = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+AnySize = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
 Degree = Annotated[int, Field(gt=0, le=MOST_RANKS)]
 Stages = Annotated[int, Field(gt=0, le=MOST_STAGES)]
 Layers = Annotated[int, Field(gt=0, le=MOST_LAYERS)]

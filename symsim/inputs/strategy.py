@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, Degree, Layers, Size, Stages
+from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, AnySize, Degree, Layers, Size, Stages
 
 RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
 
@@ -88,6 +88,24 @@ class Strategy(BaseModel):
     gradient_sync: Literal["every_microbatch", "last_microbatch"] = Field(
         "every_microbatch", description="FSDP: when gradients are reduced (no_sync)"
     )
+    prefetch_bucket_size: AnySize | None = Field(
+        None, description="FSDP: parameters gathered ahead of what runs (stage3_prefetch_bucket_size); default: the next unit"
+    )
+    max_live_parameters: AnySize | None = Field(
+        None, description="FSDP: parameters that may be gathered at once, those ahead among them (stage3_max_live_parameters)"
+    )
+    max_reuse_distance: AnySize | None = Field(
+        None, description="FSDP: parameters needed again before so many others have been used stay gathered (stage3_max_reuse_distance)"
+    )
+    param_persistence_threshold: AnySize | None = Field(
+        None, description="FSDP: parameters of at most so many elements stay whole on every rank (stage3_param_persistence_threshold)"
+    )
+    ddp_bucket_size: Size | None = Field(
+        None,
+        description="gradients of a bucket, each a message; default: one message, of which the last of max(4*10^7, 10^6 a rank) "
+        "parameters cannot overlap",
+    )
+    allgather_bucket_size: Size | None = Field(None, description="parameters gathered in one message after the update; default: ddp_bucket_size")
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
     clip_grad: float = Field(1.0, ge=0, le=LARGEST_SIZE, description="gradient norm to clip to; 0: no clipping")

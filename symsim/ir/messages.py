@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from symsim.algebra.expr import ONE, Expr
+from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.ir.block import WIDTHS
 
 # why a message of a block is sent once more in backward; or that it is of FSDP's root unit
@@ -20,7 +20,8 @@ COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p"
 
 @dataclass(frozen=True)
 class Message:
-    """`count` calls of `op` over `axis` (a mesh axis or several joined by '_'), each with these local buffers."""
+    """`count` calls of `op` over `axis` (a mesh axis or several joined by '_'), each with these local buffers. late: the share of it
+    that is sent only when what needs it waits, of a message that otherwise runs beside computation."""
 
     phase: str
     op: str
@@ -33,6 +34,7 @@ class Message:
     count: Expr = ONE
     per: str = "microbatch"
     purpose: Purpose = ""
+    late: Expr = ZERO
 
     @property
     def send_bytes(self) -> Expr:

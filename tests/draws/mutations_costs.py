@@ -88,7 +88,7 @@ TIME = (
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
-        ("a bucket is left in the open", 'c.expr / of_stage("n_bucket").expr', "0", "step_time.py"),
+        ("a bucket is left in the open", 'c.expr / several.expr', "0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
             "maximum(whole.expr - compute, root[phase].expr)",

@@ -18,7 +18,7 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread, variable
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import update
+from symsim.importers.trainer import buckets, update
 from symsim.importers.weights import model_of
 from symsim.inputs.reading import read_json, read_yaml
 
@@ -196,6 +196,7 @@ def _replicas(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str],
         return
     strategy |= {"zero": 0, "overlap_grad_reduce": True, "grad_reduce_in_fp32": not pure}
     keys.rows["ddp"] = Entry("ddp", "(default)", "derived", "zero, overlap_grad_reduce", "replicas that reduce buckets beside backward")
+    buckets(keys, strategy, "ddp_bucket_cap_mb", 2 if pure else 4)
     if pure:
         strategy["main_params_dtype"] = strategy["precision"]
         why = "the model is loaded in the compute type, and weights, gradients and states stay in it: 8 bytes a parameter with Adam"

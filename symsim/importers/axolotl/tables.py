@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
 from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS, QUANTISED
-from symsim.importers.trainer import BUCKETS, COMPILED, DATA, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import COMPILED, DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 from symsim.importers.trainer import SYNCHRONISED as WAITS
 
 _GENERATION = "generation between steps is another workload: decoding time of the longest answers in every step"
@@ -78,11 +78,11 @@ SILENT: dict[str, Silent] = {
         """dataset_processes dataset_num_proc dataloader_pin_memory dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last
         accelerator_config""",
     ),
+    **silent("no_cost_effect", DDP, "ddp_bucket_cap_mb"),
     **silent("not_modelled", LENGTHS, "group_by_length curriculum_sampling multipack_real_batches use_pose"),
     **silent("no_cost_effect", DEVICE, "device device_map world_size local_rank ddp ddp_timeout max_memory gpu_memory_limit use_ray ray_run_name"),
     **silent("no_cost_effect", DEVICE, "ray_num_workers resources_per_worker use_kernels"),
     **silent("no_cost_effect", "inside a step only where the model has unused parameters", "ddp_find_unused_parameters ddp_broadcast_buffers"),
-    **silent("not_modelled", BUCKETS, "ddp_bucket_cap_mb"),
     **silent("no_cost_effect", LENGTH, "num_epochs max_steps"),
     **silent(
         "not_modelled",

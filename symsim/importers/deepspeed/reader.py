@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 _TOP = frozenset("zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer steps_per_print".split())
 _LENGTHS = ("max_seq_length", "max_length", "model_max_length", "block_size", "cutoff_len", "seq_length", "max_seq_len")
 _LARGE = 10**15
+# stage 3: symsim's option, DeepSpeed's default (runtime/zero/config.py), and what it does
+_LIMITS = {
+    "max_live_parameters": (10**9, "nothing is fetched ahead beyond so many"),
+    "max_reuse_distance": (10**9, "what is needed again so soon stays"),
+    "prefetch_bucket_size": (5 * 10**7, "fetched ahead"),
+    "param_persistence_threshold": (10**5, "smaller parameters stay whole"),
+}
 _DTYPES = {"fp32": "fp32", "float32": "fp32", "float": "fp32", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16"}
 _DEVICES = {"cpu": "cpu", "nvme": "nvme", "none": None}
 _HOST_STATES = "in 2 bytes a gradient and 2 a parameter there, 4 and 4 here, over the host link"
@@ -84,7 +91,7 @@ def configured(
     _batch(keys, options, strategy, by_arguments)
     _precision(keys, strategy)
     _update(keys, strategy, assumptions)
-    _zero(keys, strategy, assumptions, architecture)
+    _zero(keys, strategy, assumptions)
     settle(keys, strategy, architecture, "DeepSpeed")
     return [_auto(row, raw) for row in keys.finish()]
 
@@ -296,7 +303,7 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     strategy["clip_grad"] = clip or 0.0
 
 
-def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
+def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     stage = _stage(keys)
     strategy["zero"] = stage
     overlap = keys.flag("zero_optimization.overlap_comm", None, to="overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch")
@@ -311,9 +318,9 @@ def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], arc
         _reductions(keys, stage, assumptions)
     else:
         assumptions |= {"fsdp_unit": "module", "fsdp_prefetch": "true" if overlap else "false"}
-        _gathers(keys, strategy, architecture)
+        _gathers(keys, strategy)
     _offload(keys, stage, strategy)
-    _buffers(keys, stage, overlap, 4 if strategy["grad_reduce_in_fp32"] else 2)
+    _buffers(keys, stage, overlap, strategy, assumptions)
     _groups(keys, strategy)
 
 
@@ -343,43 +350,37 @@ def _reductions(keys: Keys, stage: int, assumptions: dict[str, str]) -> None:
     keys.flag("zero_optimization.allgather_partitions", why="a gather or broadcasts of the updated parameters: as many bytes")
 
 
-def _gathers(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
-    """Limits of what stage 3 keeps gathered: symsim keeps the unit at work and the next."""
-    for key, default in (("stage3_max_live_parameters", 10**9), ("stage3_max_reuse_distance", 10**9), ("stage3_prefetch_bucket_size", 5 * 10**7)):
-        for name in (f"zero_optimization.{key}", f"zero_optimization.{key.removeprefix('stage3_')}"):
-            if not keys.has(name):
-                continue
-            number = _elements(keys, name, default)
-            why = f"up to {_bytes(2 * number)} of gathered parameters there; symsim holds the unit at work and the one fetched ahead"
-            keys.note(name, "not_modelled", why=why)
-    for key in ("stage3_param_persistence_threshold", "param_persistence_threshold"):
-        name = f"zero_optimization.{key}"
-        if keys.has(name):
-            _elements(keys, name, 10**5)
-            keys.note(name, "not_modelled", why=_persistent(architecture))
+def _gathers(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Limits of what stage 3 gathers ahead and keeps gathered."""
+    for option, (default, why) in _LIMITS.items():
+        number = _size(keys, (f"zero_optimization.stage3_{option}", f"zero_optimization.{option}"), default, option, why)
+        strategy[option] = number
     for key in ("stage3_model_persistence_threshold", "model_persistence_threshold"):
         if keys.has(f"zero_optimization.{key}"):
             keys.note(f"zero_optimization.{key}", "no_cost_effect", why="a bound on the parameters that stay whole, which norms alone do not reach")
     if keys.flag("zero_optimization.memory_efficient_linear", True) is False:
         why = "weights that linears keep for backward: gathered parameters live until then"
-        keys.note("zero_optimization.memory_efficient_linear", "not_modelled", "reshard_after_forward", why)
+        keys.note("zero_optimization.memory_efficient_linear", "mapped", "reshard_after_forward", why)
         strategy["reshard_after_forward"] = False
     elif keys.has("zero_optimization.memory_efficient_linear"):
         keys.note("zero_optimization.memory_efficient_linear", "mapped", "reshard_after_forward", "weights are gathered again for backward")
+
+
+def _size(keys: Keys, names: tuple[str, ...], default: int, option: str, why: str) -> int:
+    """A number of elements under the first of these names that is given, or DeepSpeed's default, which is then a row."""
+    for name in names:
+        if keys.has(name):
+            value = _elements(keys, name, default)
+            keys.note(name, to=option, why=why)
+            return value
+    keys.note(names[0], "derived", option, f"{default:.0e} by default".replace("e+0", "e"))
+    return default
 
 
 def _elements(keys: Keys, name: str, default: int) -> int:
     if keys.given[name].value == "auto":
         return default
     return min(int(keys.integer(name, default)), _LARGE)
-
-
-def _persistent(architecture: "Architecture | None") -> str:
-    text = "parameters of fewer elements stay whole"
-    if architecture is None:
-        return f"{text}: norms and biases, below 0.1 % of the parameters"
-    held = 2 * (2 * architecture.num_layers + 1) * architecture.hidden_size
-    return f"{text}: norms, {held / 2**20:.1f} MiB a rank, and a gather less for each"
 
 
 def _bytes(count: int) -> str:
@@ -413,16 +414,17 @@ def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
         keys.known.add(f"zero_optimization.{name}")
 
 
-def _buffers(keys: Keys, stage: int, overlap: bool, width: int) -> None:
-    """Buckets: buffers that symsim's peak does not hold."""
-    contiguous = keys.flag("zero_optimization.contiguous_gradients", True, why="gradients are copied into the bucket's buffer")
-    for key, copies in (("reduce_bucket_size", 2 if overlap and contiguous else 1), ("allgather_bucket_size", 1)):
+def _buffers(keys: Keys, stage: int, overlap: bool, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """Buckets, each a message, and the buffers that gradients are copied into."""
+    contiguous = keys.flag("zero_optimization.contiguous_gradients", True, to="assume.reduction_buffers", why="gradients are copied into a buffer")
+    for key, option in (("reduce_bucket_size", "ddp_bucket_size"), ("allgather_bucket_size", "allgather_bucket_size")):
         name = f"zero_optimization.{key}"
-        if not keys.has(name):
-            continue
-        held = _elements(keys, name, 5 * 10**8) * width * copies
-        what = "buffers" if copies == 2 else "a buffer"
-        keys.note(name, "not_modelled", why=f"{what} of up to {_bytes(held)} that the peak here does not hold" if stage else "read by ZeRO alone")
+        if stage and (stage < 3 or option == "ddp_bucket_size"):
+            strategy[option] = max(1, _size(keys, (name,), 5 * 10**8, option, ""))
+        elif keys.has(name):
+            keys.note(name, "no_cost_effect", why="read at stages 1 and 2 alone" if stage else "read by ZeRO alone")
+    if stage and contiguous:
+        assumptions["reduction_buffers"] = "two" if overlap and stage < 3 else "one"
     name = "zero_optimization.sub_group_size"
     if keys.has(name):
         held = 8 * _elements(keys, name, 10**9)

@@ -157,7 +157,7 @@ GAPS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "the sizes of gradient buckets: which part of the last reduction is exposed",
-        "ddp_num_buckets ddp_bucket_size suggested_communication_unit_size",
+        "ddp_num_buckets suggested_communication_unit_size",
     ),
     **silent(
         "not_modelled",

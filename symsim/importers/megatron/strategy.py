@@ -226,6 +226,11 @@ def _data_parallel(read: Settings) -> None:
             read.derived("use_distributed_optimizer", "zero", 1, "1: recipes of Megatron-Bridge use it")
     if options.get("zero") == 0:
         options.pop("num_distributed_optimizer_instances", None)
+    size = keys.integer("ddp_bucket_size", None, to="ddp_bucket_size", least=1)
+    if size is not None and options.get("overlap_grad_reduce"):
+        options["ddp_bucket_size"] = size
+    elif size is not None:
+        keys.note("ddp_bucket_size", "no_cost_effect", why="one bucket without overlap_grad_reduce")
 
 
 def _precision(read: Settings) -> None:

@@ -206,10 +206,10 @@ def _unreduced(keys: Keys, strategy: dict[str, Any], faithful: bool, notes: list
 
 def _scaling(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     """Sizes of messages, and what gradients are divided by."""
-    size = keys.number("zero_reduce_bucket_size")
+    size = keys.number("zero_reduce_bucket_size", to="ddp_bucket_size")
     if size is not None and strategy["zero"]:
-        why = "one message is timed: P / size of them add as many latencies, some 10 microseconds each"
-        keys.note("zero_reduce_bucket_size", "not_modelled", why=why)
+        strategy["ddp_bucket_size"] = max(1, min(int(size), 10**15))
+        keys.note("zero_reduce_bucket_size", to="ddp_bucket_size", why="gradients of a reduction, and parameters of a gather")
     elif size is not None:
         keys.note("zero_reduce_bucket_size", "no_cost_effect", why="read by ZeRO alone")
     before = keys.flag("prescale_gradients", False, to="assume.gradient_scaling")

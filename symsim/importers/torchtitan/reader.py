@@ -20,6 +20,7 @@ from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.torchtitan.tables import FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
+from symsim.importers.trainer import buckets
 from symsim.importers.weights import model_of
 from symsim.inputs.models import load_model
 
@@ -163,6 +164,7 @@ def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, 
     again = keys.choice("parallelism.fsdp_reshard_after_forward", policy, strategy["pp"] == 1, to="reshard_after_forward")
     if strategy["zero"] == 0:
         strategy["overlap_grad_reduce"] = True
+        buckets(keys, strategy, "parallelism.ddp_bucket_cap_mb")
         return
     if strategy["pp"] > 1:
         strategy |= {"zero": 1, "overlap_grad_reduce": True, "overlap_param_gather": True}

@@ -7,7 +7,7 @@ config/job_config.py; models/*/__init__.py for flavors.
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.trainer import BUCKETS, COMPILED, DATA, DETERMINISTIC, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import COMPILED, DATA, DDP, DETERMINISTIC, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 _TIMEOUT = "limits of waiting, and records of messages"
 _JITTER = "Python's garbage collector runs on all ranks at once, every so many steps: below 1 %"
@@ -57,6 +57,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", RATES, _of("lr_scheduler", "warmup_steps total_steps decay_ratio decay_type min_lr_factor lr_min")),
     **silent("no_cost_effect", DATA, "training.dataset training.dataset_path"),
     **silent("no_cost_effect", LENGTH, "training.steps"),
+    **silent("no_cost_effect", DDP, "parallelism.ddp_bucket_cap_mb"),
     **silent("not_modelled", LOADING, _of("training", _DATALOADER)),
     **silent("not_modelled", _JITTER, "training.gc_freq"),
     **silent("not_modelled", "a full collection in every step: tens of milliseconds", "training.gc_debug"),
@@ -98,7 +99,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", _CAST, "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice mx.use_fp8_dim1_cast_triton_kernel"),
     **silent("no_cost_effect", _CAST, "mx.mxfp8_dim1_cast_kernel_choice"),
-    **silent("not_modelled", BUCKETS, "parallelism.ddp_bucket_cap_mb"),
     **silent("refused", "a schedule written out in a file, which is not read here", "parallelism.pipeline_parallel_schedule_csv"),
 }
 

@@ -1,0 +1,148 @@
+"""Buckets of gradients, and the limits of what FSDP gathers: counts done by hand on a small model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from symsim.api.result import derive
+from symsim.evaluation.traffic import stage_messages
+from symsim.inputs.models import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+
+MODEL = load_model("llama3-8b").architecture
+HIDDEN, FFN, LAYERS, KEYS = 4096, 14336, 32, 1024
+WEIGHTS = (HIDDEN * HIDDEN, HIDDEN * KEYS, HIDDEN * KEYS, HIDDEN * HIDDEN, HIDDEN * FFN, HIDDEN * FFN, FFN * HIDDEN)
+LAYER = sum(WEIGHTS) + 2 * HIDDEN
+TABLES = 2 * 128256 * HIDDEN + HIDDEN
+SYSTEM = load_system("h100-sxm")
+RANKS = 8
+
+
+def numbers(assumptions: dict[str, str] | None = None, system: Any = None, **strategy: Any) -> Any:
+    given = {"dp": RANKS, "seq_length": 512, "fusion": "eager", **strategy}
+    return derive(MODEL, Strategy(**given), assumptions or {}, None, system)
+
+
+def messages(result: Any) -> list[Any]:
+    return stage_messages(result, result.stages[0])
+
+
+def elements(result: Any, message: Any) -> int:
+    """What is whole of a message on every rank."""
+    return max(int(size.evaluate(result.stage_numbers(result.stages[0]))) for size in (message.send_elements, message.receive_elements))
+
+
+def first(result: Any, name: str) -> float:
+    return float(result.stage_numbers(result.stages[0])[name])
+
+
+def test_gradients_leave_in_buckets_of_the_size_that_is_given() -> None:
+    size = 3 * 10**8
+    result = numbers(ddp_bucket_size=size, zero=1)
+    sent = [m for m in messages(result) if "dense" in m.what]
+    number = math.ceil((LAYERS * LAYER + TABLES) / size)
+    assert [(m.op, int(m.count.evaluate({}))) for m in sent] == [("reduce_scatter", number), ("all_gather", number)]
+    assert elements(result, sent[0]) == (LAYERS * LAYER + TABLES) // number
+
+
+def test_buckets_cost_a_latency_each_and_the_last_one_is_exposed() -> None:
+    size = 3 * 10**8
+    number = math.ceil((LAYERS * LAYER + TABLES) / size)
+    plain, cut = (numbers(system=SYSTEM, zero=0, **more) for more in ({}, {"ddp_bucket_size": size}))
+    added = float(cut.step_numbers["t_step"] - plain.step_numbers["t_step"])
+    assert any(added == pytest.approx((number - 1) * 2 * first(cut, name), rel=1e-6) for name in ("alpha_dp_cp", "delta_dp_cp"))
+    hidden = numbers(system=SYSTEM, zero=0, micro_batch_size=64, overlap_grad_reduce=True, ddp_bucket_size=size)
+    assert first(hidden, "e_grad_stage") == pytest.approx(first(hidden, "c_grad_stage") / number)
+    gathered = {"overlap_grad_reduce": True, "overlap_param_gather": True, "micro_batch_size": 64}
+    other = numbers(system=SYSTEM, ddp_bucket_size=size, allgather_bucket_size=2 * size, **gathered)
+    assert first(other, "n_bucket_param") == math.ceil((LAYERS * LAYER + TABLES) / (2 * size))
+
+
+@pytest.mark.parametrize(("choice", "copies"), [("none", 0), ("one", 1), ("two", 2)])
+def test_gradients_are_copied_into_buffers_while_backward_runs(choice: str, copies: int) -> None:
+    size = 10**8
+    before, after = (numbers({"reduction_buffers": c}, ddp_bucket_size=size) for c in ("none", choice))
+    for moment, held in (("M_at_backward_dense", copies), ("M_at_first_layers", copies), ("M_at_forward_dense", 0), ("M_at_optimizer", 0)):
+        assert first(after, moment) - first(before, moment) == held * 4 * size
+    # under FSDP they are there from the start, in place of the gradients of a unit
+    before, after = (numbers({"reduction_buffers": c}, zero=3, ddp_bucket_size=size) for c in ("none", choice))
+    assert first(after, "M_at_optimizer") - first(before, "M_at_optimizer") == copies * 4 * size
+    whole = numbers(zero=3)
+    reduced = first(whole, "M_at_second_dense") - first(before, "M_at_second_dense")
+    assert reduced == 4 * (LAYER - size)
+
+
+def test_small_parameters_stay_whole_and_are_gathered_once_a_step() -> None:
+    norms = LAYERS * 2 * HIDDEN
+    plain, whole = numbers(zero=3), numbers(zero=3, param_persistence_threshold=HIDDEN)
+    assert first(whole, "M_stage_weights") - first(plain, "M_stage_weights") == 2 * norms * (RANKS - 1) / RANKS
+    sent = [m for m in messages(whole) if m.op == "all_gather" and "layer" in m.what]
+    assert {(m.phase, m.per, elements(whole, m), int(m.count.evaluate({}))) for m in sent} == {
+        ("forward", "microbatch", LAYER - 2 * HIDDEN, LAYERS),
+        ("backward", "microbatch", LAYER - 2 * HIDDEN, LAYERS),
+        ("step", "step", 2 * HIDDEN, LAYERS),
+    }
+    assert first(numbers(zero=3, param_persistence_threshold=HIDDEN - 1), "M_stage_weights") == first(plain, "M_stage_weights")
+
+
+def fetched(limit: int, live: int) -> int:
+    """The most parameters that are gathered at once in a forward, after DeepSpeed's fetch_sub_module: one module after the other, each
+    released when it is done, and whole parameters fetched ahead until there are enough."""
+    queue = [size for _ in range(LAYERS) for size in WEIGHTS]
+    ready: list[int] = []
+    most = 0
+    while queue or ready:
+        current = ready.pop(0) if ready else queue.pop(0)
+        ahead, room = 0, min(limit, live - current - sum(ready))
+        while queue and ahead < room:
+            ahead += queue[0]
+            ready.append(queue.pop(0))
+        most = max(most, current + sum(ready))
+    return most
+
+
+@pytest.mark.parametrize(("limit", "live"), [(5 * 10**7, 10**9), (5 * 10**7, 8 * 10**7), (0, 10**9)])
+def test_parameters_fetched_ahead_as_a_replayed_queue_has_them(limit: int, live: int) -> None:
+    given = {"prefetch_bucket_size": limit, "max_live_parameters": live, "param_persistence_threshold": HIDDEN}
+    result = numbers({"fsdp_unit": "module"}, zero=3, **given)
+    moment, without = first(result, "M_at_forward_dense"), numbers({"fsdp_unit": "module"}, zero=3, param_persistence_threshold=HIDDEN)
+    # without limits a layer at work and the next are whole
+    held = (moment - first(without, "M_at_forward_dense")) / 2 + 2 * (LAYER - 2 * HIDDEN)
+    assert fetched(limit, live) <= held < fetched(limit, live) + max(WEIGHTS)
+
+
+def test_what_is_not_fetched_ahead_is_waited_for() -> None:
+    sizes = ({}, {"prefetch_bucket_size": LAYER // 2}, {"prefetch_bucket_size": 0})
+    plain, ahead, nothing = (numbers(system=SYSTEM, zero=3, **more) for more in sizes)
+    gathers = first(plain, "c_f_fsdp_stage")
+    assert first(nothing, "e_f_fsdp_stage") == pytest.approx(gathers)
+    root = first(numbers(system=SYSTEM, zero=3, num_microbatches=1, micro_batch_size=64), "e_f_fsdp_stage")
+    half = first(numbers(system=SYSTEM, zero=3, micro_batch_size=64, prefetch_bucket_size=LAYER // 2), "e_f_fsdp_stage")
+    assert half == pytest.approx(root + (gathers - root) / 2, rel=1e-3)
+    # one by one, whatever is fetched ahead at all is in time
+    single = numbers({"fsdp_unit": "module"}, SYSTEM, zero=3, micro_batch_size=64, prefetch_bucket_size=1)
+    assert first(single, "e_f_fsdp_stage") == pytest.approx(root)
+    assert first(ahead, "e_f_fsdp_stage") >= half
+
+
+def test_what_is_needed_again_soon_stays_gathered() -> None:
+    kept = 4
+    plain, near = numbers(zero=3), numbers(zero=3, max_reuse_distance=2 * kept * LAYER + 10**6)
+    sent = {m.phase: m for m in messages(near) if m.op == "all_gather" and "layer" in m.what}
+    assert tuple(int(sent[phase].count.evaluate({})) for phase in ("forward", "backward")) == (LAYERS, LAYERS - kept)
+    assert first(near, "M_at_forward_head") - first(plain, "M_at_forward_head") == 2 * kept * LAYER
+    assert first(near, "M_at_forward_dense") - first(plain, "M_at_forward_dense") == 2 * (kept - 1) * LAYER
+
+
+def test_the_host_gathers_what_is_sharded_alone() -> None:
+    """Module by module: of a layer seven linear maps and two norms, which a threshold leaves whole, in forward, backward and again."""
+    assumptions, around = {"fsdp_unit": "module"}, {"zero": 3, "seq_length": 64, "system": load_system("a800-sxm")}
+    plain, whole = (numbers(assumptions, param_persistence_threshold=size, **around) for size in (None, HIDDEN))
+    moved = float(plain.values["t_gather"]) * 2
+    assert moved > 0
+    saved = first(plain, "t_f_dense") - first(whole, "t_f_dense")
+    assert saved == pytest.approx(moved)
