@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import in_process
 import numpy as np
 import pytest
 
@@ -34,8 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 AXES = ["tp=1,2,4,8", "sp==tp>1", "pp=1,2,4", "dp=1,2,4,8", "micro_batch_size=1:4", "num_microbatches=4:64:4"]
 
 
-def run(*arguments: str, cwd: Path | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=cwd, env=environment(), timeout=300, **more)
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return in_process.run("sweep", *arguments, cwd=cwd)
 
 
 def command(*arguments: str) -> list[str]:
@@ -223,7 +224,7 @@ def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
     axes = [f"--axis={a}" for a in (LONG if suffix == "parquet" else [*AXES[:-1], "num_microbatches=1:400"])]
     arguments = ["llama3-8b", "-y", "h100-sxm", *axes, *asked]
     began = time.perf_counter()
-    assert run(*arguments, "-o", f"whole.{suffix}", cwd=tmp_path).returncode == 0
+    subprocess.run(command(*arguments, "-o", f"whole.{suffix}"), cwd=tmp_path, env=environment(), check=True, capture_output=True)
     lasts = time.perf_counter() - began
     output, rng = tmp_path / f"cut.{suffix}", random.Random(suffix)
     parts = tmp_path / f"cut.{suffix}.parts"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
+import in_process
 import pytest
 
 import symsim
@@ -24,9 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def said(*arguments: str, columns: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | ({"COLUMNS": columns} if columns else {})
-    command = [sys.executable, "-m", "symsim", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
+    return in_process.run(*arguments, cwd=ROOT, columns=columns)
 
 
 def first_broken(model: str, axes: dict, strategy: str) -> Counter:
