@@ -226,3 +226,11 @@ def test_hours() -> None:
     result = made("tp")
     hours = result.value("gpu_hours_per_trillion_tokens")
     assert float(hours) * 3600 * float(result.value("tokens_per_second")) == pytest.approx(10**12 * 8, rel=1e-12)
+
+
+def test_until_input_gradients() -> None:
+    """arXiv 2401.10241 sec. 2.3: worker i from one holds p - i + 1 micro-batches whole, and i - 1 for their weight gradients alone."""
+    result = derive("llama3-8b", "pp=4,num_microbatches=16,schedule=zb_h1")
+    for stage in result.stages:
+        values = {**result.values, **result.stage_values(stage)}
+        assert [result.formula(n).value(values) for n in ("alive_dgrad_i", "alive_i")] == [4 - stage.index, 4]

@@ -5,6 +5,7 @@
     F_of_MODULE and G_, R_, A_stage_of_... totals by module, and of each block
     tf_stage_of_MODULE and ti_, tw_, tr_   seconds of a stage's kernels by module, one micro-batch
     A_BLOCK_between                        bytes kept from a block's input gradients to its weight gradients, where these wait
+    alive_dgrad_i                          micro-batches in flight on stage i until their input gradients, where a schedule splits them off
     kv_cache_BLOCK, kv_cache               what a token adds to a cache of keys and values, or of the latents that they are made of
     gpu_hours_per_trillion_tokens          hours of all ranks together
     calls_..., handed_in_..., got_back_..., on_wire_...    of every message of stage i, and of those of one collective over one axis
@@ -34,6 +35,7 @@ from symsim.ir.operations import PRODUCTS
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered, kept_as
+from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 
 STREAM = "residual_stream"  # what no module has made
@@ -61,6 +63,7 @@ def further(lowered: Lowered, book: Derivation, network: Network | None) -> Deri
         _backward_flops(book, name, remembered)
         _weights(book, name, remembered)
         _between(book, lowered, name, remembered)
+    _until_input_gradients(book, lowered.profile.strategy)
     _cache(book, lowered)
     _by_module(book, lowered)
     if network is not None:
@@ -129,6 +132,15 @@ def _between(book: Derivation, lowered: Lowered, name: str, remembered: Remember
     meaning = f"{in_words(name)}: bytes kept from the input gradients to the weight gradients, inputs and gradients of results"
     source = "Zero Bubble Pipeline Parallelism, arXiv:2401.10241, sec. 2 (M_W)"
     book.define(key, total(kept.values(), BYTE), meaning, unit=BYTE, latex=rf"A^{{\mathrm{{W}}}}_{{{label(name)}}}", source=source)
+
+
+def _until_input_gradients(book: Derivation, strategy: Strategy) -> None:
+    schedule = schedule_of(strategy)
+    if schedule.splits_backward:
+        held = schedule.before_input_gradients / (symbol("vpp") if strategy.vpp > 1 else 1)
+        meaning = "micro-batches that stage i holds at once until their input gradients are made; of the others it needs less"
+        latex = r"n^{(i)}_{\mathrm{dgrad}}"
+        book.define(of_stage("alive_dgrad_i"), Quantity(held), meaning, unit=NONE, latex=latex, source=schedule.source)
 
 
 def _cache(book: Derivation, lowered: Lowered) -> None:
