@@ -234,3 +234,13 @@ def test_until_input_gradients() -> None:
     for stage in result.stages:
         values = {**result.values, **result.stage_values(stage)}
         assert [result.formula(n).value(values) for n in ("alive_dgrad_i", "alive_i")] == [4 - stage.index, 4]
+
+
+@pytest.mark.parametrize(("model", "word"), [("olmo2-7b", "input"), ("llama3-8b", "output")])
+def test_gradient_of_the_input_of_a_layer(model: str, word: str) -> None:
+    """Without sequence parallelism both column-parallel maps of a layer reduce their input gradient, with a norm before them or without
+    (Megatron-Core ColumnParallelLinear)."""
+    result = derive(model, "tp=8,fusion=te")
+    calls = [d for d in result.definitions("calls", block="dense", phase="backward", operation="all_reduce", axis="tp") if "gradient" in d.key.tensor]
+    assert [str(d.expr) for d in calls] == ["2*L_dense_i"]
+    assert word in calls[0].key.tensor.rpartition("gradient")[2]

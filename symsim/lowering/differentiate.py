@@ -104,6 +104,8 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
                 elif row.role == "exchange":
                     missing = ()
                 partial.setdefault(name, []).append(tuple(a for a in missing if a not in ("dp", "ep")))
+    for name in block.inputs:
+        _resolve_input(placed, name, partial.get(name, []), say, framework)
     ring = ring_messages(placed, mesh, framework.ring)
     forward = _forward_messages(placed, framework.counts) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward"]
@@ -128,12 +130,28 @@ def _resolve(
     handled = {op.of(Redistribution).axis} if row.where_partial else set()
     if row.transpose == "passes" or row.role == "exchange":
         handled = arriving
-    for axis in sorted(arriving - handled):
+    _reduce(placed, index, name, arriving - handled, contributions, say, framework, f"gradient of the output of {op.name}")
+    return tuple(sorted(arriving & handled))
+
+
+def _resolve_input(placed: Placed, name: str, contributions: list[tuple[str, ...]], say: Say, framework: Framework) -> None:
+    """Reduce the partial gradients of a block's input, where no norm stands between it and what multiplies it: the block before
+    takes a whole one."""
+    arriving = {a for c in contributions for a in c}
+    reader = next((i for i, op in enumerate(placed.block.ops) if name in op.inputs), None)
+    if reader is not None:
+        _reduce(placed, reader, name, arriving, contributions, say, framework, f"gradient of the input of {placed.block.ops[reader].name}")
+
+
+def _reduce(
+    placed: Placed, index: int, name: str, axes: set[str], contributions: list[tuple[str, ...]], say: Say, framework: Framework, what: str
+) -> None:
+    """All-reduce a tensor's gradient, once for all that contribute to it, or once for each."""
+    for axis in sorted(axes):
         calls = 1 if framework.shares_redistributions else sum(axis in c for c in contributions)
         for _ in range(calls):
             n = elements(placed, name)
-            say(index, "all_reduce", axis, n, n, _gradient_dtype(placed, placed.block.tensors[name].dtype), f"gradient of the output of {op.name}")
-    return tuple(sorted(arriving & handled))
+            say(index, "all_reduce", axis, n, n, _gradient_dtype(placed, placed.block.tensors[name].dtype), what)
 
 
 def _gradient_dtype(placed: Placed, dtype: str) -> str:
