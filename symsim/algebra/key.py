@@ -122,7 +122,7 @@ _LAYOUTS: dict[tuple[str, str], tuple[str, ...]] = {
         ("stage", "M_at", "quantity phase block ckpt part"),
         ("stage", "M_fp8", "quantity block"),
         ("stage", "P_output H_stage_link", "quantity part"),
-        ("stage", "alive_i", "quantity"),
+        ("stage", "alive_i alive_dgrad_i", "quantity"),
         ("stage", "n_bucket", "quantity part"),
         ("stage", "calls handed_in got_back on_wire", "quantity block ckpt phase operation axis tensor part tier"),
         ("stage", "call_seconds ring_seconds tree_seconds", "quantity block ckpt phase operation axis tensor part tier"),
