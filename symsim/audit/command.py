@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from symsim.audit.accepting import accept
-from symsim.audit.running import audit, chosen, file_of
+from symsim.audit.running import asked, audit, file_of
 from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
 from symsim.audit.verdicts import judge
@@ -25,7 +25,7 @@ def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], No
 
 def run(sources: Sequence[str], as_json: bool, show: Callable[[str], None], say: Callable[[str], None]) -> int:
     """The exit status: 1 where a verdict is not the one approved, 2 where a claim does not read."""
-    found = audit(chosen(sources))
+    found = audit(*asked(sources))
     show(json.dumps(found.to_json(), indent=2) + "\n" if as_json else audit_table(found))
     for error in found.errors:
         say(error)

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from symsim.audit.between import Comparison, chosen_comparisons
 from symsim.audit.claims import Claim, read_claims, shipped_sources
 from symsim.audit.subjects import Derivations
 from symsim.audit.verdicts import Outcome, judge
 from symsim.errors import InputError, cut, nearest
+from symsim.inputs.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,15 @@ class Audit:
 
     outcomes: tuple[Outcome, ...]
     errors: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def passes(self) -> bool:
-        return not self.errors and all(o.passes for o in self.outcomes)
+        return not self.errors and all(o.passes for o in self.outcomes) and all(c.passes for c in self.comparisons)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim audit --json`."""
-        return {"results": [_row(o) for o in self.outcomes], "tables": []}
+        return {"results": [_row(o) for o in self.outcomes], "comparisons": [c.to_json() for c in self.comparisons], "tables": []}
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return row
 
 
-def audit(claims: Sequence[Claim]) -> Audit:
+def audit(claims: Sequence[Claim], comparisons: Sequence[Comparison] = ()) -> Audit:
     """The verdicts of claims; what is wrong with a claim itself is a sentence, and the others go on."""
     derivations = Derivations()
     outcomes, errors = [], []
@@ -59,7 +62,24 @@ def audit(claims: Sequence[Claim]) -> Audit:
             outcomes.append(judge(claim, derivations))
         except InputError as error:
             errors.append(str(error))
-    return Audit(tuple(outcomes), tuple(errors))
+    return Audit(tuple(outcomes), tuple(errors), tuple(comparisons))
+
+
+def asked(names: Sequence[str]) -> tuple[list[Claim], list[Comparison]]:
+    """The claims and the comparisons of sources by name, of files, or by id; all of both where none is named."""
+    known: dict[str, Claim] = {}
+    if not names:
+        claims = chosen(names)
+        known = {c.id: c for c in claims}
+        return claims, chosen_comparisons(names, known.get)[0]
+
+    def by_id(name: str) -> Claim | None:
+        if name not in known:
+            known.update((c.id, c) for path in shipped_sources().values() if f"- id: {name}\n" in read_text(path) for c in read_claims(path))
+        return known.get(name)
+
+    comparisons, others = chosen_comparisons(names, by_id)
+    return chosen(others) if others else [], comparisons
 
 
 def chosen(names: Sequence[str]) -> list[Claim]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 from symsim.algebra.expr import Number
+from symsim.audit.between import Comparison
 from symsim.audit.running import Audit
 from symsim.audit.schema import VERDICTS
 from symsim.audit.verdicts import Outcome
@@ -22,7 +22,9 @@ def audit_table(found: Audit) -> str:
             file = outcome.claim.file
             lines += [*([""] if lines else []), *textwrap.wrap(f"{outcome.claim.source.title} ({outcome.claim.source})", _WIDTH)]
         lines += _claim(outcome)
-    return "\n".join([*lines, "", *_summary(found.outcomes)]) + "\n"
+    if found.comparisons:
+        lines += [*([""] if lines else []), "Published formulas against each other", *(t for c in found.comparisons for t in _comparison(c))]
+    return "\n".join([*lines, "", *_summary(found)]) + "\n"
 
 
 def _claim(outcome: Outcome) -> list[str]:
@@ -47,6 +49,21 @@ def _claim(outcome: Outcome) -> list[str]:
     return lines
 
 
+def _comparison(comparison: Comparison) -> list[str]:
+    entry = comparison.entry
+    room = _WIDTH - len(entry.kind) - 4
+    lines = [f"{' ' if comparison.passes else '!'} {entry.id:{room}}  {entry.kind}", *_wrapped("", entry.title)]
+    if comparison.difference:
+        lines += _wrapped("the first less the second: ", str(comparison.difference))
+    if entry.given:
+        lines += _wrapped("given ", ", ".join(entry.given))
+    if entry.why:
+        lines += _wrapped("", entry.why)
+    if comparison.red:
+        lines += _wrapped("NOT AS WRITTEN: ", comparison.red)
+    return lines
+
+
 def _sized(outcome: Outcome) -> list[str]:
     """The smallest numbers at which a claim fails, and how large the difference is at known models."""
     lines = []
@@ -68,9 +85,14 @@ def _wrapped(head: str, text: str) -> list[str]:
     return textwrap.wrap(head + text, _WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
 
 
-def _summary(outcomes: Sequence[Outcome]) -> list[str]:
+def _summary(found: Audit) -> list[str]:
+    outcomes, comparisons = found.outcomes, found.comparisons
     counts = {v: sum(o.verdict == v for o in outcomes) for v in VERDICTS}
     said = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
-    red = [o.claim.id for o in outcomes if not o.passes]
-    lines = textwrap.wrap(f"{len(outcomes)} claims: {said}" if outcomes else "no claims", _WIDTH)
+    lines = textwrap.wrap(f"{len(outcomes)} claims: {said}", _WIDTH) if outcomes else []
+    if comparisons:
+        same = sum(c.entry.kind == "identity" for c in comparisons)
+        lines.append(f"{len(comparisons)} comparisons: {same} identities, {len(comparisons) - same} exact differences")
+    red = [*(o.claim.id for o in outcomes if not o.passes), *(c.entry.id for c in comparisons if not c.passes)]
+    lines = lines or ["no claims"]
     return [*lines, *textwrap.wrap(f"{len(red)} not as approved: {', '.join(red)}" if red else "all as approved", _WIDTH, subsequent_indent="  ")]
