@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import random
+import re
+import shlex
+import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import symsim
 from symsim.errors import InputError
 from symsim.exporters.export import Asked, export, lost, plain, plain_model
+from symsim.exporters.megatron import machines
 from symsim.exporters.registry import TARGETS
+from symsim.importers.megatron.arguments import FLAGS
+from symsim.importers.merak.shards import in_halves
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategies import load_strategy
 
@@ -43,51 +51,92 @@ SAYABLE["deepspeed"] = {
 }  # fmt: skip
 # bf16 with fp32 gradients is fixed there
 _NOT_SWIFT = ("fp32_residual_connection", "grad_reduce_in_fp32")
+MODELS["torchtitan"] = ("llama3-8b", "qwen3-8b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite")
+SAYABLE["torchtitan"] = {
+    "tp": (1, 2), "pp": (1, 2, 4), "dp": (2, 4), "cp": (1, 2), "micro_batch_size": (1, 2), "num_microbatches": (8, 16), "seq_length": (2048, 8192),
+    "zero": (0, 3), "precision": ("bf16", "fp32"), "clip_grad": (0.5, 1.0), "recompute": ("none", "full", "sac_mm_attn"),
+    "schedule": ("1f1b", "gpipe", "interleaved", "looped_bfs"), "fp8": ("none", "tensorwise", "mxfp8"), "reshard_after_forward": (True, False),
+}  # fmt: skip
 SAYABLE["swift"] = {name: values for name, values in SAYABLE["megatron"].items() if name not in _NOT_SWIFT}
 COMPLETE = {
     "simumax": {"recompute_method": "block", "recompute_num_layers": 2},
     "megatron": {"recompute_method": "uniform"},
     "swift": {"recompute_method": "uniform"},
+    "torchtitan": {"recompute_method": "uniform"},
 }
 
 
-def drawn(kind: str, number: int) -> Asked:
-    """A random model and strategy that the target can say."""
-    rng = random.Random(f"{kind} {number}")
-    options = {name: rng.choice(values) for name, values in SAYABLE[kind].items()}
-    options |= {"sp": options.get("tp", 1) > 1 and rng.random() < 0.5, "etp": 1}
+@st.composite
+def sayable(draw: st.DrawFn, kind: str) -> Asked:
+    """A model and a strategy that the target can say."""
+    options = {name: draw(st.sampled_from(values), label=name) for name, values in SAYABLE[kind].items()}
+    options |= {"sp": options.get("tp", 1) > 1 and (kind == "torchtitan" or draw(st.booleans(), label="sp")), "etp": 1}
     if options.get("recompute") == "full":
         options |= COMPLETE[kind]
-    architecture = symsim.load_model(rng.choice(MODELS[kind]))
+    architecture = symsim.load_model(draw(st.sampled_from(MODELS[kind]), label="model"))
+    if kind == "torchtitan":
+        chosen = {"recompute_early_stop": "false"} if options["recompute"] != "none" else {}
+        return Asked(architecture, load_strategy(_of_torchtitan(options, architecture)), assumptions=chosen)
+    if kind == "swift":
+        options["variable_seq_lengths"] = True
     if architecture.moe is None:
         options.pop("etp")
         options.pop("moe_token_dispatcher_type", None)
     else:
-        options |= {"ep": rng.choice((1, 2)), "dp": options["dp"] * 2, "sp": options["tp"] > 1}
+        options |= {"ep": draw(st.sampled_from((1, 2)), label="ep"), "dp": options["dp"] * 2, "sp": options["tp"] > 1}
     if architecture.moe is not None and kind == "simumax":
         options |= {"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}
-    if any(kind.window for kind in architecture.layer_kinds.values()):
+    if any(kind.window for kind in architecture.layer_kinds.values()) or kind == "simumax":
         options["cp_comm_type"] = "a2a"
     return Asked(architecture, load_strategy(options))
 
 
+def _of_torchtitan(options: dict[str, Any], architecture: Any) -> dict[str, Any]:
+    """What goes together there: FSDP keeps parameters over a step where there is a pipeline, whose schedules fix the chunks of a rank."""
+    schedule = options.pop("schedule")
+    chunks = 2 if schedule in ("interleaved", "looped_bfs") else 1
+    options |= {"fusion": "eager" if options["fp8"] == "none" else "te", "cp_comm_type": "all_gather"}
+    options["etp"] = options["tp"]
+    options["cp"] = 1 if architecture.attention.sinks else options["cp"]
+    options["precision"] = "bf16" if options["fp8"] != "none" else options["precision"]
+    if architecture.moe is not None:
+        options |= {"ep": 2, "etp": 1}
+    if options["pp"] > 1:
+        options |= {"zero": 1, "overlap_grad_reduce": True, "overlap_param_gather": True, "schedule": schedule, "vpp": chunks}
+        options["reshard_after_forward"] = True
+    elif options["zero"] == 0 and options["cp"] == 1:
+        options |= {"overlap_grad_reduce": True, "reshard_after_forward": True}
+    else:
+        options["zero"] = 3
+    return options
+
+
 @pytest.mark.parametrize("kind", TARGETS)
-def test_what_a_target_can_say_comes_back(kind: str, tmp_path: Path) -> None:
-    for number in range(40):
-        asked = drawn(kind, number)
-        paths, said = export(kind, asked, tmp_path / f"{number}{TARGETS[kind].suffix.split(' ')[0]}")
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_what_a_target_can_say_comes_back(kind: str, data: st.DataObject) -> None:
+    asked = data.draw(sayable(kind))
+    with tempfile.TemporaryDirectory() as directory:
+        paths, said = export(kind, asked, Path(directory) / f"job{TARGETS[kind].suffix.split(' ')[0]}")
         job = symsim.load_job(kind, *map(str, paths))
-        assert job.strategy is not None
-        back = plain(load_strategy(job.strategy))
-        for name in SAYABLE[kind]:
-            assert back[name] == plain(asked.strategy)[name], (number, name)
-        if job.architecture is not None:
-            theirs = symsim.derive(job.architecture, job.strategy, job.assumptions).to_json()
-            ours = symsim.derive(asked.architecture, asked.strategy, job.assumptions).to_json()
-            assert theirs["flops"] == ours["flops"] and theirs["params"]["per_rank"] == ours["params"]["per_rank"]
-            lost = [sentence for sentence in said if "cannot say" in sentence]
-            assert lost or theirs["memory"] == ours["memory"], number
-            assert asked.architecture.name not in WHOLE or not lost
+    assert job.strategy is not None
+    back, there = plain(load_strategy(job.strategy)), plain(asked.strategy)
+    assert {name: back[name] for name in SAYABLE[kind]} == {name: there[name] for name in SAYABLE[kind]}
+    lost = [sentence for sentence in said if "cannot say" in sentence]
+    if job.architecture is not None:
+        assert lost or plain_model(job.architecture) == plain_model(asked.architecture)
+        assert asked.architecture.name not in WHOLE or not lost, lost
+
+
+@pytest.mark.parametrize("kind", ["megatron", "simumax"])
+def test_what_is_lost_of_a_model_changes_no_count(kind: str, tmp_path: Path) -> None:
+    for model in set(MODELS[kind]) - set(WHOLE):
+        architecture = symsim.load_model(model)
+        options = {"tp": 2, "sp": True, **({"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0} if architecture.moe else {})}
+        paths, _ = export(kind, Asked(architecture, load_strategy(options)), tmp_path / f"{model}{TARGETS[kind].suffix}")
+        job = symsim.load_job(kind, *map(str, paths))
+        ours, theirs = (symsim.derive(one, job.strategy, job.assumptions) for one in (architecture, job.architecture))
+        assert ours.value("params.total") == theirs.value("params.total") and ours.value("flops.forward") == theirs.value("flops.forward"), model
 
 
 def test_what_a_target_cannot_say_is_a_sentence(tmp_path: Path) -> None:
@@ -101,9 +150,7 @@ def test_what_a_target_cannot_say_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", TARGETS)
 def test_every_option_comes_back_or_is_said(kind: str) -> None:
     """Each option away from its default, one at a time: the files say it, or a sentence does."""
-    from importlib import import_module
-
-    architecture = symsim.load_model("mixtral-8x7b")
+    architecture = symsim.load_model("qwen3-30b-a3b" if kind == "torchtitan" else "mixtral-8x7b")
     base = {"tp": 2, "sp": True, "dp": 4, "pp": 2, "num_microbatches": 4}
     changes: list[dict[str, Any]] = [
         {"overlap_grad_reduce": True}, {"optimizer": "sgd"}, {"fp32_residual_connection": True}, {"clip_grad": 0.5}, {"zero": 0},
@@ -111,13 +158,15 @@ def test_every_option_comes_back_or_is_said(kind: str) -> None:
         {"schedule": "gpipe"}, {"cross_entropy_fusion": "native"}, {"fp8": "blockwise"}, {"num_layers_in_first_pipeline_stage": 12},
         {"account_for_embedding_in_pipeline_split": True, "account_for_loss_in_pipeline_split": True},
     ]  # fmt: skip
+
     def told(options: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
         asked = Asked(architecture, load_strategy(options))
         made = import_module(f"symsim.exporters.{TARGETS[kind].module}").files(asked)
         return made, lost(kind, asked, made)
 
     before = told(base)
-    for change in changes:
+    # torchtitan counts embedding and head as layers by itself
+    for change in changes[: -1 if kind == "torchtitan" else None]:
         assert told({**base, **change}) != before, change
 
 
@@ -169,6 +218,94 @@ def test_alternating_layers_are_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="SimuMax cannot say the layers of llama4-maverick"):
         export("simumax", Asked(symsim.load_model("llama4-maverick"), load_strategy("tp=2")), tmp_path / "x")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_halves_of_layers_are_refused_where_layers_are_said(kind: str, tmp_path: Path) -> None:
+    asked = Asked(in_halves(symsim.load_model("llama3-8b")), load_strategy("pp=2,num_microbatches=4"))
+    place = tmp_path / f"job{TARGETS[kind].suffix.split(' ')[0]}"
+    if TARGETS[kind].has_model:
+        with pytest.raises(InputError, match="cannot say the layers of llama3-8b: dense_a"):
+            export(kind, asked, place)
+        assert not place.exists()
+    else:
+        assert export(kind, asked, place)[0] == [place]
+
+
+# models that differ in what a script says of them, and strategies of every part
+DIFFERENT = ("gpt3-175b", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b", "llama4-scout", "gemma-2-9b")
+STRATEGIES = (
+    "tp=2,sp=true,pp=2,vpp=2,num_microbatches=4,overlap_p2p_comm=true,recompute=full,recompute_method=block,fp8=mxfp8,dp=16",
+    "dp=24,cp=2,cp_comm_type=a2a,zero=3,recompute=selective,recompute_modules=layernorm+core_attn,cross_entropy_fusion=te,optimizer=sgd_momentum",
+    "pp=3,num_microbatches=3,use_precision_aware_optimizer=true,exp_avg_dtype=bf16,optimizer_cpu_offload=true,precision=fp16,clip_grad=0",
+    "activation_func_fp8_input_store=true,fp8=tensorwise,dp=2,overlap_grad_reduce=true,moe_router_load_balancing_type=aux_loss",
+)
+
+
+@pytest.mark.parametrize("model", DIFFERENT)
+def test_arguments_are_those_of_megatron(model: str, tmp_path: Path) -> None:
+    for number, text in enumerate(STRATEGIES):
+        (path,), _ = export("megatron", Asked(symsim.load_model(model), load_strategy(text)), tmp_path / f"{number}.sh")
+        words = [word for word in shlex.split(path.read_text(), comments=True) if not word.startswith("$")]
+        first = next(place for place, word in enumerate(words) if word.startswith("--"))
+        arguments: list[list[str]] = []
+        for word in words[first:]:
+            if word.startswith("--"):
+                arguments.append([])
+            if word.startswith("--") or (arguments and "=(" not in word and word not in ("torchrun", ")", "pretrain_gpt.py")):
+                arguments[-1].append(word)
+        for name, *values in arguments:
+            if name not in ("--nproc-per-node", "--nnodes"):
+                assert of_its_kind(name.removeprefix("--"), values), (name, values)
+
+
+def of_its_kind(name: str, values: list[str]) -> bool:
+    """Whether Megatron-LM's parser takes these values: add_argument of training/arguments.py at d98e8a64, and fields of its configurations."""
+    if name.replace("-", "_") in FLAGS:
+        return not values
+    one = len(values) == 1
+    if name in WHOLE_NUMBERS or name in ("hierarchical-context-parallel-sizes",):
+        return (one or name not in WHOLE_NUMBERS) and all(value.isdigit() for value in values)
+    if name in NUMBERS:
+        return one and float(values[0]) >= 0
+    if name in CHOICES:
+        return all(value in CHOICES[name].split() for value in values) and (one or name == "moe-router-load-balancing-type")
+    if name in PATTERNS:
+        return one and re.fullmatch(PATTERNS[name], values[0]) is not None
+    return name in ("cp-comm-type", "recompute-modules") and bool(values)
+
+
+WHOLE_NUMBERS = """
+    context-parallel-size cpu-offloading-num-layers decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers expert-model-parallel-size
+    expert-tensor-parallel-size ffn-hidden-size global-batch-size hidden-size kv-channels kv-lora-rank linear-conv-kernel-dim linear-key-head-dim
+    linear-num-key-heads linear-num-value-heads linear-value-head-dim make-vocab-size-divisible-by max-position-embeddings micro-batch-size
+    microbatch-group-size-per-virtual-pipeline-stage moe-ffn-hidden-size moe-router-group-topk moe-router-num-groups moe-router-topk
+    moe-shared-expert-intermediate-size mtp-num-layers num-attention-heads num-distributed-optimizer-instances num-experts num-layers
+    num-query-groups num-virtual-stages-per-pipeline-rank pipeline-model-parallel-size q-lora-rank qk-head-dim qk-pos-emb-head-dim
+    recompute-num-layers seq-length tensor-model-parallel-size train-iters v-head-dim vocab-size""".split()
+NUMBERS = """
+    attention-dropout clip-grad hidden-dropout lr moe-aux-loss-coeff moe-expert-capacity-factor optimizer-offload-fraction rotary-percent
+    sgd-momentum""".split()
+CHOICES = {
+    "cross-entropy-fusion-impl": "native te", "data-parallel-sharding-strategy": "no_shard optim optim_grads optim_grads_params",
+    "exp-avg-dtype": "fp32 fp16 bf16 fp8", "exp-avg-sq-dtype": "fp32 fp16 bf16 fp8", "main-grads-dtype": "fp32 bf16",
+    "main-params-dtype": "fp32 fp16", "experimental-attention-variant": "gdn gdn2 dsa gated_delta_net", "fp8-format": "e4m3 hybrid",
+    "fp8-recipe": "tensorwise delayed mxfp8 blockwise custom", "moe-router-dtype": "fp32 fp64", "normalization": "LayerNorm RMSNorm",
+    "moe-router-load-balancing-type": "aux_loss seq_aux_loss global_aux_loss sinkhorn quantile_balancing none",
+    "moe-router-score-function": "softmax sigmoid sqrtsoftplus", "moe-token-dispatcher-type": "allgather alltoall flex",
+    "optimizer": "adam sgd muon dist_muon lion soap adaptive_muon", "position-embedding-type": "learned_absolute rope yarn mrope relative none",
+    "recompute-granularity": "full selective", "recompute-method": "uniform block", "softmax-type": "vanilla off-by-one learnable",
+    "tokenizer-type": "NullTokenizer", "attention-backend": "flash fused unfused local auto",
+}  # fmt: skip
+_FLAGGED = r"\[[01]\]\*\d+(\+\[[01]\]\*\d+)*"
+PATTERNS = {
+    **dict.fromkeys(("linear-attention-freq", "moe-layer-freq", "no-rope-freq", "window-attn-skip-freq"), _FLAGGED),
+    "pipeline-model-parallel-layout": r"E?[tmL*|0-9]+", "window-size": r"\d+,\d+",
+}  # fmt: skip
+
+
+def test_nodes_hold_equally_many_ranks() -> None:
+    assert [machines(load_strategy(f"dp={ranks}")) for ranks in (1, 8, 12, 24, 22)] == [(1, 1), (8, 1), (6, 2), (8, 3), (2, 11)]
 
 
 def test_two_spellings_of_one_strategy_are_equal() -> None:

@@ -166,3 +166,56 @@ def test_what_cannot_be(tmp_path: Path, text: str, said: str) -> None:
 def test_degrees_say_how_many_ranks(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--var world=16: the degrees of .* make 8 ranks"):
         job(tmp_path, "[parallelism]\ndata_parallel_shard_degree = 8\n", variables={"world": "16"})
+
+
+OLDER = """
+[model]
+name = "llama3"
+flavor = "8B"
+norm_type = "rmsnorm"
+
+[optimizer]
+fused = true
+
+[training]
+batch_size = 8
+warmup_steps = 100
+data_parallel_degree = -1
+tensor_parallel_degree = 2
+enable_loss_parallel = false
+
+[experimental]
+pipeline_parallel_degree = 4
+pipeline_parallel_schedule = "1f1b"
+enable_async_tensor_parallel = true
+
+[float8]
+enable_float8_linear = true
+"""
+
+
+def test_keys_of_before_the_section_of_parallelism(tmp_path: Path) -> None:
+    made = job(tmp_path, OLDER, variables={"NGPU": "64"})
+    found, rows = strategy(made), {row.key: row for row in made.rows}
+    assert {name: found[name] for name in ("tp", "pp", "dp", "micro_batch_size", "num_microbatches", "fp8", "tp_comm_overlap")} == {
+        "tp": 2, "pp": 4, "dp": 8, "micro_batch_size": 2, "num_microbatches": 4, "fp8": "tensorwise", "tp_comm_overlap": True,
+    }  # fmt: skip
+    assert made.assumptions["loss_parallel"] == "false" and "optimizer_implementation" not in made.assumptions
+    assert rows["training.tensor_parallel_degree"].to == "tp" and rows["training.warmup_steps"].fate == "no_cost_effect"
+    assert rows["float8.enable_float8_linear"].value == "true" and rows["training.enable_loss_parallel"].value == "false"
+
+
+def test_replicas_of_before_the_section_of_parallelism(tmp_path: Path) -> None:
+    text = '[model]\nflavor = "8B"\n[training]\ndata_parallel_degree = 8\ndata_parallel_type = "{}"\n'
+    assert strategy(job(tmp_path, text.format("ddp")))["zero"] == 0 and strategy(job(tmp_path, text.format("fsdp")))["zero"] == 3
+
+
+def test_modules_of_every_stage_are_a_layout(tmp_path: Path) -> None:
+    parts = [["tok_embeddings", *(f"layers.{n}" for n in range(20))], [*(f"layers.{n}" for n in range(20, 32)), "norm", "output"]]
+    text = '[model]\nflavor = "8B"\n[parallelism]\npipeline_parallel_degree = {}\nmodule_fqns_per_model_part = {}\n'
+    made = job(tmp_path, text.format(2, parts))
+    assert strategy(made)["pipeline_model_parallel_layout"] == "Et*20|t*12L" and strategy(made).get("vpp", 1) == 1
+    with pytest.raises(InputError, match="as many parts as a multiple of 4 stages; it has 2"):
+        job(tmp_path, text.format(4, parts))
+    other = job(tmp_path, text.format(2, [["tok_embeddings", "vision"], ["layers.0"]]))
+    assert {row.key: row.fate for row in other.rows}["parallelism.module_fqns_per_model_part"] == "not_modelled"

@@ -113,13 +113,17 @@ class Stages(Protocol):
     @property
     def also(self) -> Mapping[str, Expr]:
         """Symbols that are others here."""
+
     def stands_for(self, stage: int) -> int:
         """The stage that stands for those that hold the same as this one."""
+
     def label(self, stage: int) -> int | str:
         """What its definitions are told apart by."""
+
     def said(self, stage: int) -> str: ...
     def own(self, stage: int) -> Mapping[str, Expr]:
         """The symbols of a stage, its place `i` included."""
+
     def check(self, values: Mapping[str, Number]) -> None:
         """InputError where these values cut the pipeline in another way."""
 

@@ -199,7 +199,7 @@ def optimizer_temporaries(rank: Rank) -> Expr:
                 Quantity(_largest_parameter(rank), ELEMENT),
                 "the largest parameter that one rank updates",
                 unit=ELEMENT,
-                    latex=r"P^{(i)}_{\mathrm{largest}}",
+                latex=r"P^{(i)}_{\mathrm{largest}}",
             )
             found = found + 2 * width * largest.expr
     return found * (1 - away)

@@ -113,9 +113,7 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
             op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
             made.append(Message(phase, op, group.inside, group.shard, n, kept, gradient, f"{what} gradients", per=per))
         if group.instances != ONE:
-            made.append(
-                Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step")
-            )
+            made.append(Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
         if group.shard != ONE:
             made.append(Message("step", "all_gather", group.inside, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
     return [in_buckets(m, strategy) for m in made]

@@ -57,6 +57,9 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     target = TARGETS[kind]
     if target.suffix and place.suffix not in target.suffix.split():
         raise InputError(f"{place}: a file for {target.title} ends in {target.suffix.replace(' ', ' or ')}")
+    halves = [name for name, kind in asked.architecture.layer_kinds.items() if "none" in (kind.mixer, kind.ffn)]
+    if target.has_model and set(halves) & set(asked.architecture.kind_names()):
+        raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {halves[0]} is half a layer (mixer or ffn: none)")
     writer = import_module(f"symsim.exporters.{target.module}")
     made = writer.files(asked)
     said = [*lost(kind, asked, made), *writer.said(asked)]
@@ -110,6 +113,10 @@ def plain(strategy: Strategy) -> dict[str, Any]:
     data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
     if not strategy.overlap_p2p_comm or (strategy.microbatch_group_size_per_vp_stage or strategy.pp) <= strategy.pp:
         data["overlap_p2p_comm_warmup_flush"] = None
+    if strategy.pp == 1:
+        data |= {"p2p_comm": "", "batch_p2p_sync": None, "variable_seq_lengths": None}
+    if strategy.schedule == "1f1b" and strategy.vpp > 1:
+        data["schedule"] = "interleaved"
     if strategy.recompute != "selective":
         data["recompute_modules"] = ()
     if strategy.recompute != "full":

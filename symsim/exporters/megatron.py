@@ -33,8 +33,7 @@ def files(asked: "Asked") -> dict[str, str]:
         "TRAINING_ARGS": [*_training(asked), *_precision(s), *_recompute(s), *_optimizer(s)],
         "DATA_ARGS": list(_data(a, s)),
     }
-    node = min(s.world_size, _GPUS_A_NODE)
-    nodes = -(-s.world_size // node)
+    node, nodes = machines(s)
     text = f"#!/bin/bash\n# {a.name} on {s.world_size} ranks; run in a checkout of Megatron-LM. Data is made up: --data-path trains on yours.\n"
     text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n"
     for name, arguments in groups.items():
@@ -51,10 +50,13 @@ def run_arguments(asked: "Asked") -> list[Argument]:
 
 
 def said(asked: "Asked") -> list[str]:
-    """What no argument holds besides options."""
-    if asked.strategy.world_size % min(asked.strategy.world_size, _GPUS_A_NODE):
-        return [f"{asked.strategy.world_size} ranks fill no whole number of nodes of {_GPUS_A_NODE}: change --nproc-per-node and --nnodes"]
     return []
+
+
+def machines(s: Strategy) -> tuple[int, int]:
+    """Ranks a node and nodes: as full as nodes of eight can be with the same number on each."""
+    node = next(ranks for ranks in range(_GPUS_A_NODE, 0, -1) if s.world_size % ranks == 0)
+    return node, s.world_size // node
 
 
 def _quoted(word: str) -> str:
@@ -244,7 +246,6 @@ def _precision(s: Strategy) -> Iterator[Argument]:
         yield ("--fp8-format", "e4m3" if s.fp8 == "mxfp8" else "hybrid")
         yield ("--fp8-recipe", s.fp8)
     yield from _on("fp32-residual-connection", s.fp32_residual_connection)
-    yield from _on("activation-func-fp8-input-store", s.activation_func_fp8_input_store)
 
 
 def _recompute(s: Strategy) -> Iterator[Argument]:

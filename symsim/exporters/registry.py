@@ -8,17 +8,19 @@ from typing import NamedTuple
 class Target(NamedTuple):
     """module: of symsim/exporters, whose `files(asked)` gives contents by name and `said(asked)` what they leave out.
 
-    suffix: of the one file, or several as words; empty where -o is a directory.
+    suffix: of the one file, or several as words; empty where -o is a directory. has_model: whether the files say what the layers are.
     """
 
     module: str
     suffix: str
     title: str
+    has_model: bool = True
 
 
 TARGETS: dict[str, Target] = {
-    "deepspeed": Target("deepspeed", ".json", "DeepSpeed"),
+    "deepspeed": Target("deepspeed", ".json", "DeepSpeed", has_model=False),
     "megatron": Target("megatron", ".sh", "Megatron-LM"),
     "simumax": Target("simumax", "", "SimuMax"),
     "swift": Target("swift", ".yaml", "ms-swift"),
+    "torchtitan": Target("torchtitan", ".toml", "torchtitan"),
 }

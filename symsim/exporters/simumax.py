@@ -53,7 +53,7 @@ def _strategy(asked: "Asked") -> dict[str, Any]:
         "account_for_loss_in_pipeline_split": s.account_for_loss_in_pipeline_split,
         "interleaving_size": s.vpp,
         "microbatch_group_size_per_vp_stage": s.microbatch_group_size_per_vp_stage,
-        "pp_comm_async": s.overlap_p2p_comm,
+        "pp_comm_async": s.overlap_p2p_comm if s.vpp > 1 else s.p2p_comm == "asynchronous",
         "enable_straggler_model": False,
         "zero_state": s.zero,
         "grad_reduce_in_bf16": not s.grad_reduce_in_fp32,
@@ -68,7 +68,7 @@ def _strategy(asked: "Asked") -> dict[str, Any]:
         "mem_factor": 0.94,
     }
     if s.cp > 1:
-        made["cp_comm_type"] = "all_gather" if s.cp_comm_type == "all_gather" else "a2a"
+        made["cp_comm_type"] = "a2a" if s.cp_comm_type == "a2a" else "all_gather"
     return made
 
 

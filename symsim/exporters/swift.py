@@ -25,10 +25,11 @@ def files(asked: "Asked") -> dict[str, str]:
     hub = sources().get(a.name)
     if hub is None:
         raise InputError(f"ms-swift trains a model of a hub, and {a.name} has no source there; 'symsim list models' has those that do")
-    node = min(s.world_size, 8)
-    made: dict[str, Any] = {"ENV": {"NPROC_PER_NODE": node, "NNODES": -(-s.world_size // node)}, "model": hub, "dataset": ["YOUR_DATASET"]}
+    node, nodes = megatron.machines(s)
+    made: dict[str, Any] = {"ENV": {"NPROC_PER_NODE": node, "NNODES": nodes}, "model": hub, "dataset": ["YOUR_DATASET"]}
     made |= {"max_length": s.seq_length, "torch_dtype": {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[s.precision]}
-    made |= {"recompute_granularity": s.recompute, "cross_entropy_loss_fusion": False, "use_distributed_optimizer": s.zero == 1}
+    made["recompute_granularity"] = s.recompute if s.recompute in ("full", "selective") else "none"
+    made |= {"cross_entropy_loss_fusion": False, "use_distributed_optimizer": s.zero == 1}
     if s.vpp > 1:
         made["overlap_p2p_comm"] = s.overlap_p2p_comm
     back = {argument: key for names in (RENAMED, OPPOSITE) for key, argument in names.items()}
@@ -37,6 +38,9 @@ def files(asked: "Asked") -> dict[str, str]:
         key = back.get(name, name)
         if key in {*SAME, *RENAMED}:
             made[key] = True if len(argument) == 1 else list(argument[1:]) if key in _LISTS else _value(argument[1])
+    if made.get("cp_comm_type") == "a2a+p2p":
+        # its two degrees are no arguments of ms-swift
+        made["cp_comm_type"] = "p2p"
     if a.moe is not None:
         made["moe_router_load_balancing_type"] = s.moe_router_load_balancing_type
         made["moe_router_dtype"] = "fp32" if s.moe_router_dtype == "fp32" else "none"
@@ -45,7 +49,7 @@ def files(asked: "Asked") -> dict[str, str]:
 
 
 def said(asked: "Asked") -> list[str]:
-    return megatron.said(asked)
+    return []
 
 
 def _value(text: str) -> Any:

@@ -116,9 +116,7 @@ class Blocks:
         placed, book = remembered.placed, self.result.derivation
         op = placed.block.ops[index]
         flops, moved = (next(iter(book.of(letter, block=name, operation=op.name)), None) for letter in "XQ")
-        keeps = [
-            str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if op.name in {by.operation for by in item.by}
-        ]
+        keeps = [str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if op.name in {by.operation for by in item.by}]
         again = " (run again)" if index in remembered.recomputed else ""
         return Row(
             (
@@ -193,9 +191,7 @@ class Blocks:
         ]
 
     def _saved_row(self, number: int, item: Saved, shared: bool) -> Row:
-        by = joined(
-            [spans(*(["recompute of "] if by.again else []), Code(by.operation)) for by in item.by]
-        )
+        by = joined([spans(*(["recompute of "] if by.again else []), Code(by.operation)) for by in item.by])
         return Row(
             (
                 str(number),

@@ -7,10 +7,11 @@ parallel_dims.py, distributed/pipeline_parallel.py, distributed/activation_check
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
@@ -18,6 +19,7 @@ from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
+from symsim.importers.torchtitan.older import of_today, with_names
 from symsim.importers.torchtitan.tables import FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.trainer import buckets
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from symsim.importers.reading import Options
     from symsim.inputs.architecture import Architecture
 
-_SCHEDULES = {
+SCHEDULES = {
     "1f1b": ("1f1b", 1),
     "gpipe": ("gpipe", 1),
     "interleaved1f1b": ("interleaved", 2),
@@ -53,7 +55,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if len(inputs) != 1 or not inputs[0].lower().endswith(".toml"):
         raise InputError("'symsim import torchtitan' reads one .toml file")
     known_variables(options, ("packed_document_length",))
-    given = of_sections(read_toml(inputs[0]))
+    written = of_sections(read_toml(inputs[0]))
+    given, old = of_today(written)
     empty = {section for section, one in given.items() if one.value == {} and any(key.startswith(f"{section}.") for key in SILENT)}
     keys = Keys("a torchtitan file", {key: one for key, one in given.items() if key not in empty}, SILENT, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
@@ -76,7 +79,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         strategy["packed_document_length"] = mean
     settle(keys, strategy, architecture, "torchtitan")
     notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
-    told = tuple(row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled"))
+    told = tuple(row for row in with_names(keys.finish(), written, old) if row.value != "(default)" or row.fate in ("derived", "not_modelled"))
     return Job("torchtitan", told, architecture, _without_defaults(strategy), None, assumptions, notes)
 
 
@@ -88,14 +91,14 @@ def _without_defaults(strategy: dict[str, Any]) -> dict[str, Any]:
 
 def _model(keys: Keys, options: "Options") -> "Architecture | None":
     name = str(keys.text("model.name", "llama3")).casefold().rpartition(".")[2]
-    flavor = str(keys.text("model.flavor", "debugmodel")).casefold()
+    flavor = str(keys.text("model.flavor", "debugmodel")).casefold().partition("_")[0]
     assets = keys.text("model.hf_assets_path")
     if options.model is not None:
         architecture = load_model(options.model).architecture
         keys.note("model.flavor", to=f"model {architecture.name}", why="named by --of")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return architecture
-    shipped = FLAVORS.get(name.removesuffix("_ft"), {}).get(flavor.partition("_")[0])
+    shipped = next((model for known, model in FLAVORS.get(name.removesuffix("_ft"), {}).items() if known.casefold() == flavor), None)
     if shipped is not None:
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
@@ -233,28 +236,60 @@ def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
 
 def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
     """The schedule, and layers spread over stages with embedding and head counted as layers (generate_llm_fqn_per_model_part)."""
-    names = {spelt: name for name in _SCHEDULES for spelt in (name, *_SPELT[name])}
+    names = {spelt: name for name in SCHEDULES for spelt in (name, *_SPELT[name])}
     name = keys.choice("parallelism.pipeline_parallel_schedule", names, "1f1b", to="schedule")
     first = keys.integer("parallelism.pipeline_parallel_first_stage_less_layers", 1, to="pipeline_model_parallel_layout")
     last = keys.integer("parallelism.pipeline_parallel_last_stage_less_layers", 1, to="pipeline_model_parallel_layout")
     per_stage = keys.integer("parallelism.pipeline_parallel_layers_per_stage", None, to="vpp", least=1)
-    for key in ("module_fqns_per_model_part", "pipeline_parallel_split_points"):
-        if keys.has(f"parallelism.{key}") and keys.given[f"parallelism.{key}"].value:
-            keys.note(f"parallelism.{key}", "not_modelled", why="layers are spread evenly here: another stage may be the slowest")
+    parts = _parts(keys)
+    if keys.has("parallelism.pipeline_parallel_split_points") and keys.given["parallelism.pipeline_parallel_split_points"].value:
+        why = "layers are spread evenly here: another stage may be the slowest"
+        keys.note("parallelism.pipeline_parallel_split_points", "not_modelled", why=why)
     pp = strategy["pp"]
     if pp == 1:
         keys.note("parallelism.pipeline_parallel_schedule", "no_cost_effect", why="read with a pipeline alone")
         return
-    schedule, chunks = _SCHEDULES[name]
+    schedule, chunks = SCHEDULES[name]
     layers = architecture.num_layers if architecture is not None else None
     if per_stage is not None and layers is not None:
         stages = math.ceil((layers + first + last) / per_stage)
         if stages % pp:
             raise keys.wrong("parallelism.pipeline_parallel_layers_per_stage", f"one that makes a multiple of {pp} stages; it makes {stages}")
         chunks = stages // pp
+    if parts:
+        key = "parallelism.module_fqns_per_model_part"
+        if len(parts) % pp:
+            raise keys.wrong(key, f"as many parts as a multiple of {pp} stages; it has {len(parts)}")
+        strategy |= {"schedule": schedule, "vpp": len(parts) // pp, "pipeline_model_parallel_layout": "|".join(parts)}
+        return
     strategy |= {"schedule": schedule, "vpp": chunks}
     if layers is not None and layers <= 10_000 and pp * chunks <= layers:
         strategy["pipeline_model_parallel_layout"] = _layout(keys, pp * chunks, layers, first, last)
+
+
+def _parts(keys: Keys) -> list[str]:
+    """The stages of module_fqns_per_model_part as those of a layout; none where it is not given, or names other modules than a decoder's."""
+    key = "parallelism.module_fqns_per_model_part"
+    if not keys.has(key) or not keys.given[key].value:
+        return []
+    value, found, layers = keys.given[key].value, [], 0
+    for part in value if isinstance(value, list) else [value]:
+        words = ""
+        for name in part if isinstance(part, list) else [part]:
+            if name == f"layers.{layers}":
+                layers += 1
+                words += "t"
+            elif name in _MODULES:
+                words += _MODULES[name]
+            else:
+                keys.note(key, "not_modelled", why=f"'{cut(str(name))}' is not read here; layers are spread evenly: another stage may be the slowest")
+                return []
+        found.append(re.sub("t{4,}", lambda run: f"t*{len(run[0])}", words))
+    keys.note(key, to="vpp, pipeline_model_parallel_layout")
+    return found
+
+
+_MODULES = {"tok_embeddings": "E", "norm": "", "output": "L"}
 
 
 _SPELT = {
@@ -269,10 +304,8 @@ _SPELT = {
 
 
 def _layout(keys: Keys, stages: int, layers: int, first: int, last: int) -> str:
-    each, extra = divmod(layers + first + last, stages)
-    counts = [each + (stage < extra) for stage in range(stages)]
-    counts[0] -= first
-    counts[-1] -= last
+    counts = spread(stages, layers, first, last)
+    each = (layers + first + last) // stages
     if min(counts) < 0:
         key = "parallelism.pipeline_parallel_first_stage_less_layers" if counts[0] < 0 else "parallelism.pipeline_parallel_last_stage_less_layers"
         if key in keys.given:
@@ -280,6 +313,15 @@ def _layout(keys: Keys, stages: int, layers: int, first: int, last: int) -> str:
         raise InputError(f"{stages} stages have {each} layers each, fewer than {key.partition('.')[2]} takes off")
     words = [f"t*{count}" if count else "" for count in counts]
     return "|".join(["E" + words[0], *words[1:-1], words[-1] + "L"])
+
+
+def spread(stages: int, layers: int, first: int, last: int) -> list[int]:
+    """Layers of each stage, where the first counts `first` and the last `last` more than it has (generate_llm_fqn_per_model_part)."""
+    each, extra = divmod(layers + first + last, stages)
+    counts = [each + (stage < extra) for stage in range(stages)]
+    counts[0] -= first
+    counts[-1] -= last
+    return counts
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ _JITTER = "Python's garbage collector runs on all ranks at once, every so many s
 _PROFILED = "a profiler's hooks in some steps"
 _FAULTS = "replicas that come and go: gradients go between replica groups by a message of their own, of 2 or 4 bytes a parameter"
 _CAST = "how casts to 8 bits are written; the same bytes"
+_DELAYED = "scales of a history of maxima: no pass for them before a product, and one reduction a step"
 _CHECKS = "checks and pictures of recomputation"
 _ESTIMATED = "a mode that estimates and does not train"
 
@@ -41,7 +42,10 @@ SILENT: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         LOGS,
-        _of("metrics", "log_freq enable_tensorboard disable_color_printing save_tb_folder save_for_all_ranks enable_wandb rank_0_only"),
+        _of(
+            "metrics",
+            "log_freq enable_tensorboard disable_color_printing enable_color_printing save_tb_folder save_for_all_ranks enable_wandb rank_0_only",
+        ),
     ),
     **silent(
         "not_modelled",
@@ -99,14 +103,17 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", _CAST, "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice mx.use_fp8_dim1_cast_triton_kernel"),
     **silent("no_cost_effect", _CAST, "mx.mxfp8_dim1_cast_kernel_choice"),
+    **silent("not_modelled", "another norm than the model's: a vector of parameters, and a pass over the stream", "model.norm_type", ("rmsnorm",)),
+    **silent("no_cost_effect", "the shards of data_parallel_degree, or replicas", "training.data_parallel_type"),
+    **silent("not_modelled", _DELAYED, _of("float8", "scaling_type_input scaling_type_weight scaling_type_grad_output"), ("dynamic",)),
     **silent("refused", "a schedule written out in a file, which is not read here", "parallelism.pipeline_parallel_schedule_csv"),
 }
 
 # model.name and model.flavor to a model that comes with symsim
 FLAVORS: dict[str, dict[str, str]] = {
-    "llama3": {"8b": "llama3-8b", "70b": "llama3-70b", "405b": "llama3.1-405b"},
+    "llama3": {"8B": "llama3-8b", "70B": "llama3-70b", "405B": "llama3.1-405b"},
     "llama4": {"17bx16e": "llama4-scout", "17bx128e": "llama4-maverick"},
-    "deepseek_v3": {"16b": "deepseek-v2-lite", "236b": "deepseek-v2", "671b": "deepseek-v3"},
-    "qwen3": {size.casefold(): f"qwen3-{size.casefold()}" for size in ("0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B")},
+    "deepseek_v3": {"16B": "deepseek-v2-lite", "236B": "deepseek-v2", "671B": "deepseek-v3"},
+    "qwen3": {size: f"qwen3-{size.casefold()}" for size in ("0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B")},
     "gpt_oss": {"20b": "gpt-oss-20b", "120b": "gpt-oss-120b"},
 }
