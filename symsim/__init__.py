@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
     from symsim.api.python import compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
+    from symsim.compat.verbs import compare
     from symsim.errors import InputError
     from symsim.grid.api import SweepRows, sweep
     from symsim.importers.job import Job
@@ -41,6 +42,7 @@ __all__ = [
     "Strategy",
     "SweepRows",
     "System",
+    "compare",
     "compile",
     "derive",
     "load_job",
@@ -60,6 +62,7 @@ _HOMES = {
     "Strategy": "symsim.inputs.strategy",
     "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
+    "compare": "symsim.compat.verbs",
     "compile": "symsim.api.python",
     "derive": "symsim.api.python",
     "load_job": "symsim.importers.reading",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from symsim.api.listing import LISTS
+from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, cut, nearest, printable, sentence
 from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
@@ -46,6 +47,7 @@ _Report = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) instead of Markdown on standard output."),
 ]
+_SYSTEMS = "{" + ",".join(SYSTEMS) + "}"
 _Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
 
 
@@ -89,12 +91,37 @@ def evaluate(
     system: _System = None,
     settings: _Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    compat: Annotated[str | None, typer.Option("--compat", metavar=_SYSTEMS, help="As this system computes it.")] = None,
 ) -> None:
     """Evaluate a model's cost under a strategy to numbers."""
-    result, notes = _result(model, strategy, system, settings)
+    if compat is not None:
+        from symsim.api.result import of
+        from symsim.compat.verbs import evaluate_as
+
+        result = of(evaluate_as(compat, model, strategy, system, settings or ()))
+        notes: list[str] = []
+    else:
+        result, notes = _result(model, strategy, system, settings)
     _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n" if as_json else result.table().rstrip("\n") + "\n")
     for note in notes:
         _say(note)
+
+
+@app.command("compare")
+def beside(
+    model: _Model,
+    compat: Annotated[str, typer.Option("--compat", metavar=_SYSTEMS, help="The system whose numbers stand beside symsim's.")],
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Set another system's numbers beside symsim's, and list what they come from, largest first."""
+    from symsim.compat.text import comparison_text
+    from symsim.compat.verbs import compare_with
+
+    made = compare_with(compat, model, strategy, system, settings or ())
+    _print(json.dumps(made.to_json()) + "\n" if as_json else comparison_text(made))
 
 
 @app.command()

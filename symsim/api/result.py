@@ -13,6 +13,7 @@ from symsim.evaluation.json_object import flops_by_module, json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.traffic import stage_messages
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.messages import Message
@@ -76,9 +77,10 @@ def derive(
     assumptions: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     system: System | None = None,
+    conventions: Conventions = OWN,
 ) -> Result:
     """The definitions of `evaluated`, with their outputs."""
-    return of(evaluated(model, strategy, assumptions, overrides, system))
+    return of(evaluated(model, strategy, assumptions, overrides, system, conventions))
 
 
 def of(at: Evaluation) -> Result:

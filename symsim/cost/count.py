@@ -17,8 +17,8 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile
-from symsim.ir.block import WIDTHS, Tensor
-from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Lookup, Operation, Projection
+from symsim.ir.block import Tensor
+from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
@@ -158,9 +158,10 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
         )
         if not kernel.products:
             continue
-        if op.kind in PRODUCTS:
-            whole.append(Quantity(of_block("F", name, operation=op.name).expr, FLOP))
-            local.append(Quantity(of_block("X", name, operation=op.name).expr, FLOP))
+        times = profile.conventions.attention_backward if isinstance(op.attrs, Attention) else None
+        if op.kind in PRODUCTS or times is not None:
+            whole.append(Quantity(of_block("F", name, operation=op.name).expr * (times or 1), FLOP))
+            local.append(Quantity(of_block("X", name, operation=op.name).expr * (times or 1), FLOP))
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
             local.append(flops(placed, kernel.forward, kernel.products, local=True))
@@ -199,7 +200,7 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, whole: bool
     )
     saved = []
     for item in remembered.saved:
-        size = Quantity(item.elements, ELEMENT) * Quantity(expr(WIDTHS[item.tensor.dtype]), BYTE / ELEMENT)
+        size = Quantity(item.elements, ELEMENT) * Quantity(expr(item.bytes_each), BYTE / ELEMENT)
         saved.append(
             book.define(
                 of_block("A", name, whole, tensor=item.tensor.name),
@@ -296,7 +297,7 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
 def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     """Totals of one rank of stage i. Indicators: first_i, loss_i (holds the head), mtp_i (depths held)."""
     here = {n: symbol(runs(n)) for n in lowered.blocks}
-    full = lowered.profile.strategy.recompute == "full"
+    full = lowered.profile.strategy.recompute == "full" and not lowered.profile.conventions.leaves
 
     def stage(letter: str, unit: Unit, meaning: str) -> None:
         parts = []

@@ -61,7 +61,7 @@ def define_static(rank: Rank) -> Static:
     if strategy.param_persistence_threshold:
         weights = weights + precision * _whole_on_every_rank(rank)
     if strategy.fp8 != "none":
-        weights = weights + _quantised(rank)
+        weights = weights + _quantised(rank, rank.lowered.profile.conventions.fp8_weights, precision)
     kept_weights = define_stage(
         rank,
         of_stage("M", "weights"),
@@ -126,9 +126,10 @@ def _whole_on_every_rank(rank: Rank) -> Expr:
     return found
 
 
-def _quantised(rank: Rank) -> Expr:
-    """FP8 copies of the weights of one rank that are multiplied so: of layers, and of the depths of multi-token prediction."""
-    found = ZERO
+def _quantised(rank: Rank, each: int | None, precision: int) -> Expr:
+    """FP8 copies of the weights of one rank that are multiplied so: of layers, and of the depths of multi-token prediction. each: bytes of
+    such a weight with all copies, where a convention says so."""
+    found, copies = ZERO, 2 if each is None else each - precision
     for name, remembered in rank.lowered.blocks.items():
         placed = remembered.placed
         weights = [
@@ -142,7 +143,7 @@ def _quantised(rank: Rank) -> Expr:
             continue
         quantised = rank.book.define(
             Key("M_fp8", "stage", name),
-            Quantity(2 * total(weights), BYTE),
+            Quantity(copies * total(weights), BYTE),
             f"{name}: FP8 copies of weights, for rows and columns",
             unit=BYTE,
             latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",

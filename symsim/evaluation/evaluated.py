@@ -13,6 +13,7 @@ from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.models import override_architecture
 from symsim.inputs.settings import settings_of
 from symsim.inputs.strategies import override_strategy
@@ -39,12 +40,14 @@ def evaluated(
     assumptions: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     system: System | None = None,
+    conventions: Conventions = OWN,
 ) -> Evaluation:
     """Derive the closed formulas of a model under a strategy, and of its time on a system. InputError when the
     combination is impossible.
 
     overrides: settings by name, all that `--set NAME=VALUE` takes and with the same effect: options of the strategy, fields
     of the architecture, numbers of the system (text with a unit, `{"B_2": "100 GB/s"}`), assumptions (`assume.NAME`), `lam`.
+    conventions: options of the rules themselves (`symsim/compat`).
     """
     symbols: Mapping[str, Number] = {}
     if overrides is not None:
@@ -57,7 +60,7 @@ def evaluated(
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})
-    lowered = lower(model, strategy, given)
+    lowered = lower(model, strategy, given, conventions)
     model = lowered.profile.model
     counted = count(lowered)
     peak_memory(counted.derivation, lowered)

@@ -9,6 +9,7 @@ from typing import Any
 from symsim.algebra.expr import ZERO, ceil, expr, product
 from symsim.frameworks.framework import Framework
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor
 from symsim.ir.einsum import Einsum
@@ -25,6 +26,7 @@ class Profile:
     assumptions: Mapping[str, str]
     framework: Framework
     placement: Placement
+    conventions: Conventions = OWN
 
     def splits(self, dim: str, op: Op) -> bool:
         """Whether tensor ranks hold a share each of a dimension of the operation."""

@@ -19,6 +19,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import format_system, load_system
 
 LEDGER = "ledger.json"
+GIVEN = "given.json"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Job:
     """What a source determines, each in symsim's own terms, and what became of its keys.
 
     architecture, strategy, system: None where the source does not say. system: the contents of a system file. assumptions: those
-    that the source settles, by name. notes: what a user should know that no key says.
+    that the source settles, by name. notes: what a user should know that no key says. given: the contents of the source's files by what
+    they describe, where `--compat` reads them again.
     """
 
     kind: str
@@ -36,6 +38,7 @@ class Job:
     system: Mapping[str, Any] | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def placed(self) -> Strategy:
         """The strategy, checked by itself. InputError where it cannot be."""
@@ -92,9 +95,11 @@ def write_job(job: Job, directory: Path) -> list[Path]:
         texts[SYSTEM] = format_system(job.system)
     if job.assumptions:
         texts[ASSUMPTIONS] = format_yaml(job.assumptions)
+    if job.given:
+        texts[GIVEN] = json.dumps({"kind": job.kind, **job.given}) + "\n"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name in (*JOB, LEDGER):
+        for name in (*JOB, LEDGER, GIVEN):
             if name not in texts:
                 (directory / name).unlink(missing_ok=True)
     except OSError as error:

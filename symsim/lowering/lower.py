@@ -18,6 +18,7 @@ from symsim.frameworks.fuse import fuse
 from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import respelt
 from symsim.ir.block import Block, Net
@@ -36,10 +37,10 @@ from symsim.placement.names import placement_of
 from symsim.placement.sizes import dimensions
 
 
-def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str]) -> Lowered:
+def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
     given = resolve(assumptions)
-    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
+    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy), conventions)
     model, mesh = profile.model, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
     declared = declare(profile, mesh)
     if strategy.placement is not None:
@@ -108,6 +109,8 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
         keep_gathered=framework.keeps_gathered,
         early_stop=framework.stops_early,
+        conventions=profile.conventions,
+        leaves=profile.conventions.leaves if whole else (),
     )
     return passed("remember", remembered)
 

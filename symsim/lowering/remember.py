@@ -8,15 +8,17 @@ forward again in backward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from symsim.algebra.expr import Expr
 from symsim.frameworks.recompute import DISCARD
-from symsim.ir.block import WIDTHS, Op, Tensor
+from symsim.inputs.conventions import OWN, Conventions, Leaf, last_part
+from symsim.ir.block import WIDTHS, Block, Op, Tensor
 from symsim.ir.messages import Message, Purpose
-from symsim.ir.operations import OPERATIONS, Redistribution
+from symsim.ir.operations import OPERATIONS, Projection, Redistribution
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated, elements
 
@@ -35,15 +37,21 @@ class Keeper(NamedTuple):
 
 @dataclass(frozen=True)
 class Saved:
-    """One storage kept for backward: its local elements and type, and the operations that asked for it."""
+    """One storage kept for backward: its local elements and type, and the operations that asked for it. width: bytes an element
+    where a convention says otherwise than the type."""
 
     tensor: Tensor
     elements: Expr
     by: tuple[Keeper, ...]
+    width: Fraction | None = None
+
+    @property
+    def bytes_each(self) -> Fraction | int:
+        return WIDTHS[self.tensor.dtype] if self.width is None else self.width
 
     @property
     def bytes(self) -> Expr:
-        return self.elements * WIDTHS[self.tensor.dtype]
+        return self.elements * self.bytes_each
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,20 @@ class Remembered:
 
 @dataclass
 class _Kept:
-    by: dict[str, dict[Keeper, None]] = field(default_factory=dict)
+    conventions: Conventions = OWN
+    by: dict[str, dict[Keeper, Fraction | None]] = field(default_factory=dict)
+    twice: dict[str, dict[Keeper, Fraction | None]] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
 
     def add(self, name: str, op: Op, *, again: bool = False) -> None:
-        self.by.setdefault(name, {})[Keeper(op.name, again)] = None
+        labels = op.attrs.labels if isinstance(op.attrs, Projection) else ()
+        width = self.conventions.width(op.kind, labels, name)
+        if width == 0:
+            return
+        own = not again and self.conventions.twice(op.kind, labels, name)
+        (self.twice if own else self.by).setdefault(name, {})[Keeper(op.name, again)] = width
+        if not again and (op.kind, last_part(name)) in self.conventions.kept_alone:
+            self.alone.add(name)
 
 
 def remember(
@@ -78,43 +96,39 @@ def remember(
     keep_gathered: bool = False,
     early_stop: bool = False,
     distribute: bool = False,
+    conventions: Conventions = OWN,
+    leaves: tuple[Leaf, ...] = (),
 ) -> Remembered:
     """What a block keeps. regions: recompute modules; full: the whole block is one region; stored: PyTorch selective
     checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the block's input, where
-    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations).
+    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations). conventions: what kernels
+    keep elsewhere; leaves: of a layer that another system recomputes leaf by leaf, instead of regions.
     """
     placed = differentiated.placed
     block = placed.block
     whole = full or bool(stored)
     inside = {i for i, op in enumerate(block.ops) if whole or op.regions & regions}
     discarding = {i for i, op in enumerate(block.ops) if not whole and op.regions & regions & DISCARD}
-    kept = _Kept()
-    makers = {t: i for i, op in enumerate(block.ops) for t in op.outputs}
-
-    for index, op in enumerate(block.ops):
+    kept = _Kept(conventions)
+    if leaves:
+        inside, skipped = _kept_by_leaves(kept, block.ops, leaves)
+        whole, discarding = True, set()
+    for index, op in enumerate(block.ops if not leaves else ()):
         for name in op.saves if index not in inside else ():
             kept.add(name, op)
-    for index in sorted(inside):
-        op = block.ops[index]
-        for name in op.inputs:
-            tensor = block.tensors[name]
-            if tensor.kind != "parameter" and (
-                name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
-            ):
-                kept.add(name, op, again=True)
-        if stored in OPERATIONS[op.kind].stored_by:
-            for name in op.outputs:
-                kept.add(name, op)
+    if not leaves:
+        _keep_around(kept, block, sorted(inside), regions, whole, stored)
     if discarding:
         roots = {block.storage(t).name for i in discarding for t in block.ops[i].outputs}
         outside = {n: by for n, by in kept.by.items() if block.storage(kept_as(placed, n, keep_gathered)).name not in roots}
-        kept = _Kept(outside)
+        kept = _Kept(conventions, outside, kept.twice)
 
-    again = _recomputed(placed, inside, stored, early_stop)
+    again = inside - skipped if leaves else _recomputed(placed, inside, stored, early_stop)
     messages = list(differentiated.backward_messages)
     messages += [(i, _in_backward(m, "recomputed")) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
-    saved, shared = _by_storage(placed, kept.by, keep_gathered)
+    saved, shared = _by_storage(placed, kept.by, keep_gathered, kept.alone)
+    saved += tuple(replace(s, tensor=replace(s.tensor, name=f"{s.tensor.name}.copy")) for s in _by_storage(placed, kept.twice, keep_gathered)[0])
     if distribute and placed.mesh.active("tp"):
         degree = placed.mesh.degree("tp")
         split = [s for s in saved if s.tensor.name in block.inputs and all(by.again for by in s.by)]
@@ -125,6 +139,22 @@ def remember(
     # an auxiliary loss is taken only where gradients are recorded (router.py): not in the first pass of what runs again
     first = tuple((i, m) for i, m in differentiated.forward_messages if i not in again or OPERATIONS[block.ops[i].kind].inner != "balance")
     return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
+
+
+def _keep_around(kept: _Kept, block: Block, inside: list[int], regions: frozenset[str], whole: bool, stored: str) -> None:
+    """What operations that run again read from outside their region, and results that are stored all the same."""
+    makers = {t: i for i, op in enumerate(block.ops) for t in op.outputs}
+    for index in inside:
+        op = block.ops[index]
+        for name in op.inputs:
+            tensor = block.tensors[name]
+            if tensor.kind != "parameter" and (
+                name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
+            ):
+                kept.add(name, op, again=True)
+        if stored in OPERATIONS[op.kind].stored_by:
+            for name in op.outputs:
+                kept.add(name, op)
 
 
 def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: bool) -> frozenset[str]:
@@ -145,15 +175,58 @@ def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:
     return name
 
 
-def _by_storage(placed: Placed, names: Mapping[str, Iterable[Keeper]], keep_gathered: bool) -> tuple[tuple[Saved, ...], tuple[Saved, ...]]:
+def _kept_by_leaves(kept: _Kept, ops: tuple[Op, ...], leaves: tuple[Leaf, ...]) -> tuple[set[int], set[int]]:
+    """What a layer keeps whose recomputation goes leaf by leaf; its operations that run again, and those of them whose kernels do not.
+    A segment keeps the inputs of its first leaf, and one of a single leaf nothing, unless the leaf begins a segment whatever stands before it."""
+    inside: set[int] = set()
+    skipped: set[int] = set()
+    before = False
+    for at, leaf in enumerate(leaves):
+        own = [i for i, op in enumerate(ops) if leaf.holds(op.name)]
+        if not own:
+            continue
+        after = next((n.again and not n.first for n in leaves[at + 1 :] if any(n.holds(op.name) for op in ops)), False)
+        if not leaf.again:
+            for i in own if leaf.keeps else ():
+                for name in ops[i].saves:
+                    kept.add(name, ops[i])
+        else:
+            inside |= set(own)
+            skipped |= set() if leaf.replayed else set(own)
+            if leaf.first or (not before and after):
+                made = {t for i in own for t in ops[i].outputs}
+                for i in own:
+                    for name in ops[i].inputs:
+                        if name not in made:
+                            kept.add(name, ops[i], again=True)
+                for name, width in leaf.beside:
+                    kept.by.setdefault(name, {})[Keeper(ops[own[0]].name, True)] = Fraction(width)
+        before = leaf.again
+    rest = [op for i, op in enumerate(ops) if i not in inside and not any(leaf.holds(op.name) for leaf in leaves)]
+    for op in rest:
+        for name in op.saves:
+            kept.add(name, op)
+    return inside, skipped
+
+
+def _by_storage(
+    placed: Placed, names: Mapping[str, Mapping[Keeper, Fraction | None]], keep_gathered: bool, alone: Collection[str] = ()
+) -> tuple[tuple[Saved, ...], tuple[Saved, ...]]:
     block = placed.block
-    roots: dict[str, dict[Keeper, None]] = {}
+    roots: dict[str, dict[Keeper, Fraction | None]] = {}
     for name, by in names.items():
-        root = block.storage(kept_as(placed, name, keep_gathered))
+        own = kept_as(placed, name, keep_gathered)
+        root = block.tensors[own] if name in alone else block.storage(own)
         if root.kind != "parameter":
-            roots.setdefault(root.name, {}).update(dict.fromkeys(by))
-    made = [Saved(block.tensors[n], elements(placed, n), tuple(by)) for n, by in roots.items()]
+            roots.setdefault(root.name, {}).update(by)
+    made = [Saved(block.tensors[n], elements(placed, n), tuple(by), _width(block.tensors[n], by.values())) for n, by in roots.items()]
     return tuple(s for s in made if s.tensor.kind != "table"), tuple(s for s in made if s.tensor.kind == "table")
+
+
+def _width(tensor: Tensor, asked: Iterable[Fraction | None]) -> Fraction | None:
+    """The widest that any keeper asks for; None where none says otherwise than the type."""
+    said = list(asked)
+    return None if all(w is None for w in said) else max(Fraction(WIDTHS[tensor.dtype]) if w is None else w for w in said)
 
 
 def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list[tuple[int, Message]]:

@@ -98,7 +98,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         settle(settings, strategy, architecture, _WHO)
         rows += settings.finish()
     system, found = simumax_system.read(files["system"], options.lenient) if "system" in files else (None, ())
-    return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions)
+    given = {what: document.data for what, document in files.items()}
+    return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions, given=given)
 
 
 def _what(document: Document) -> str:

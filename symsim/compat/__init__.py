@@ -1,0 +1,1 @@
+"""What other systems compute for the same job: each of their differences from symsim a named row of options."""

@@ -1,0 +1,22 @@
+"""The systems whose numbers can be had beside symsim's: name, and the module whose `differences(question)` lists what they do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from symsim.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from symsim.compat.difference import Difference, Question
+
+KINDS = {"simumax": "simumax.differences"}
+
+
+def differences(kind: str, question: "Question") -> "Sequence[Difference]":
+    """What a system does otherwise for a question; InputError for a system that is not known."""
+    if kind not in KINDS:
+        raise InputError(f"--compat {kind}: there is no such system: {nearest(kind, list(KINDS))}")
+    found: "Sequence[Difference]" = import_module(f"symsim.compat.{KINDS[kind]}").differences(question)
+    return found

@@ -1,0 +1,1 @@
+"""SimuMax v1.2 (git 4dcaae5)."""

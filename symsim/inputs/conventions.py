@@ -1,0 +1,84 @@
+"""What the rules of the lowering and of the cost do where sources disagree: every option with symsim's own choice as its default.
+
+`symsim/compat` sets them to what another system does, a named difference at a time; nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from symsim.errors import InputError
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A part of a layer that another system's recomputation treats as one: its operations by name (with what was inserted for them).
+
+    again: it runs again in backward, as one segment with those beside it; first: it begins a segment even so; replayed: its kernels do run
+    again, else only its inputs are made anew. keeps: it keeps what its backward needs, where it does not run again.
+    beside: tensors that it keeps besides its inputs where it begins a segment, and bytes an element of each.
+    """
+
+    names: tuple[str, ...]
+    again: bool = False
+    first: bool = False
+    replayed: bool = True
+    keeps: bool = True
+    beside: tuple[tuple[str, int], ...] = ()
+
+    def holds(self, operation: str) -> bool:
+        return any(operation == name or operation.startswith(f"{name}.") for name in self.names)
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """Options of the rules. The defaults are symsim's; an empty mapping changes nothing.
+
+    kept: bytes an element of what a kernel keeps, by its kind or the label of its weight, and the last part of the tensor's name (or
+    "*"); 0: it keeps none of it.
+    kept_twice: operations, by kind or by the label of a weight, whose kept input is a copy of their own, and the tensor (or "*").
+    kept_alone: kept views, by the kind of operation and the last part of the name, that keep nothing of what they look into but themselves.
+    leaves: the leaves of a layer in their order, of those layers that are recomputed; a segment keeps the inputs of its first leaf alone.
+    attention_backward: products of attention's backward as a multiple of forward's.
+    fp8_weights: bytes an element of a weight that is multiplied in FP8, with all copies.
+    """
+
+    kept: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
+    kept_twice: frozenset[tuple[str, str]] = frozenset()
+    kept_alone: frozenset[tuple[str, str]] = frozenset()
+    leaves: tuple[Leaf, ...] = ()
+    attention_backward: Fraction | None = None
+    fp8_weights: int | None = None
+
+    def width(self, kind: str, labels: tuple[str, ...], tensor: str) -> Fraction | None:
+        """Bytes an element of a tensor that an operation keeps, where they are not those of its type."""
+        said = (self.kept.get((who, what)) for who in (*labels, kind) for what in (last_part(tensor), "*"))
+        return next((width for width in said if width is not None), None)
+
+    def twice(self, kind: str, labels: tuple[str, ...], tensor: str) -> bool:
+        """Whether an operation keeps a tensor beside what others keep of it."""
+        return any((who, what) in self.kept_twice for who in (kind, *labels) for what in ("*", last_part(tensor)))
+
+
+OWN = Conventions()
+
+
+def last_part(tensor: str) -> str:
+    """The last part of a tensor's name, of whatever layout."""
+    return tensor.partition("@")[0].rpartition(".")[2]
+
+
+def changed(conventions: Conventions, options: Mapping[str, Any]) -> Conventions:
+    """The conventions with some options of another system: tables and sets grow, all else is replaced."""
+    made: dict[str, Any] = {}
+    known = {f.name for f in fields(Conventions)}
+    for name, value in options.items():
+        if name not in known:
+            raise InputError(f"there is no convention '{name}'")
+        before = getattr(conventions, name)
+        made[name] = {**before, **value} if isinstance(before, Mapping) else before | value if isinstance(before, frozenset) else value
+    return replace(conventions, **made)
+
