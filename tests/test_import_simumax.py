@@ -107,9 +107,9 @@ def test_assumptions_that_a_strategy_settles(tmp_path: Path) -> None:
 
 
 def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> None:
-    on = {"use_accm_weight": False, "attention_sparse_ratio": 0.5, "enable_straggler_model": True, "use_fused_swiglu": False}
+    on = {"attention_sparse_ratio": 0.5, "enable_straggler_model": True}
     assert {fates(job(tmp_path, on))[key] for key in on} == {"not_modelled"}
-    off = {"use_accm_weight": True, "attention_sparse_ratio": 0.0, "enable_straggler_model": False, "use_fused_swiglu": True}
+    off = {"attention_sparse_ratio": 0.0, "enable_straggler_model": False}
     assert {fates(job(tmp_path, off))[key] for key in off} == {"no_cost_effect"}
 
 

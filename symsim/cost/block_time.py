@@ -143,6 +143,8 @@ def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], back
         return ZERO
     indices = list(indices)
     made = sum((launches(placed, i, profile, backward=bool(backward)) for i in indices), ZERO) * symbol("t_launch")
+    if backward is None and not profile.strategy.gradient_accumulation_fusion:
+        made = 2 * made
     if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)

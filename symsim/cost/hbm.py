@@ -1,7 +1,8 @@
 """HBM bytes of every kernel, forward and backward: one count, for what a report gives and for the seconds of what HBM bounds.
 
 A kernel reads its operands and writes its results once. A matrix product has them all in the type it multiplies in; a
-weight gradient is added to the one accumulated so far, which is read and written. What is written as several kernels (the
+weight gradient is added to the one accumulated so far, which is read and written: in the product, or (gradient_accumulation_fusion off)
+in a pass after it. What is written as several kernels (the
 loss unfused, attention written out) moves what stands between them as well.
 """
 
@@ -30,7 +31,7 @@ UNFUSED_LOSS = {"forward": 38, "backward": 14}
 class Shape:
     """Products of m x k by k x n: rows, columns and depth of each, how many, bytes an element of operands and result.
 
-    kind: forward, dgrad or wgrad (which accumulates). biases: bytes of a bias that it reads, or of its gradient.
+    kind: forward, dgrad or wgrad (accumulates: it adds to what is there). biases: bytes of a bias that it reads, or of its gradient.
     """
 
     m: Expr
@@ -41,10 +42,16 @@ class Shape:
     width_in: int
     width_out: int
     biases: Expr = ZERO
+    accumulates: bool = False
+
+    @property
+    def adds(self) -> str:
+        """What `curves` knows of the kind: only a wgrad that accumulates reads what it writes."""
+        return "wgrad" if self.accumulates else "forward"
 
     @property
     def bytes(self) -> Expr:
-        moved = curves.gemm_bytes(self.m, self.n, self.k, groups=self.groups, kind=self.kind, width_in=self.width_in, width_out=self.width_out)
+        moved = curves.gemm_bytes(self.m, self.n, self.k, groups=self.groups, kind=self.adds, width_in=self.width_in, width_out=self.width_out)
         return moved + self.biases
 
 
@@ -64,7 +71,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     """What one backward kernel reads and writes on one rank."""
     op = placed.block.ops[kernel.forward]
     if op.kind in PRODUCTS:
-        return Quantity(product_shape(placed, kernel.forward, kernel.label, profile.strategy).bytes, BYTE)
+        shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
+        return Quantity(shape.bytes + added_afterwards(shape, profile.strategy), BYTE)
     if written_out(op):
         return _attention_bytes(placed, kernel.forward, backward=True)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
@@ -109,7 +117,19 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
     else:
         beside = _traffic(placed, biases).expr if kind == "forward" else ZERO
     m, n, k = {"forward": (rows, columns, depth), "dgrad": (rows, depth, columns), "wgrad": (columns, depth, rows)}[kind]
-    return Shape(m, n, k, groups, kind, width, out, beside)
+    accumulates = kind == "wgrad" and strategy.gradient_accumulation_fusion
+    if kind == "wgrad" and not accumulates:
+        out = WIDTHS[strategy.precision]
+    return Shape(m, n, k, groups, kind, width, out, beside, accumulates)
+
+
+def added_afterwards(shape: Shape, strategy: Strategy) -> Expr:
+    """Bytes of the pass that adds a weight gradient to the accumulated one: reads both, writes the sum (Megatron-Core
+    distributed/distributed_data_parallel.py, the hook of a parameter whose gradient is not in main_grad already)."""
+    if shape.kind != "wgrad" or shape.accumulates:
+        return ZERO
+    kept = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
+    return shape.groups * shape.m * shape.n * (WIDTHS[strategy.precision] + 2 * kept)
 
 
 def written_out(op: Op) -> bool:

@@ -14,6 +14,7 @@ from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.cost.hbm import (
     Shape,
+    added_afterwards,
     attention_passes,
     attention_shapes,
     backward_bytes,
@@ -80,10 +81,12 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     """A matrix product; experts that run one by one are as many apart."""
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
+    added = added_afterwards(shape, profile.strategy)
+    after = curves.memory_bound(added, kind="elementwise") if added else ZERO
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
-        return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False), SECOND)
-    return Quantity(_seconds(shape, rate, profile, grouped=shape.groups != ONE), SECOND)
+        return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False) + after, SECOND)
+    return Quantity(_seconds(shape, rate, profile, grouped=shape.groups != ONE) + after, SECOND)
 
 
 def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Expr:
@@ -92,7 +95,7 @@ def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Ex
         shape.n,
         shape.k,
         groups=shape.groups,
-        kind=shape.kind,
+        kind=shape.adds,
         width_in=shape.width_in,
         width_out=shape.width_out,
         peak=rate,

@@ -235,6 +235,11 @@ def _training(asked: "Asked") -> Iterator[Argument]:
     yield from _on("cross-entropy-loss-fusion", s.cross_entropy_fusion != "unfused")
     yield from _given("cross-entropy-fusion-impl", None if s.cross_entropy_fusion == "unfused" else s.cross_entropy_fusion)
     yield from _on("moe-permute-fusion", asked.architecture.moe is not None and asked.assumptions.get("moe_permute_fusion") == "true")
+    gated = asked.architecture.mlp is None or asked.architecture.mlp.gated
+    yield from _on(f"no-bias-{'swiglu' if gated else 'gelu'}-fusion", not s.bias_activation_fusion)
+    for name in ("gradient_accumulation_fusion", "bias_dropout_fusion", "masked_softmax_fusion"):
+        yield from _on(f"no-{name.replace('_', '-')}", not getattr(s, name))
+    yield from _given("ddp-bucket-size", s.ddp_bucket_size if s.overlap_grad_reduce else None)
     yield from _given("attention-backend", "unfused" if asked.assumptions.get("attention_kernel") == "math" else None)
 
 

@@ -65,6 +65,10 @@ def _strategy(asked: "Asked") -> dict[str, Any]:
         "dispatch_probs": assumed.get("moe_probabilities", "experts") == "experts",
         "te_version": _DUMMY_WGRAD if assumed.get("te_dummy_wgrad", "true") == "true" else None,
         **_recomputed(s),
+        "use_fused_norm": s.norm_fusion,
+        "use_fused_swiglu": s.bias_activation_fusion,
+        "use_accm_weight": s.gradient_accumulation_fusion,
+        "use_fused_grad_accumulation": s.gradient_accumulation_fusion,
         "mem_factor": 0.94,
     }
     if s.cp > 1:

@@ -74,6 +74,6 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
         unreduced=own.unreduced if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp else frozenset(),
         keeps_gathered=decided("save_gathered", own.keeps_gathered),
         stops_early=decided("recompute_early_stop", own.stops_early),
-        placeholders=own.placeholders if assume["te_dummy_wgrad"] == "true" else (),
+        placeholders=own.placeholders if assume["te_dummy_wgrad"] == "true" and strategy.gradient_accumulation_fusion else (),
         reduces_beside=own.reduces_beside and assume["tp_async_backward"] == "true",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import symbol
+from symsim.frameworks.fuse_eager import eager_activation, eager_norm
 from symsim.frameworks.kernels import (
     Kernels,
     Lowering,
@@ -23,6 +24,7 @@ from symsim.frameworks.kernels import (
     keep_inputs,
     multiplied_in,
 )
+from symsim.frameworks.primitives import dropped, run
 from symsim.ir.block import Dim, Op, Tensor
 from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK, exceptional
 
@@ -82,6 +84,9 @@ def _ungroup_heads(k: Kernels, op: Op) -> None:
 
 def te_norm(k: Kernels, op: Op) -> None:
     """Fused norm: keeps its input and fp32 statistics (1/sigma; LayerNorm also mu) per row (module/layernorm.py)."""
+    if not k.profile.strategy.norm_fusion:
+        eager_norm(k, op)
+        return
     x = op.inputs[0]
     rows = [d for d in k.dims_of(x) if d not in op.of(Norm).over]
     statistics = [k.make("rsigma", rows, "fp32", "index")]
@@ -178,7 +183,13 @@ def _written_out_attention(k: Kernels, op: Op) -> None:
             k.emit("copy", [tensor], repeated[-1:], name=f"repeat_{name}")
         key, value = repeated
     scores = Scores(k, op, "z")
-    scores.softmax("probabilities", k.tensors[q].dtype)
+    if k.profile.strategy.masked_softmax_fusion:
+        scores.softmax("probabilities", k.tensors[q].dtype)
+    else:  # fusions/fused_softmax.py forward_torch_softmax: in fp32, mask, softmax, and back
+        scores.cast("scores", "fp32")
+        scores.cast("masked", "fp32")
+        scores.softmax("softmax", "fp32")
+        scores.cast("probabilities", k.tensors[q].dtype)
     if model.attention_dropout:
         scores.dropout(k.tensors[q].dtype)
     scores.emit([q, key, value, *offsets], op.outputs[0])
@@ -199,6 +210,9 @@ def _mask(k: Kernels) -> list[str]:
 
 def te_activation(k: Kernels, op: Op) -> None:
     """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
+    if not k.profile.strategy.bias_activation_fusion:
+        _activation_in_kernels(k, op)
+        return
     parts = list(op.inputs[:2] if op.of(Activation).gated else op.inputs[:1])
     scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
     extra: list[str] = []
@@ -209,6 +223,25 @@ def te_activation(k: Kernels, op: Op) -> None:
     k.emit("activation", [*parts, *scales], [*op.outputs, *extra], saves=saves, attrs=op.attrs)
 
 
+def _activation_in_kernels(k: Kernels, op: Op) -> None:
+    """A bias, the function, its gate and routing weights each a kernel (transformer/mlp.py, experts.py without bias_activation_fusion)."""
+    count = 2 if op.of(Activation).gated else 1
+    parts, scales, y = list(op.inputs[:count]), op.inputs[count:], op.outputs[0]
+    scaled = scales and not _probabilities_at_combine(k)
+    if _biased(k, parts[0]):
+        parts = [run(k, "add", [x]) for x in parts]
+    unscaled = k.make("unscaled", k.dims_of(y), k.tensors[y].dtype) if scaled else y
+    eager_activation(k, replace(op, inputs=(*parts, *scales), outputs=(unscaled,)))
+    if scaled:
+        run(k, "mul", [unscaled, *scales], k.dims_of(y), k.tensors[y].dtype, into=y)
+
+
+def _biased(k: Kernels, x: str) -> bool:
+    """Whether x comes from a linear map with a bias, as the whole or a part of its result."""
+    roots = {x, k.tensors[x].view_of}
+    return any(isinstance(o.attrs, Projection) and o.attrs.bias for o in k.ops if roots & set(o.outputs))
+
+
 def _probabilities_at_combine(k: Kernels) -> bool:
     strategy = k.profile.strategy
     if k.profile.model.moe is not None and k.profile.model.moe.router_weight_before_experts:
@@ -217,7 +250,13 @@ def _probabilities_at_combine(k: Kernels) -> bool:
 
 
 def te_add(k: Kernels, op: Op) -> None:
-    """Fused bias-dropout-add: keeps a byte mask when dropout is on."""
+    """Fused bias-dropout-add: keeps a byte mask when dropout is on; or each by itself (fusions/fused_bias_dropout.py, unfused)."""
+    if not k.profile.strategy.bias_dropout_fusion:
+        added, residual = op.inputs
+        biased = run(k, "add", [added]) if _biased(k, added) else added
+        left = dropped(k, biased, k.profile.model.hidden_dropout)
+        run(k, "add", [left, residual], into=op.outputs[0], dtype="fp32" if k.profile.strategy.fp32_residual_connection else None)
+        return
     extra = []
     if k.profile.model.hidden_dropout:
         extra = [k.make("mask", k.dims_of(op.outputs[0]), "bool", "index")]

@@ -173,6 +173,13 @@ class Strategy(BaseModel):
     fusion: Literal["te", "eager"] = Field(
         "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op"
     )
+    gradient_accumulation_fusion: bool = Field(
+        True, description="te: weight gradients are added to the accumulated ones in their product; else written in 16 bits and added in a pass"
+    )
+    bias_activation_fusion: bool = Field(True, description="te: a bias, the activation, its gate and routing weights are one kernel")
+    bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
+    masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
+    norm_fusion: bool = Field(True, description="te: a norm is one kernel")
     cross_entropy_fusion: Literal["unfused", "native", "te"] = Field(
         "unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)"
     )

@@ -437,6 +437,18 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"fp8={strategy.fp8} needs fusion={able}: the {strategy.fusion} modules have no fp8 GEMMs")
 
 
+FUSIONS = ("gradient_accumulation_fusion", "bias_activation_fusion", "bias_dropout_fusion", "masked_softmax_fusion", "norm_fusion")
+
+
+def _fusions(_: Architecture, strategy: Strategy) -> None:
+    """Single fusions are of kernels that are fused; FP8 inputs of an activation are written by the fused kernel alone."""
+    off = [name for name in FUSIONS if not getattr(strategy, name)]
+    if off and strategy.fusion != "te":
+        raise InputError(f"{off[0]}=false needs fusion=te: fusion={strategy.fusion} runs module by module, with none of these fusions")
+    if strategy.activation_func_fp8_input_store and not strategy.bias_activation_fusion:
+        raise InputError("activation_func_fp8_input_store=true needs bias_activation_fusion=true: the fused kernel writes the FP8 copy")
+
+
 # Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)
 RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _depths,
@@ -455,4 +467,5 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _offload,
     _recompute,
     _precision,
+    _fusions,
 )

@@ -66,7 +66,7 @@ GAPS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "one fusion off: a few more passes over activations; fused kernels are taken",
-        "no_masked_softmax_fusion no_bias_gelu_fusion no_bias_swiglu_fusion no_bias_dropout_fusion no_persist_layer_norm disable_jit_fuser",
+        "no_persist_layer_norm disable_jit_fuser",
     ),
     **silent(
         "not_modelled",
@@ -75,11 +75,6 @@ GAPS: dict[str, Silent] = {
         fused_residual_rmsnorm fused_single_qkv_rope mla_down_proj_fusion moe_router_fusion use_fused_weighted_squared_relu
         use_grouped_gemm_for_dense_mlp use_grouped_gemm_for_shared_expert use_te_activation_func use_transformer_engine_op_fuser
         """,
-    ),
-    **silent(
-        "not_modelled",
-        "weight gradients are taken as accumulated in their products; without that a 16-bit gradient is written and added in a pass of its own",
-        "no_gradient_accumulation_fusion",
     ),
     **silent(
         "not_modelled",

@@ -7,6 +7,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
+from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
 from symsim.inputs.architecture import Architecture
@@ -395,14 +396,7 @@ def _kernels(read: Settings) -> None:
     else:
         said = "fused: TransformerEngine's LayerNormLinear"
         read.assumed("transformer_impl", "layernorm_linear_fusion", "fused", said, default=local is None)
-    off = keys.flag("no_rope_fusion", None)
-    rotary = read.architecture is None or read.architecture.position_embedding == "rope"
-    if off is None and read.dialect == "arguments" and rotary:
-        read.assumed("no_rope_fusion", "apply_rope_fusion", "true", "true: on by default", default=True)
-    elif off is not None and rotary:
-        read.assumed("no_rope_fusion", "apply_rope_fusion", str(not off).lower(), "the opposite")
-    elif off is not None:
-        keys.note("no_rope_fusion", "no_cost_effect", why="no rotary embedding")
+    fusions(read)
     graphs = keys.text("cuda_graph_impl", None)
     if graphs not in (None, "none", "local", "transformer_engine", "full_iteration"):
         raise keys.wrong("cuda_graph_impl", "one of none, local, transformer_engine, full_iteration")

@@ -45,15 +45,17 @@ _STRATEGY_TABLE = {
     **silent("not_modelled", "which buffers of the context-parallel exchange live at once: up to four of q, k and v", "cp_a2a_mode", ("async_cp",)),
     **silent("not_modelled", "a factor on the pipeline that grows with the ranks: 1 + 0.09 sqrt(log2 of the groups)", "enable_straggler_model"),
     **silent("not_modelled", "a share of the scores leaves attention's FLOPs and time", "attention_sparse_ratio attention_sparse_rati", (0.0,)),
-    **silent("not_modelled", "a norm in separate passes: about five times its bytes", "use_fused_norm", (True,)),
-    **silent("not_modelled", "the activation in separate passes: 5 and 8 tensors of width f for 3 and 3", "use_fused_swiglu", (True,)),
-    **silent("not_modelled", "each weight gradient is a tensor of its own first: the largest one more at the peak", "use_accm_weight", (True,)),
-    **silent("not_modelled", "a weight gradient is written and then added: three passes over it for one", "use_fused_grad_accumulation", (True,)),
     **silent("not_modelled", "recomputed experts start from their FP8 inputs, half the bytes", "cache_groupgemm_col_fp8_inputs"),
     **silent("not_modelled", "inputs of the experts' first product wait on the host and leave the peak", "offload_groupgemm_col_inputs"),
 }
 _MODEL_TABLE = silent("no_cost_effect", "a label", "model_type model_name orig_vocab_size")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+_FUSIONS = {
+    "use_fused_norm": "norm_fusion",
+    "use_fused_swiglu": "bias_activation_fusion",
+    "use_accm_weight": "gradient_accumulation_fusion",
+    "use_fused_grad_accumulation": "gradient_accumulation_fusion",
+}
 _GRANULARITIES = {
     "full_block": "full",
     "sdp_only": "core_attn",
@@ -127,6 +129,7 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
         raise InputError(f"{keys.place('world_size')}: world_size {world} is no multiple of tp_size cp_size pp_size = {each}")
     found["dp"] = world // each
     found |= _batch(keys, found["dp"])
+    found |= {option: False for key, option in _FUSIONS.items() if keys.flag(key, True, to=option) is False}
     if keys.flag("enable_sequence_parallel", True, to="sp"):
         found["sp"] = True
     if keys.choice("cp_comm_type", {"a2a": "a2a", "all_gather": "all_gather"}, "a2a", to="cp_comm_type") == "a2a" and found["cp"] > 1:

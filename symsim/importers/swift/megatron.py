@@ -186,21 +186,12 @@ def _own_arguments(r: Reading) -> None:
         r.strategy.update(optimizer="sgd_momentum", zero=0)
         why = "one moment of every parameter, states on every replica; Newton-Schulz's products, below 1 % of a step, and Adam's vectors are missing"
         keys.note("optimizer", "not_modelled", "optimizer", why)
-    for name, what in (
-        ("bias_dropout_fusion", "a pass over the residual stream more, forward and backward; none without dropout and biases"),
-        ("bias_swiglu_fusion", "a pass over the feed-forward's width more, forward and backward"),
-        ("bias_activation_fusion", "a pass over the feed-forward's width more, forward and backward"),
-        (
-            "gradient_accumulation_fusion",
-            "weight gradients in 16 bits, written, kept for a while and added to the accumulated ones in a pass of their own",
-        ),
-    ):
+    for name in ("bias_dropout_fusion", "bias_swiglu_fusion", "bias_activation_fusion", "gradient_accumulation_fusion"):
+        option = name.replace("swiglu", "activation")
         for key, off in ((name, False), (f"no_{name}", True)):
-            value = keys.flag(key)
+            value = keys.flag(key, to=option, why="the opposite" if off else "")
             if value is off:
-                keys.note(key, "not_modelled", why=what)
-            elif value is not None:
-                keys.note(key, "mapped", "fusion=te", "as symsim's kernels are")
+                r.strategy[option] = False
 
 
 def _prediction(r: Reading) -> None:

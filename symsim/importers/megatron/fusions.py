@@ -1,0 +1,45 @@
+"""Which kernels of a layer are one, as Megatron-LM's arguments say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from symsim.importers.megatron.strategy import Settings
+
+# an argument that takes a fusion out, and the fusion
+_OUT = {
+    "no_gradient_accumulation_fusion": "gradient_accumulation_fusion",
+    "no_bias_dropout_fusion": "bias_dropout_fusion",
+    "no_masked_softmax_fusion": "masked_softmax_fusion",
+}
+
+
+def fusions(read: "Settings") -> None:
+    """Single fusions; of ModelParallelConfig's fields gradient_accumulation_fusion is off where it is not given."""
+    keys, options = read.keys, read.options
+    for argument, option in _OUT.items():
+        off = keys.flag(argument, None, to=option, why="the opposite")
+        if off:
+            options[option] = False
+        if off is None and read.dialect == "fields" and option == "gradient_accumulation_fusion":
+            read.derived(argument, option, False, "false, the field's default")
+    gated = read.architecture is None or read.architecture.mlp is None or read.architecture.mlp.gated
+    for argument, holds in (("no_bias_swiglu_fusion", gated), ("no_bias_gelu_fusion", not gated or read.architecture is None)):
+        off = keys.flag(argument, None, to="bias_activation_fusion", why="the opposite")
+        if off and holds:
+            options["bias_activation_fusion"] = False
+        elif off:
+            keys.note(argument, "no_cost_effect", why="the model has another activation")
+    _rotary(read)
+
+
+def _rotary(read: "Settings") -> None:
+    off = read.keys.flag("no_rope_fusion", None)
+    rotary = read.architecture is None or read.architecture.position_embedding == "rope"
+    if off is None and read.dialect == "arguments" and rotary:
+        read.assumed("no_rope_fusion", "apply_rope_fusion", "true", "true: on by default", default=True)
+    elif off is not None and rotary:
+        read.assumed("no_rope_fusion", "apply_rope_fusion", str(not off).lower(), "the opposite")
+    elif off is not None:
+        read.keys.note("no_rope_fusion", "no_cost_effect", why="no rotary embedding")
