@@ -271,12 +271,28 @@ def hold(
         list[str] | None, typer.Argument(metavar="[SOURCE]...", help="Sources by name, files of claims, or ids of claims; all sources unless given.")
     ] = None,
     accepted: Annotated[list[str] | None, typer.Option("--accept", metavar="ID", help="Store what is found of this claim; repeatable.")] = None,
+    formula: Annotated[str | None, typer.Option("--formula", metavar="EXPR", help="A formula of one's own instead, in symsim's symbols.")] = None,
+    says: Annotated[str | None, typer.Option("--is", metavar="NAME", help="The definition, or expression over some, that it is said to be.")] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Of which model: as for derive, or one for claims.")] = None,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
+    explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove published formulas against what symsim derives."""
-    from symsim.audit.command import run, run_accept
+    from symsim.audit.command import Own, run, run_accept, run_own
 
-    status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, _print, _say)
+    if formula is not None:
+        if says is None or model is None or sources or accepted:
+            raise InputError("--formula needs --is and --model, and takes no SOURCE and no --accept")
+        named = dict(_pair("--set", text) for text in settings or ())
+        status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, _print)
+    elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
+        raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
+    else:
+        status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, _print, _say)
     if status:
         raise SystemExit(status)
 

@@ -8,7 +8,7 @@ and what is left is zero or is not: no simplifier decides. A fact or a neglected
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -33,9 +33,15 @@ class Sides:
     facts: tuple[Fact, ...]
     derived: Derived
     keep: tuple[str, ...] = ()
+    made: dict[Expr, Formula] = field(default_factory=dict, compare=False, repr=False)
 
     def formula(self, amount: Expr) -> Formula:
         """An expression over definitions, with the symbols that are fixed for this subject put in."""
+        if amount not in self.made:
+            self.made[amount] = self._formula(amount)
+        return self.made[amount]
+
+    def _formula(self, amount: Expr) -> Formula:
         found = self.derived.result.formula_of(amount, self.keep).written_out()
         fixed = {n: v for n, v in self.derived.fixed.items() if n not in self.keep}
         definitions = tuple(replace(d, expr=d.expr.substitute(fixed)) for d in found.definitions)
@@ -45,6 +51,11 @@ class Sides:
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions that symsim's side rests on."""
         return self.derived.result.formula_of(self.says, self.keep).assumptions
+
+    @property
+    def named(self) -> list[Fact]:
+        """The facts but those that only say where a symbol lies."""
+        return [f for f in self.facts if f.relation != ":"]
 
     @property
     def difference(self) -> Expr:
@@ -88,7 +99,7 @@ def meanings(claim: Claim, letters: Iterable[str], derived: Derived, new: set[st
     for letter in letters:
         text = claim.letters[letter]
         place = claim.lines.get(f"symbols.{letter}") or claim.place("formula")
-        found[letter] = _read(text, derived, new, f"{place}: {letter} is '{cut(text)}'")
+        found[letter] = _read(text, derived, new, place if text == letter else f"{place}: {letter} is '{cut(text)}'")
     return found
 
 
@@ -106,12 +117,7 @@ def _no_name(name: str, derived: Derived, new: set[str]) -> str:
 
 def prove(sides: Sides, facts: Sequence[Fact], amount: Expr) -> Proof:
     """An amount over definitions under facts. InputError where they contradict each other or say nothing of it."""
-    formula = sides.formula(amount)
-    named = {n for f in facts for n in f.symbols}
-    if not named & {d.symbol for d in formula.definitions}:
-        closed = formula.expand()
-        if not functions_in(closed):
-            formula = Formula((replace(formula.result, expr=closed),))
+    formula = _closed(sides, facts, amount)
     # a domain is needed by `says` or by another fact, and may be of nothing that is left
     about = formula.symbols | {n for f in facts if f.relation != ":" for n in f.symbols}
     facts = [f for f in facts if f.relation != ":" or f.symbols & about]
@@ -120,21 +126,31 @@ def prove(sides: Sides, facts: Sequence[Fact], amount: Expr) -> Proof:
     return Proof(formula.expand(), formula.unused)
 
 
+def _closed(sides: Sides, facts: Sequence[Fact], amount: Expr) -> Formula:
+    """An amount over definitions as one expression, where no function is in it and no fact is about a definition."""
+    formula = sides.formula(amount)
+    if {n for f in facts for n in f.symbols} & {d.symbol for d in formula.definitions}:
+        return formula
+    closed = formula.expand()
+    return formula if functions_in(closed) else Formula((replace(formula.result, expr=closed),))
+
+
 def functions_in(amount: Expr) -> bool:
     """Whether an expression has max, min, ceil, floor and the like."""
     return any(isinstance(a, Call) and (a.function != "sum" or functions_in(a.arguments[0])) for m in amount.terms for a, _ in m)
 
 
-def about(sides: Sides, amount: Expr) -> tuple[Fact, ...]:
-    """The facts that say something of an amount."""
-    formula = sides.formula(amount)
+def about(sides: Sides, amount: Expr, facts: Sequence[Fact] | None = None) -> tuple[Fact, ...]:
+    """Those facts, of a claim unless others are given, that say something of an amount over definitions."""
+    facts = sides.facts if facts is None else facts
+    formula = _closed(sides, facts, amount)
     names = formula.symbols | {d.symbol for d in formula.definitions}
     found: list[Fact] = []
-    left = list(sides.facts)
+    left = list(facts)
     while True:
         new = [f for f in left if f.symbols & names]
         if not new:
-            return tuple(f for f in sides.facts if f in found)
+            return tuple(f for f in facts if f in found)
         found += new
         left = [f for f in left if f not in new]
         names = names | {n for f in new for n in f.symbols}

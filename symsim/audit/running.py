@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from symsim.audit.between import Comparison, chosen_comparisons
@@ -12,7 +13,11 @@ from symsim.audit.claims import Claim, read_claims, shipped_sources
 from symsim.audit.subjects import Derivations
 from symsim.audit.verdicts import Outcome, judge
 from symsim.errors import InputError, cut, nearest
+from symsim.grid.processes import cores, forked, shared
 from symsim.inputs.reading import read_text
+
+_WORKERS = 2
+_FEW = 60  # claims that are not worth another process
 
 
 @dataclass(frozen=True)
@@ -53,16 +58,44 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return row
 
 
-def audit(claims: Sequence[Claim], comparisons: Sequence[Comparison] = ()) -> Audit:
-    """The verdicts of claims; what is wrong with a claim itself is a sentence, and the others go on."""
-    derivations = Derivations()
-    outcomes, errors = [], []
+def audit(claims: Sequence[Claim], comparisons: Sequence[Comparison] = (), workers: int | None = None) -> Audit:
+    """The verdicts of claims; what is wrong with a claim itself is a sentence, and the others go on. workers: processes that share many."""
+    workers = min(_WORKERS, cores()) if workers is None else workers
+    files: dict[str, list[Claim]] = {}
+    for claim in claims:
+        files.setdefault(claim.file, []).append(claim)
+    if len(claims) < _FEW or workers < 2:
+        derivations = Derivations()
+        parts = {file: _judged(own, derivations) for file, own in files.items()}
+    else:
+        # a file's claims are mostly of the same subjects; the longest first, so that no process is left with one at the end
+        order = sorted(files, key=lambda file: -len(files[file]))
+        with forked(files, workers) as pool:
+            parts = dict(zip(order, pool.map(_judged_there, order)))
+    ordered = [part for file in files for part in parts[file]]
+    outcomes = tuple(o for o in ordered if isinstance(o, Outcome))
+    return Audit(outcomes, tuple(o for o in ordered if isinstance(o, str)), tuple(comparisons))
+
+
+def _judged(claims: Sequence[Claim], derivations: Derivations) -> list[Outcome | str]:
+    """The outcome of each, or what is wrong with it."""
+    found: list[Outcome | str] = []
     for claim in claims:
         try:
-            outcomes.append(judge(claim, derivations))
+            found.append(judge(claim, derivations))
         except InputError as error:
-            errors.append(str(error))
-    return Audit(tuple(outcomes), tuple(errors), tuple(comparisons))
+            found.append(str(error))
+    return found
+
+
+def _judged_there(file: str) -> list[Outcome | str]:
+    return _judged(shared()[file], _own_derivations())
+
+
+@cache
+def _own_derivations() -> Derivations:
+    """Those of a process."""
+    return Derivations()
 
 
 def asked(names: Sequence[str]) -> tuple[list[Claim], list[Comparison]]:

@@ -41,7 +41,7 @@ def _claim(outcome: Outcome) -> list[str]:
             lines += _wrapped("neglects ", ", ".join(n.term for n in claim.neglects))
     if outcome.difference:
         lines += _wrapped("symsim less published: ", str(outcome.difference))
-        lines += _sized(outcome)
+        lines += [line for said in sized(outcome) for line in _wrapped("", said)]
     if claim.stored is not None and claim.stored.why:
         lines += _wrapped("", claim.stored.why)
     if outcome.red:
@@ -64,15 +64,15 @@ def _comparison(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _sized(outcome: Outcome) -> list[str]:
+def sized(outcome: Outcome) -> list[str]:
     """The smallest numbers at which a claim fails, and how large the difference is at known models."""
     lines = []
     if outcome.counter_model is not None:
         point, value = outcome.counter_model
         at = ", ".join(f"{n}={v}" for n, v in point.items() if n in outcome.difference.symbols())
-        lines += _wrapped("", f"{number(value)}{f' at {at}' if at else ''}")
+        lines.append(f"{number(value)}{f' at {at}' if at else ''}")
     if outcome.sizes:
-        lines += _wrapped("of symsim's: ", ", ".join(f"{100 * share:+.2g} % {model}" for model, share in outcome.sizes.items()))
+        lines.append("of symsim's: " + ", ".join(f"{100 * share:+.3g} % {model}" for model, share in outcome.sizes.items()))
     return lines
 
 

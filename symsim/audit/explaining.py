@@ -1,0 +1,105 @@
+"""Why a formula differs: the switches of assumptions under which symsim comes nearest to it, and the terms that remain then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from symsim.algebra.expr import Expr
+from symsim.audit.claims import Subject
+from symsim.audit.proving import about, is_zero, prove, tidy
+from symsim.audit.references import relative_sizes
+from symsim.audit.subjects import Derivations, Derived
+from symsim.audit.verdicts import Outcome, sides_under
+from symsim.errors import InputError
+from symsim.inputs.assumptions import ASSUMPTIONS
+
+Switches = tuple[tuple[str, str], ...]
+
+_TIMES = "gemm_tiles host_launch tp_async_backward fsdp_prefetch gradient_scaling moe_exchange moe_grouped_gemm mfu_flops mfu_windows".split()
+_EXPERTS = "moe_permute_fusion moe_probabilities expert_bias_gradient dispatcher_metadata".split()
+# a switch that cannot matter is not tried: what the subject must have for it to
+_NEEDS: dict[str, Callable[[Derived], bool]] = {
+    **dict.fromkeys(_TIMES, lambda d: d.result.system is not None),
+    **dict.fromkeys(_EXPERTS, lambda d: d.result.model.moe is not None),
+    "mla_k_pe_gradient": lambda d: d.result.model.attention.kind == "mla",
+    "linear_attention_flops": lambda d: d.result.model.linear_attention is not None,
+    "apply_rope_fusion": lambda d: d.result.model.position_embedding == "rope",
+    "shared_redistribution": lambda d: d.result.strategy.tp > 1,
+    "loss_parallel": lambda d: d.result.strategy.tp > 1,
+    "save_gathered": lambda d: d.result.strategy.tp * d.result.strategy.cp > 1,
+    "pipeline_scatter_gather": lambda d: d.result.strategy.pp > 1,
+    "recompute_early_stop": lambda d: d.result.strategy.recompute != "none",
+    "zero2_reduction": lambda d: d.result.strategy.zero == 2,
+    "fsdp_parameters": lambda d: d.result.strategy.zero == 3,
+    "fsdp_unit": lambda d: d.result.strategy.zero == 3,
+}
+_FUSION = "fusion"
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Switches (of assumptions, and the framework's fusion), and symsim less published under them."""
+
+    switches: Switches
+    left: Expr
+
+    @property
+    def equal(self) -> bool:
+        return is_zero(self.left)
+
+    def __str__(self) -> str:
+        """As it is set: assume.NAME=VALUE."""
+        return ", ".join(f"{'' if name == _FUSION else 'assume.'}{name}={value}" for name, value in self.switches)
+
+
+def nearest_switches(outcome: Outcome, derivations: Derivations) -> Nearest | None:
+    """The single switch or pair of switches that leaves the fewest terms, the smallest of these; None where none leaves fewer or smaller."""
+    if not outcome.difference:
+        return None
+    sides = sides_under(outcome.claim, derivations)
+
+    def rank(found: Nearest) -> tuple[int, float, int]:
+        size = max(map(abs, relative_sizes(sides, found.left).values()), default=0.0)
+        return len(found.left.terms), size, len(found.switches)
+
+    moved = [n for one in _singles(sides.derived) for n in _switched(outcome, (one,), derivations) if not is_zero(n.left - outcome.difference)]
+    tried = list(moved)
+    if not any(n.equal for n in moved):
+        for a, b in combinations(moved, 2):
+            if a.switches[0][0] != b.switches[0][0]:
+                tried += _switched(outcome, a.switches + b.switches, derivations)
+    best = min(tried, key=rank, default=None)
+    return best if best is not None and rank(best) < rank(Nearest((), outcome.difference)) else None
+
+
+def _singles(derived: Derived) -> Iterator[tuple[str, str]]:
+    """Every other choice that may matter."""
+    yield _FUSION, "eager" if derived.result.strategy.fusion == "te" else "te"
+    for name, assumption in ASSUMPTIONS.items():
+        needed = _NEEDS.get(name)
+        if needed is not None and not needed(derived):
+            continue
+        for choice in assumption.choices:
+            if choice not in (derived.result.assumptions[name], "profile"):
+                yield name, choice
+
+
+def _switched(outcome: Outcome, switches: Switches, derivations: Derivations) -> list[Nearest]:
+    """What is left under some switches; nothing where they do not go with the subject, or a name is not there then."""
+    claim = replace(outcome.claim, subject=_other(outcome, switches))
+    try:
+        sides = sides_under(claim, derivations)
+        return [Nearest(switches, tidy(prove(sides, about(sides, sides.difference), sides.difference).left))]
+    except InputError:
+        return []
+
+
+def _other(outcome: Outcome, switches: Switches) -> Subject:
+    subject = outcome.claim.subject
+    assert subject is not None
+    given = dict(switches)
+    settings = dict(subject.settings) | ({_FUSION: given.pop(_FUSION)} if _FUSION in given else {})
+    assumed = dict(subject.assumptions) | given
+    return replace(subject, settings=tuple(sorted(settings.items())), assumptions=tuple(sorted(assumed.items())))
