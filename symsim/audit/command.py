@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from symsim.audit.accepting import accept
 from symsim.audit.own import own_claim, own_outcome, own_subject, own_text
+from symsim.audit.printed import audit_tables, table_ids, tables_text
 from symsim.audit.running import Audit, asked, audit, file_of
 from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
@@ -27,11 +28,16 @@ def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], No
 
 def run(sources: Sequence[str], as_json: bool, show: Callable[[str], None], say: Callable[[str], None]) -> int:
     """The exit status: 1 where a verdict is not the one approved, 2 where a claim does not read."""
-    found = audit(*asked(sources))
-    show(json.dumps(found.to_json(), indent=2) + "\n" if as_json else audit_table(found))
-    for error in found.errors:
+    tables = audit_tables(sources, Derivations())
+    others = [name for name in sources if name not in table_ids()]
+    found = audit(*asked(others)) if others or not sources else audit([])
+    whole = {**found.to_json(), "tables": [t.to_json() for t in tables.found]}
+    text = audit_table(found) if others or not tables.found else ""
+    show(json.dumps(whole, indent=2) + "\n" if as_json else text + tables_text(tables))
+    errors = (*found.errors, *tables.errors)
+    for error in errors:
         say(error)
-    return 2 if found.errors else 0 if found.passes else 1
+    return 2 if errors else 0 if found.passes and tables.passes else 1
 
 
 @dataclass(frozen=True)

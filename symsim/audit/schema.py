@@ -129,9 +129,43 @@ class ClaimEntry(Part):
         return self
 
 
+Amount = int | float | str
+"""A number, or arithmetic on numbers as text."""
+
+
+class RowEntry(Part):
+    """A printed number. what: of what, in a word; within: how near symsim's must be, as a share; misses: why it is not."""
+
+    printed: Amount
+    what: str = ""
+    says: Text | None = None
+    of: Of = Field(default_factory=Of)
+    values: dict[str, Amount] = Field(default_factory=dict)
+    stage: int = Field(0, ge=0)
+    within: float | None = Field(None, ge=0, lt=1)
+    misses: str = ""
+
+
+class TableEntry(Part):
+    """A table of printed numbers; what a row leaves out is its table's. values: numbers of symbols and definitions."""
+
+    id: str
+    at: str
+    status: Literal["seen", "recalled", "inferred"]
+    title: str = ""
+    unit: str = ""
+    says: Text | None = None
+    of: Of = Field(default_factory=Of)
+    values: dict[str, Amount] = Field(default_factory=dict)
+    within: float = Field(1e-9, ge=0, lt=1)
+    note: str = ""
+    rows: tuple[RowEntry, ...] = Field(min_length=1)
+
+
 class File(Part):
     source: Source
     symbols: dict[str, Text] = Field(default_factory=dict)
     same: tuple[str, ...] = ()
     of: Of = Field(default_factory=Of)
     claims: tuple[ClaimEntry, ...] = ()
+    tables: tuple[TableEntry, ...] = ()
