@@ -102,14 +102,14 @@ def test_what_a_key_becomes(changes: dict[str, Any], expected: dict[str, Any], t
 def test_assumptions_that_a_strategy_settles(tmp_path: Path) -> None:
     made = job(tmp_path, {"use_flash_sdp": False, "te_version": None, "dispatch_probs": True, "recompute_variance": True})
     assert made.assumptions == {
-        "attention_kernel": "math", "te_dummy_wgrad": "false", "moe_probabilities": "experts", "recompute_early_stop": "true",
+        "attention_kernel": "math", "te_dummy_wgrad": "false", "moe_probabilities": "experts", "recompute_early_stop": "true", "stragglers": "nodes",
     }  # fmt: skip
 
 
 def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> None:
-    on = {"attention_sparse_ratio": 0.5, "enable_straggler_model": True}
+    on = {"cache_groupgemm_col_fp8_inputs": True, "offload_groupgemm_col_inputs": True}
     assert {fates(job(tmp_path, on))[key] for key in on} == {"not_modelled"}
-    off = {"attention_sparse_ratio": 0.0, "enable_straggler_model": False}
+    off = dict.fromkeys(on, False)
     assert {fates(job(tmp_path, off))[key] for key in off} == {"no_cost_effect"}
 
 

@@ -115,6 +115,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_shared_expert_overlap": (MLA, {"ep": 8}, True),
     "overlap_moe_expert_parallel_comm": (MLA, {"ep": 8}, True),
     "delay_wgrad_compute": (MLA, {"ep": 64, "overlap_moe_expert_parallel_comm": True, "moe_router_dtype": "fp32"}, True),
+    "attention_sparse_ratio": (DENSE, {}, 0.5),
     "schedule": (DENSE, {"pp": 4, "num_microbatches": 16}, "zb_h1"),
     "microbatch_group_size_per_vp_stage": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 16}, 8),
 }
@@ -147,6 +148,8 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "fsdp_unit": (DENSE, {"dp": 8, "zero": 3, "seq_length": 128}, "module"),
     "gradient_scaling": (DENSE, {"dp": 8}, "owned"),
     "reduction_buffers": (DENSE, {"dp": 8, "ddp_bucket_size": 5 * 10**8}, "two"),
+    "deterministic_attention": (DENSE, {}, "true"),
+    "stragglers": (DENSE, {"dp": 32}, "nodes"),
     "zero2_reduction": (DENSE, {"dp": 8, "zero": 2}, "all_reduce"),
     "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
     "gemm_tiles": (DENSE, {}, "ignored"),

@@ -16,7 +16,7 @@ from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
-from symsim.frameworks.kernels import Profile
+from symsim.frameworks.kernels import Profile, attended
 from symsim.ir.block import Tensor
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
 from symsim.lowering.communicate import Placed
@@ -66,7 +66,7 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
         ("chunk", "n_c", "the same inside a chunk of attention"),
     ):
         if reach in reaches:
-            keys = Quantity(keys_per_query(assume["causal"], reach, packed))
+            keys = Quantity(keys_per_query(assume["causal"], reach, packed) * attended(strategy, assume))
             book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.algebra.quantity import SECOND, Quantity
@@ -23,7 +24,7 @@ from symsim.cost.hbm import (
     size,
     written_out,
 )
-from symsim.frameworks.kernels import Profile, multiplied_in
+from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
@@ -105,6 +106,10 @@ def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Ex
     )
 
 
+# seconds of flash attention's backward in a fixed order, over those in any (assumption deterministic_attention)
+_IN_ORDER = 1 / (1 - Fraction("0.379"))
+
+
 def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
     """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
     op, block, strategy = placed.block.ops[index], placed.block, profile.strategy
@@ -117,6 +122,7 @@ def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) 
 
     reach = symbol("u") if packed else symbol("s")
     keys = reach if at.keys == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
+    keys = keys * attended(strategy, profile.assumptions)
     seconds = curves.attention(
         local("b"),
         local(at.heads),
@@ -128,7 +134,8 @@ def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) 
         backward=backward,
         peak=peak(op, strategy),
     )
-    return Quantity(seconds, SECOND)
+    ordered = backward and profile.assumptions["deterministic_attention"] == "true"
+    return Quantity(seconds * _IN_ORDER if ordered else seconds, SECOND)
 
 
 def _written_out_attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:

@@ -30,6 +30,7 @@ from symsim.cost.reduce import (
     shards,
     update_messages,
 )
+from symsim.cost.stragglers import waited_share
 from symsim.cost.utilisation import utilisation
 from symsim.errors import InputError
 from symsim.inputs import curves
@@ -265,7 +266,7 @@ def _optimizer(lowered: Lowered) -> Quantity:
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
     parameters; then, on the share it owns, the norm (read) and clipping (read, write) of gradients, the update (read
     gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write). The assumption
-    gradient_scaling may leave the scaling to the share that a rank owns.
+    gradient_scaling may leave the scaling to the share that a rank owns, or to the collective.
     """
     strategy = lowered.profile.strategy
     g = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
@@ -279,8 +280,8 @@ def _optimizer(lowered: Lowered) -> Quantity:
         group = shards(lowered, expert and apart)
         owned = held / (group.shard if strategy.zero else ONE)
         whole = owned if strategy.zero == 3 else held
-        scaled = owned if lowered.profile.assumptions["gradient_scaling"] == "owned" else whole
-        passes = [whole * g] + ([scaled * 2 * g] if group.ranks != ONE else [])
+        scaled = {"all": [whole], "owned": [owned], "both": [whole, owned], "collective": []}[lowered.profile.assumptions["gradient_scaling"]]
+        passes = [whole * g] + ([held * 2 * g for held in scaled] if group.ranks != ONE else [])
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
         updated = owned * here
         if here:
@@ -378,7 +379,13 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
         on_host = Quantity(of_step("e", "offload").expr, SECOND)
         define(of_step("exposed", axis="host"), on_host, "traffic over the host link", rf"\epsilon^{{{label('host')}}}")
     define(of_step("t", "optimizer"), Quantity(symbol("t_opt"), SECOND), "the optimizer", r"t_{\mathrm{opt}}")
-    define(of_step("t", "step"), Quantity(symbol("t_pipeline") + symbol("t_tail"), SECOND), "one step", r"t_{\mathrm{step}}")
+    slower = waited_share(system, lowered) * symbol("t_pipeline")
+    if slower:
+        waiting = "waiting for the slowest of many ranks"
+        define(of_step("exposed", axis="stragglers"), Quantity(slower, SECOND), waiting, rf"\epsilon^{{{label('stragglers')}}}", ("stragglers",))
+        slower = of_step("exposed", axis="stragglers").expr
+    whole = symbol("t_pipeline") + slower + symbol("t_tail")
+    define(of_step("t", "step"), Quantity(whole, SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define(of_step("t", "compute"), Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")
     replicas = symbol("m") * symbol("dp")

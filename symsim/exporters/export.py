@@ -113,8 +113,10 @@ def plain(strategy: Strategy) -> dict[str, Any]:
     data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
     if not strategy.overlap_p2p_comm or (strategy.microbatch_group_size_per_vp_stage or strategy.pp) <= strategy.pp:
         data["overlap_p2p_comm_warmup_flush"] = None
+    if strategy.pp == 1 or strategy.vpp > 1 or strategy.schedule != "1f1b":
+        data["p2p_comm"] = ""
     if strategy.pp == 1:
-        data |= {"p2p_comm": "", "batch_p2p_sync": None, "variable_seq_lengths": None}
+        data |= {"batch_p2p_sync": None, "variable_seq_lengths": None}
     if strategy.schedule == "1f1b" and strategy.vpp > 1:
         data["schedule"] = "interleaved"
     if strategy.recompute != "selective":

@@ -32,6 +32,8 @@ def files(asked: "Asked") -> dict[str, str]:
     made |= {"cross_entropy_loss_fusion": False, "use_distributed_optimizer": s.zero == 1}
     if s.vpp > 1:
         made["overlap_p2p_comm"] = s.overlap_p2p_comm
+    elif s.pp > 1 and s.p2p_comm != "asynchronous":
+        made["batch_p2p_comm"] = s.p2p_comm == "batched"
     back = {argument: key for names in (RENAMED, OPPOSITE) for key, argument in names.items()}
     for argument in megatron.run_arguments(asked):
         name = argument[0].removeprefix("--").replace("-", "_")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from symsim.algebra.expr import ZERO, ceil, expr, product
@@ -39,6 +40,12 @@ def multiplied_in(op: Op, strategy: Strategy) -> str:
     `operations.EXCEPTIONS`); that of the computation for all other products."""
     linear = op.kind in LINEAR and not exceptional("high_precision", op.attrs)
     return "fp8" if strategy.fp8 != "none" and linear else strategy.precision
+
+
+def attended(strategy: Strategy, assumptions: Mapping[str, str]) -> Fraction:
+    """The share of the scores that attention computes: all where it is written out."""
+    skips = assumptions["attention_kernel"] in ("flash", "efficient")
+    return 1 - Fraction(str(strategy.attention_sparse_ratio)) if skips else Fraction(1)
 
 
 class Kernels:

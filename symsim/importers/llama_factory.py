@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.assumed import deterministic
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
 from symsim.importers.optimizers import OPTIMIZERS
@@ -179,6 +180,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)
+    deterministic(keys, assumptions, "full_determinism")
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=False)
     if told is None:
         spread(keys, options, strategy)

@@ -68,6 +68,11 @@ def _p2p(strategy: Strategy, _: Architecture | None) -> Changed:
     return ("overlap_p2p_comm", None, "read by the interleaved schedule only") if idle else None
 
 
+def _waits(strategy: Strategy, _: Architecture | None) -> Changed:
+    idle = "p2p_comm" in strategy and (strategy.get("pp", 1) == 1 or strategy.get("vpp", 1) > 1)
+    return ("p2p_comm", None, "one stage sends nothing, and interleaved ones overlap or wait") if idle else None
+
+
 def _shared_experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
     if not strategy.get("moe_shared_expert_overlap") or architecture is None:
         return None
@@ -111,6 +116,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     *(partial(_tp_message, option) for option in _TP_MESSAGES),
     _param_gather,
     _p2p,
+    _waits,
     _shared_experts,
     _experts,
     _expert_tensors,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from symsim.errors import nearest
+from symsim.importers.assumed import deterministic
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.keys import Keys, Silent, silent
 from symsim.importers.optimizers import OPTIMIZERS
@@ -29,7 +30,6 @@ FUSED = (
     "the modules run op by op here"
 )
 COMPILED = "passes fused between products, and saved tensors chosen by the compiler: about 10 % of a step; the modules run op by op here"
-DETERMINISTIC = "deterministic kernels: attention's backward and scatters at lower shares, up to tens of per cent of those kernels"
 SYNCHRONISED = "the device waits for the host once in so many steps: below 1 % of a step"
 DDP = "read by DDP, which shards nothing"
 OTHER_RUN = "read by another accelerator's or an older runner"
@@ -94,7 +94,6 @@ TRAINER: dict[str, Silent] = {
     **silent("no_cost_effect", "memory is measured around the training, where it is not skipped", "skip_memory_metrics"),
     **silent("not_modelled", FUSED, "use_liger_kernel liger_kernel_config"),
     **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torchdynamo"),
-    **silent("not_modelled", DETERMINISTIC, "full_determinism"),
     **silent("no_cost_effect", DDP, "ddp_bucket_cap_mb"),
     **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
     **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
@@ -199,6 +198,7 @@ def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:
 def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     """All that TrainingArguments says of a step, in symsim's options and assumptions. The modules run op by op (fusion=eager)."""
     strategy["fusion"] = "eager"
+    deterministic(keys, assumptions, "full_determinism")
     batch(keys, strategy)
     precision(keys, strategy)
     tensor_parallel(keys, strategy)

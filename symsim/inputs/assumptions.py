@@ -178,10 +178,25 @@ ASSUMPTIONS: dict[str, Assumption] = {
     ),
     "gradient_scaling": Assumption(
         "all",
-        ("all", "owned"),
+        ("all", "owned", "both", "collective"),
         "gradients are divided by the number of ranks that share them in a pass over all that a rank holds, before they are reduced (all), or "
-        "over the share that it owns, after (owned)",
-        "all: Megatron-Core distributed/param_and_grad_buffer.py; owned: DeepSpeed and Merak without prescale_gradients (zero/stage1.py)",
+        "over the share that it owns, after (owned), by a part of it in each (both), or by the collective itself (collective)",
+        "all: Megatron-Core distributed/param_and_grad_buffer.py; owned: DeepSpeed and Merak without prescale_gradients (zero/stage1.py); both: "
+        "DeepSpeed runtime/zero/stage_1_and_2.py with gradient_predivide_factor; collective: Megatron-Core average_in_collective",
+    ),
+    "deterministic_attention": Assumption(
+        "false",
+        ("false", "true"),
+        "flash attention's backward adds the gradient of queries up in any order (false), or in a fixed one, which takes 1/(1 - 0.379) of its "
+        "seconds: the largest loss measured (true)",
+        "Qiang et al., DASH, arXiv:2601.21824, abstract: up to 37.9 % less throughput of FlashAttention-3's deterministic backward",
+    ),
+    "stragglers": Assumption(
+        "none",
+        ("none", "nodes"),
+        "all ranks are equally fast (none), or the pipeline waits for the slowest of n groups: a share 0.09 sqrt(x) x / (x + 1) of it longer, "
+        "with x = log2 n rounded up and n the least of the units of the last tier but one, dp and the experts' dp (nodes)",
+        "none: steps are means of equal ranks; nodes: SimuMax v1.2 (enable_straggler_model), which gives no measurement for it",
     ),
     "reduction_buffers": Assumption(
         "none",

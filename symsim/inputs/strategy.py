@@ -74,6 +74,7 @@ class Strategy(BaseModel):
     packed_document_length: Size | None = Field(
         None, description="mean length of the documents packed into a sequence; attention stays inside a document"
     )
+    attention_sparse_ratio: float = Field(0.0, ge=0, lt=1, description="share of the scores that flash attention leaves out, besides its mask")
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(
         1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)"

@@ -319,6 +319,7 @@ def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> 
     else:
         assumptions |= {"fsdp_unit": "module", "fsdp_prefetch": "true" if overlap else "false"}
         _gathers(keys, strategy)
+    _scaling(keys, stage, assumptions)
     _offload(keys, stage, strategy)
     _buffers(keys, stage, overlap, strategy, assumptions)
     _groups(keys, strategy)
@@ -332,6 +333,19 @@ def _stage(keys: Keys) -> int:
     if stage is None:
         keys.note("zero_optimization.stage", "derived", "zero", "0 by default: replicas")
     return stage or 0
+
+
+def _scaling(keys: Keys, stage: int, assumptions: dict[str, str]) -> None:
+    """By what gradients are divided, in one pass or, without ZeRO, in one on either side of their message."""
+    before = keys.flag("prescale_gradients", False, to="assume.gradient_scaling", why="one pass on either side")
+    factor = keys.number("gradient_predivide_factor", 1.0, to="assume.gradient_scaling", why="one pass")
+    if stage:
+        for key in ("prescale_gradients", "gradient_predivide_factor"):
+            if key in keys.given:
+                keys.note(key, "no_cost_effect", why="read without ZeRO alone")
+    elif factor != 1 and not before:
+        assumptions["gradient_scaling"] = "both"
+        keys.note("gradient_predivide_factor", to="assume.gradient_scaling", why="both: a pass on either side of the message")
 
 
 def _reductions(keys: Keys, stage: int, assumptions: dict[str, str]) -> None:

@@ -103,8 +103,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", f"a tuner runs {_FIRST_STEPS}", "autotuning"),
     **silent("no_cost_effect", "restarts and batches of a run whose ranks come and go", "elasticity"),
     **silent("no_cost_effect", "sums or means: the same message", "gradient_allreduce_op"),
-    **silent("not_modelled", "one pass over the gradients before or after their message", "prescale_gradients"),
-    **silent("not_modelled", "one pass over the gradients before or after their message", "gradient_predivide_factor", (1, 1.0)),
     **silent("no_cost_effect", "types of messages over sequence-parallel ranks", "seq_parallel_comm_data_type"),
     **silent("no_cost_effect", "read where ranks split a sequence", "seq_parallel_communication_data_type"),
     **silent("not_modelled", "an embedding's gradient as rows and indices: bytes of the rows used alone", "sparse_gradients"),

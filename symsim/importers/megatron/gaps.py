@@ -5,6 +5,7 @@ Names as in `silent.py`.
 
 from __future__ import annotations
 
+from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
 
 GAPS: dict[str, Silent] = {
@@ -76,11 +77,7 @@ GAPS: dict[str, Silent] = {
         use_grouped_gemm_for_dense_mlp use_grouped_gemm_for_shared_expert use_te_activation_func use_transformer_engine_op_fuser
         """,
     ),
-    **silent(
-        "not_modelled",
-        "garbage collection at set steps: fewer stragglers, a few per cent at scale",
-        "manual_gc manual_gc_interval no_manual_gc_eval disable_manual_gc_eval",
-    ),
+    **silent("no_cost_effect", COLLECTED, "manual_gc manual_gc_interval no_manual_gc_eval disable_manual_gc_eval"),
     **silent(
         "not_modelled",
         "the allocator gives its cache back: allocation takes time again",
@@ -88,8 +85,8 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "deterministic kernels are slower: attention backward and scatters, by tens of per cent of their time",
-        "deterministic_mode batch_invariant_mode",
+        "kernels that do not depend on the batch: products at lower shares",
+        "batch_invariant_mode",
     ),
     **silent(
         "not_modelled",
@@ -158,7 +155,7 @@ GAPS: dict[str, Silent] = {
         "not_modelled",
         "how a reduction adds up: a buffer or a pass over gradients more or less",
         """
-        ddp_reduce_scatter_with_fp32_accumulation ddp_param_name_patterns_for_fp32_local_accumulation ddp_average_in_collective
+        ddp_reduce_scatter_with_fp32_accumulation ddp_param_name_patterns_for_fp32_local_accumulation
         no_gradient_reduce_div_fusion
         """,
     ),

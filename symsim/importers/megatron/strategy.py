@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.errors import InputError, cut
+from symsim.importers.assumed import deterministic
 from symsim.importers.keys import Keys
 from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
@@ -390,6 +391,9 @@ def _kernels(read: Settings) -> None:
     elif with_what is not None:
         keys.note("cross_entropy_fusion_impl", "no_cost_effect", why="read with cross_entropy_loss_fusion only")
     _attention_kernel(read)
+    deterministic(keys, read.assumptions, "deterministic_mode")
+    if keys.flag("ddp_average_in_collective", False):
+        read.assumed("ddp_average_in_collective", "gradient_scaling", "collective", "the collective divides")
     local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)
     if local:
         read.assumed("transformer_impl", "layernorm_linear_fusion", "separate", "separate: norms are modules of their own")

@@ -43,8 +43,6 @@ _STRATEGY_TABLE = {
         ("2.8.0",),
     ),
     **silent("not_modelled", "which buffers of the context-parallel exchange live at once: up to four of q, k and v", "cp_a2a_mode", ("async_cp",)),
-    **silent("not_modelled", "a factor on the pipeline that grows with the ranks: 1 + 0.09 sqrt(log2 of the groups)", "enable_straggler_model"),
-    **silent("not_modelled", "a share of the scores leaves attention's FLOPs and time", "attention_sparse_ratio attention_sparse_rati", (0.0,)),
     **silent("not_modelled", "recomputed experts start from their FP8 inputs, half the bytes", "cache_groupgemm_col_fp8_inputs"),
     **silent("not_modelled", "inputs of the experts' first product wait on the host and leave the peak", "offload_groupgemm_col_inputs"),
 }
@@ -174,6 +172,12 @@ def _pipeline(keys: Keys) -> dict[str, Any]:
     for name in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"):
         if keys.flag(name, False, to=name):
             found[name] = True
+    for name in ("attention_sparse_ratio", "attention_sparse_rati"):
+        ratio = keys.number(name, None, to="attention_sparse_ratio")
+        if ratio is not None and not 0 <= ratio < 1:
+            raise keys.wrong(name, "a share from 0 up, below 1")
+        if ratio:
+            found["attention_sparse_ratio"] = ratio
     found["vpp"] = keys.integer("interleaving_size", 1, to="vpp", least=1)
     beside = keys.flag("pp_comm_async", True, to="overlap_p2p_comm")
     if beside and found["vpp"] > 1:
@@ -193,6 +197,8 @@ def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
     keys.flag("use_math_sdp", False, to="assume.attention_kernel", why="use_flash_sdp decides")
     if not flash:
         assumptions["attention_kernel"] = "math"
+    if keys.flag("enable_straggler_model", False, to="assume.stragglers", why="by nodes"):
+        assumptions["stragglers"] = "nodes"
     if keys.flag("recompute_variance", False, to="assume.recompute_early_stop"):
         assumptions["recompute_early_stop"] = "true"
     assumptions["moe_probabilities"] = "experts" if keys.flag("dispatch_probs", False, to="assume.moe_probabilities") else "combine"

@@ -5,6 +5,7 @@ Names: of Megatron-SWIFT and of `swift sft` at 54e9c5050 (the seed) and 3602360a
 
 from __future__ import annotations
 
+from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
 
 _LOGS = "logs, and where they go"
@@ -27,7 +28,6 @@ _EVALUATION = "evaluation belongs to the run: forwards of eval_iters batches bet
 _SAVING = "checkpoints belong to the run: bytes of weights and states over the storage's bandwidth, between steps"
 _LOADING = "how samples reach the host's memory bounds a step from below, where workers are slower than it"
 _LENGTH = "the length of the run: so many steps of the time given here"
-_COLLECTION = "Python's garbage collector stops ranks at different times: a few per cent of jitter, which symsim takes as none"
 _LENGTHS = "the lengths of samples and their order: ranks with short rows wait for those with long ones; every row is timed at seq_length"
 _SCORES = "fusions of unfused attention's softmax, which flash attention does not have"
 _FOUR_BITS = "base weights in 4 or 8 bits are another workload: 1/2 or 1 byte a parameter, and a pass to unpack them before each product"
@@ -127,7 +127,7 @@ _RUN: dict[str, Silent] = {
         dataloader_pin_memory streaming lazy_tokenize no_create_attention_mask_in_dataloader""",
     ),
     **silent("no_cost_effect", _LENGTH, "train_iters max_epochs num_train_epochs max_steps"),
-    **silent("not_modelled", _COLLECTION, "manual_gc manual_gc_interval manual_gc_steps manual_gc_eval"),
+    **silent("no_cost_effect", COLLECTED, "manual_gc manual_gc_interval manual_gc_steps manual_gc_eval"),
 }
 
 _STEP: dict[str, Silent] = {
@@ -142,7 +142,6 @@ _STEP: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
     **silent("not_modelled", "one more pass over the parameters where logs are written", "log_params_norm"),
-    **silent("not_modelled", "other attention and scatter kernels, a few per cent slower", "deterministic_mode full_determinism"),
     **silent("not_modelled", "one more pass over the router's logits", "moe_z_loss_coeff"),
     **silent(
         "not_modelled",

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from symsim.errors import InputError
+from symsim.importers.assumed import deterministic
 from symsim.importers.deepspeed.reader import configured
 from symsim.importers.keys import Entry
 from symsim.importers.reading import Options
@@ -32,6 +33,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     recomputation(keys, r.strategy, r.assumptions, default=True)
     if not keys.has("gradient_checkpointing"):
         keys.note("gradient_checkpointing", "derived", "recompute", "on by default in ms-swift")
+    deterministic(keys, r.assumptions, "full_determinism")
     _attention(r)
     _experts(r)
     settings = deepspeed_settings(keys.given)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
+from symsim.importers.assumed import deterministic
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
@@ -69,6 +70,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _precision(keys, strategy, assumptions)
     _data_parallel(keys, strategy, assumptions, instances)
     _overlap(keys, strategy, assumptions)
+    deterministic(keys, assumptions, "training.deterministic", "debug.deterministic")
     _batch(keys, strategy)
     _pipeline(keys, strategy, architecture)
     _update(keys, strategy, assumptions)
