@@ -18,7 +18,7 @@ from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.silent import SILENT
-from symsim.importers.reading import Options, read_job
+from symsim.importers.reading import Options, load_job, read_job
 
 FILE = "megatron.json"
 IMPORTED = Path(__file__).parent / "imported" / "megatron"
@@ -448,3 +448,38 @@ def test_a_job_is_imported_and_evaluated_from_the_command_line(tmp_path: Path) -
     assert "--moe-layer-freq = ([0]*2+[1]*22)" in done.stdout
     done = subprocess.run([*run, "eval", str(tmp_path / "job"), "-y", "h100-sxm"], capture_output=True, text=True, check=True)
     assert "32 ranks on h100-sxm" in done.stdout
+
+
+SMALL = ["--num-layers", "4", "--hidden-size", "64", "--num-attention-heads", "4", "--seq-length", "128", "--micro-batch-size", "1"]
+
+
+def _small(*more: str, lenient: bool = False) -> Job:
+    return load_job("megatron", *SMALL, "--global-batch-size", "8", *more, lenient=lenient)
+
+
+@pytest.mark.parametrize(
+    ("said", "rows"),
+    [
+        (("--tokenizer-type", "TikTokenizer", "--tokenizer-model", "words.128k.json"), 131072),
+        (("--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
+        (("--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
+    ],
+)
+def test_a_vocabulary_that_its_tokenizer_tells(said: tuple[str, ...], rows: int) -> None:
+    made = _small(*said)
+    assert made.architecture is not None and made.architecture.vocab_size == rows
+
+
+def test_a_vocabulary_that_nothing_tells() -> None:
+    said = ("--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", "/data/words")
+    with pytest.raises(InputError, match="add --vocab-size N, or --of MODEL"):
+        _small(*said)
+    made = _small(*said, lenient=True)
+    (row,) = [row for row in made.rows if row.key == "vocab_size"]
+    assert row.fate == "refused" and made.architecture is not None and made.architecture.vocab_size == 128_000
+
+
+def test_replicas_of_shards_are_so_many_ranks_at_least() -> None:
+    said = ("--vocab-size", "128", "--use-distributed-optimizer", "--num-distributed-optimizer-instances", "2")
+    assert (_small(*said).strategy or {})["dp"] == 2
+    assert (_small(*said, "--context-parallel-size", "2").strategy or {})["dp"] == 1

@@ -203,6 +203,13 @@ def test_stages_that_end_inside_a_layer() -> None:
     assert job(said.replace("200", "100"), "4, 1, 1").architecture == load_model("gpt2-xl").architecture
 
 
+def test_halves_of_layers_cut_by_their_parameters() -> None:
+    made = job('gradient_accumulation_steps=8, split_method="farthest_min_deps", shard_count=200, partition_method="parameters"', "4, 1, 1")
+    assert made.architecture is not None and made.architecture.num_layers == 96
+    found = [part.strip("EL") for part in (made.strategy or {})["pipeline_model_parallel_layout"].split("|")]
+    assert sum(int(part.removeprefix("t*")) for part in found) == 96 and len(found) == 4
+
+
 def test_points_of_the_user() -> None:
     said = f'gradient_accumulation_steps=8, split_method="layer_split", custom_split_points={[f"transformer.h.{i}" for i in range(0, 48, 4)]}'
     assert strategy(said, "4, 1, 1")["pipeline_model_parallel_layout"] == "Et*8|t*16|t*12|t*12L"

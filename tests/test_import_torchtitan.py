@@ -219,3 +219,16 @@ def test_modules_of_every_stage_are_a_layout(tmp_path: Path) -> None:
         job(tmp_path, text.format(4, parts))
     other = job(tmp_path, text.format(2, [["tok_embeddings", "vision"], ["layers.0"]]))
     assert {row.key: row.fate for row in other.rows}["parallelism.module_fqns_per_model_part"] == "not_modelled"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[training]\nbatch_size = 3\n[parallelism]\npipeline_parallel_degree=2\npipeline_parallel_microbatch_size=2", "training.batch_size is 3"),
+        ("[parallelism]\npipeline_parallel_degree=2\npipeline_parallel_microbatch_size=3", "training.local_batch_size is not given; it should be a"),
+        ("[training]\nlocal_batch_size = 1e308\nglobal_batch_size = 16", "training.local_batch_size is 1e\\+308; it should be at most 10\\^18"),
+    ],
+)
+def test_batches_that_cannot_be(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, f'[model]\nflavor = "8B"\n{text}\n')

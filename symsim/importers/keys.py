@@ -16,6 +16,8 @@ from symsim.inputs.reading import Document
 
 Fate = Literal["mapped", "derived", "no_cost_effect", "not_modelled", "refused"]
 FATES: tuple[Fate, ...] = get_args(Fate)
+# beyond all that is counted
+_LARGEST = 10**18
 _SPELT_TRUE, _SPELT_FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _NOTHING: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", "false", "False", "0", (), [], {})
 
@@ -99,8 +101,8 @@ class Keys:
         if not self.has(key):
             return default
         number = self._number(key)
-        if number != int(number) or number < least:
-            raise self.wrong(key, f"a whole number from {least} up")
+        if number != int(number) or not least <= number <= _LARGEST:
+            raise self.wrong(key, f"a whole number from {least} up" if number <= _LARGEST else f"at most 10^{len(str(_LARGEST)) - 1}")
         self.note(key, to=to, why=why)
         return int(number)
 
@@ -171,7 +173,9 @@ class Keys:
 
     def wrong(self, key: str, right: str) -> InputError:
         """The sentence for a value that cannot be."""
-        one = self.given[key]
+        one = self.given.get(key)
+        if one is None:
+            return InputError(f"{self.place(key)}: {key} is not given; it should be {right}")
         return InputError(f"{one.where}: {key} is {cut(shown(one.value))}; it should be {right}")
 
     def refuse(self, key: str, why: str) -> None:

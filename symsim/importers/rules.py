@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -131,8 +132,10 @@ def padded_vocabulary(size: int, multiple: int) -> int:
 
 
 def data_parallel(strategy: Strategy, world: int | None) -> int | None:
-    """dp of so many ranks; without a number of ranks the smallest that holds the experts. None where the ranks do not divide."""
+    """dp of so many ranks; without a number of ranks the smallest that holds the experts and every replica of the shards. None where the
+    ranks do not divide."""
     tp, cp, pp = (int(strategy.get(name, 1)) for name in ("tp", "cp", "pp"))
     if world is None:
-        return default_dp(tp, cp, int(strategy.get("ep", 1)), int(strategy.get("etp", tp)))
+        shards = int(strategy.get("num_distributed_optimizer_instances", 1))
+        return math.lcm(default_dp(tp, cp, int(strategy.get("ep", 1)), int(strategy.get("etp", tp))), shards // math.gcd(shards, cp))
     return None if world % (tp * cp * pp) else world // (tp * cp * pp)

@@ -17,7 +17,10 @@ from symsim.inputs.validation import validate
 
 _NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
 # the sizes of tokenizers that Megatron-LM names by their type alone
-_TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996}
+# of a vocabulary that nothing tells, with --lenient
+_TAKEN = 128_000
+_BPE = "GPT2BPETokenizer"
+_TOKENIZERS = {_BPE: 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "TikTokenizer": 2**17}
 _POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "none": "none"}
 _ACTIVATIONS = {
     "silu": "silu",
@@ -405,6 +408,12 @@ def _vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
     if size is None and tokenizer in _TOKENIZERS:
         size = _TOKENIZERS[tokenizer]
         keys.note("tokenizer_type", "derived", "vocab_size", f"{size} entries")
+    if size is None and tokenizer is None and keys.has("vocab_file") and keys.has("merge_file"):
+        size = _TOKENIZERS[_BPE]
+        keys.note("vocab_file", "derived", "vocab_size", f"{size} entries: pieces and merges, as those of GPT-2")
+    if size is None and keys.lenient:
+        size = _TAKEN
+        keys.rows["vocab_size"] = Entry("vocab_size", "(default)", "refused", "vocab_size", f"not given, and no tokenizer is read: taken as {size}")
     if size is None:
         raise InputError(f"{where}: the size of the vocabulary is not given, and no tokenizer is read; add --vocab-size N, or --of MODEL")
     if any(kept) or (fields and multiple is None):

@@ -189,13 +189,16 @@ def _cut(
 def _sizes(model: Architecture) -> Sizes:
     """Parameters of the model's pieces, counted from its blocks."""
     from symsim.inputs.strategy import Strategy
+    from symsim.inputs.trained import respelt
     from symsim.lowering.lower import declared_alone
     from symsim.placement.sizes import values
 
+    blocks = declared_alone(model)
+    model = respelt(model)
     given = {**values(model, Strategy())}
     found: dict[str, tuple[int, int]] = {}
     tables = {"V": 0, "P": 0}
-    for name, block in declared_alone(model).items():
+    for name, block in blocks.items():
         halves = [0, 0]
         for tensor in block.parameters():
             elements = math.prod(int(block.dims[d].size.evaluate(given | _width(model, name))) for d in tensor.dims)

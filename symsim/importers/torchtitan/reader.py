@@ -216,7 +216,7 @@ def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
     local = local or 8
     whole = keys.number("training.global_batch_size", -1, to="num_microbatches")
     step = local * strategy["dp"]
-    if whole > 0 and whole % step:
+    if whole > 0 and (whole != int(whole) or int(whole) % step):
         raise keys.wrong("training.global_batch_size", f"a multiple of local_batch_size times the data-parallel ranks, {step}")
     rounds = int(whole) // step if whole > 0 else 1
     strategy["seq_length"] = keys.integer("training.seq_len", 2048, to="seq_length", least=1)
@@ -228,7 +228,8 @@ def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
         keys.note("parallelism.pipeline_parallel_microbatch_size", "no_cost_effect", why="read with a pipeline alone")
         return
     if local % part:
-        raise keys.wrong("training.local_batch_size", f"a multiple of parallelism.pipeline_parallel_microbatch_size, {part}")
+        key = "training.batch_size" if "training.batch_size" in keys.given else "training.local_batch_size"
+        raise keys.wrong(key, f"a multiple of parallelism.pipeline_parallel_microbatch_size, {part}")
     strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
     keys.note("training.local_batch_size", to="num_microbatches", why="cut into the pipeline's micro-batches")
     if rounds > 1:
