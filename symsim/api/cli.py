@@ -280,19 +280,22 @@ def hold(
     given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
     explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a report: .html, .pdf, .tex, .md or .json.")] = None,
 ) -> None:
     """Prove published formulas against what symsim derives."""
     from symsim.audit.command import Own, run, run_accept, run_own
 
     if formula is not None:
-        if says is None or model is None or sources or accepted:
-            raise InputError("--formula needs --is and --model, and takes no SOURCE and no --accept")
+        if says is None or model is None or sources or accepted or output is not None:
+            raise InputError("--formula needs --is and --model, and takes no SOURCE, no --accept and no -o")
         named = dict(_pair("--set", text) for text in settings or ())
         status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, _print)
     elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
         raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
     else:
-        status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, _print, _say)
+        if accepted and output is not None:
+            raise InputError("--accept stores verdicts and writes no report: give -o without it")
+        status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, output, _print, _say)
     if status:
         raise SystemExit(status)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from symsim.audit.accepting import accept
 from symsim.audit.own import own_claim, own_outcome, own_subject, own_text
@@ -13,6 +14,8 @@ from symsim.audit.running import Audit, asked, audit, file_of
 from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
 from symsim.audit.verdicts import judge
+from symsim.inputs.reading import write_file
+from symsim.report import rendered, suffix_of
 
 
 def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], None]) -> int:
@@ -26,15 +29,21 @@ def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], No
     return 0
 
 
-def run(sources: Sequence[str], as_json: bool, show: Callable[[str], None], say: Callable[[str], None]) -> int:
-    """The exit status: 1 where a verdict is not the one approved, 2 where a claim does not read."""
+def run(sources: Sequence[str], as_json: bool, output: Path | None, show: Callable[[str], None], say: Callable[[str], None]) -> int:
+    """The exit status: 1 where a verdict is not the one approved, 2 where a claim does not read, and then no report is written."""
+    suffix = suffix_of(output) if output is not None else ""
     tables = audit_tables(sources, Derivations())
     others = [name for name in sources if name not in table_ids()]
     found = audit(*asked(others)) if others or not sources else audit([])
-    whole = {**found.to_json(), "tables": [t.to_json() for t in tables.found]}
-    text = audit_table(found) if others or not tables.found else ""
-    show(json.dumps(whole, indent=2) + "\n" if as_json else text + tables_text(tables))
     errors = (*found.errors, *tables.errors)
+    as_object = json.dumps({**found.to_json(), "tables": [t.to_json() for t in tables.found]}, indent=2) + "\n"
+    if output is None:
+        show(as_object if as_json else (audit_table(found) if others or not tables.found else "") + tables_text(tables))
+    elif not errors:
+        from symsim.audit.report import audit_report
+
+        write_file(output, as_object.encode() if suffix == ".json" else rendered(audit_report(found, tables.found), suffix))
+        say(f"wrote {output}")
     for error in errors:
         say(error)
     return 2 if errors else 0 if found.passes and tables.passes else 1

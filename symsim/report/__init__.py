@@ -10,10 +10,11 @@ from symsim.inputs.reading import write_file
 
 if TYPE_CHECKING:
     from symsim.evaluation.numbers import Evaluation
+    from symsim.report.document import Report
 
 SUFFIXES = (".md", ".tex", ".pdf", ".html", ".json")
 
-__all__ = ["SUFFIXES", "render_markdown", "write_report"]
+__all__ = ["SUFFIXES", "render_markdown", "rendered", "suffix_of", "write_report"]
 
 
 def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
@@ -22,6 +23,12 @@ def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
     InputError for another suffix, a place that cannot be written, or a .pdf without a LaTeX engine.
     """
     path = Path(path)
+    write_file(path, _rendered(result, suffix_of(path)))
+    return [f"wrote {path}"]
+
+
+def suffix_of(path: Path) -> str:
+    """What a report is written as. InputError for another suffix, or a place that cannot be written."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -32,8 +39,7 @@ def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
             raise InputError(f"{path}: is a directory")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-    write_file(path, _rendered(result, suffix))
-    return [f"wrote {path}"]
+    return suffix
 
 
 def render_markdown(result: "Evaluation") -> str:
@@ -50,7 +56,11 @@ def _rendered(result: "Evaluation", suffix: str) -> bytes:
         return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
     from symsim.report.content import report
 
-    document = report(result)
+    return rendered(report(result), suffix)
+
+
+def rendered(document: "Report", suffix: str) -> bytes:
+    """A document as .md, .html, .tex or .pdf. InputError for a .pdf without a LaTeX engine."""
     if suffix == ".md":
         from symsim.report import markdown
 

@@ -15,6 +15,13 @@ class Math:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """Mathematics in a source's own LaTeX, which may not convert."""
+
+    latex: str
+
+
+@dataclass(frozen=True)
 class Code:
     """The name of something in a file, on the command line or in a model."""
 
@@ -26,7 +33,15 @@ class Emphasis:
     text: str
 
 
-Span = Union[str, Math, Code, Emphasis]
+@dataclass(frozen=True)
+class Fold:
+    """A name, and what it means: opened in place on a screen, beside it on paper."""
+
+    name: str
+    meaning: str
+
+
+Span = Union[str, Math, Code, Emphasis, Fold, Printed]
 Spans = tuple[Span, ...]
 Cell = Union[Span, Spans]
 

@@ -10,13 +10,13 @@ from markupsafe import Markup, escape
 from symsim.algebra.typeset import width
 from symsim.evaluation.numbers import Evaluation
 from symsim.report import gauges, plot
-from symsim.report.document import Cell, Code, Emphasis, Math, Report, Timeline, as_spans
+from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Report, Timeline, as_spans
 from symsim.report.picture import svg
 from symsim.report.templating import template
 
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
-_OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor"), ("}", ")", r"\rceil", r"\rfloor")
-_BREAKS = re.compile(r" = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
+_OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\rceil", r"\rfloor", r"\right")
+_BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
 _TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
 
 
@@ -70,16 +70,28 @@ def pieces(latex: str) -> list[str]:
     return [*made, latex[start:]]
 
 
+def _printed(latex: str) -> Markup:
+    """MathML, or the source's LaTeX as it is."""
+    try:
+        return Markup(" ").join(math(piece) for piece in pieces(latex))
+    except Exception:  # whatever the converter makes of a stranger's text
+        return Markup("<code>{}</code>").format(latex)
+
+
 def inline(cell: Cell) -> Markup:
     made = Markup("")
     for span in as_spans(cell):
         if isinstance(span, Math):
             made += Markup(" ").join(math(piece) for piece in pieces(span.latex)) if span.latex else ""
+        elif isinstance(span, Printed):
+            made += _printed(span.latex)
         elif isinstance(span, Code):
             broken = Markup(re.sub(r"([._/=])", r"\1<wbr/>", str(escape(span.text))))
             made += Markup("<code>") + broken + Markup("</code>")
         elif isinstance(span, Emphasis):
             made += Markup("<em>{}</em>").format(span.text)
+        elif isinstance(span, Fold):
+            made += Markup("<details><summary>{}</summary>{}</details>").format(span.name, span.meaning)
         else:
             made += escape(span)
     return made

@@ -17,10 +17,12 @@ from symsim.report.document import (
     Emphasis,
     Equation,
     Equations,
+    Fold,
     Gauge,
     Gauges,
     Math,
     Picture,
+    Printed,
     Report,
     Roofline,
     Table,
@@ -90,13 +92,15 @@ def escape(text: str) -> str:
 def inline(cell: Cell) -> str:
     made = []
     for span in as_spans(cell):
-        if isinstance(span, Math):
+        if isinstance(span, (Math, Printed)):
             # scripts above each other touch those of the next row
             made.append(f"${span.latex}${_strut(span.latex)}" if span.latex else "")
         elif isinstance(span, Code):
             made.append(rf"\code{{{_breakable(span.text)}}}")
         elif isinstance(span, Emphasis):
             made.append(rf"\emph{{{escape(span.text)}}}")
+        elif isinstance(span, Fold):
+            made.append(rf"\code{{{_breakable(span.name)}}}")
         else:
             made.append("".join(_breakable(w) if len(w) > _LONG_WORD else escape(w) for w in re.split(r"(?<= )", span)))
     return "".join(made)

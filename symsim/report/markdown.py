@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from symsim.report import gauges, plot
-from symsim.report.document import Cell, Code, Emphasis, Equations, Gauges, Math, Report, Roofline, Row, Timeline, as_spans
+from symsim.report.document import Cell, Code, Emphasis, Equations, Fold, Gauges, Math, Printed, Report, Roofline, Row, Timeline, as_spans
 from symsim.report.picture import text_bar
 from symsim.report.templating import template
 
@@ -23,12 +23,14 @@ def escape(text: str) -> str:
 def inline(cell: Cell) -> str:
     made = []
     for span in as_spans(cell):
-        if isinstance(span, Math):
+        if isinstance(span, (Math, Printed)):
             made.append(f"$`{span.latex}`$" if span.latex else "")
         elif isinstance(span, Code):
             made.append(f"`{span.text.replace('`', chr(39)).replace('|', '/')}`" if span.text else "")
         elif isinstance(span, Emphasis):
             made.append(f"*{escape(span.text.strip())}*" + " " * span.text.endswith(" "))
+        elif isinstance(span, Fold):
+            made.append(f"`{span.name}`")
         else:
             made.append(escape(span))
     return "".join(made)
