@@ -84,6 +84,10 @@ def entry(name: str) -> Entry:
         return Entry(_STAGE[name][0], "1", _STAGE[name][1])
     if name in _SYSTEM:
         return Entry(*_SYSTEM[name])
+    call = re.fullmatch(r"lambda_(\d+)_([a-z0-9_]+)_(\d+)", name)
+    if call:
+        latex = rf"\lambda_{{{call[1]},{word(call[2])},{call[3]}}}"
+        return Entry(latex, "s", f"latency of a call of {call[2]} that reaches tier {call[1]}, of {call[3]} ranks or more")
     tier = re.fullmatch(r"(R|B|alpha|lambda)_(\d+)", name)
     if tier:
         latex, unit, meaning = _TIERS[tier[1]]

@@ -9,7 +9,8 @@ A ring enters every unit of the tier below through all of its mu_{j-1} members t
 mu_{j-1} B_j, at most C_j where one ring cannot fill the link, and its bus bandwidth is the least over the tiers it
 spans. Ranks that share a link each bring their share, so groups that run side by side contend for nothing that is
 counted twice. Latency is paid per hop, rank by rank inside a unit, then unit by unit, and once more per call (lambda_j
-of the outermost tier reached). An all-to-all sends every member its own part directly: tier j carries
+of the outermost tier reached, or an entry of its table by collective and number of ranks). Where the N units of a tier are linked pair
+by pair, n of them have (n - 1)/(N - 1) of B_j, and a pair 1/(N - 1). An all-to-all sends every member its own part directly: tier j carries
 (mu_j - mu_{j-1}) / n of the buffer, all tiers at once (of tokens sent once per unit, at most n / mu_{j-1} of K copies),
 and its latency grows with the depth of a tree over the group.
 
@@ -25,6 +26,8 @@ nodes: NCCL 2.x src/graph/tuning.cc (bandwidth per channel, latency per step), d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
 from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
 from symsim.algebra.formula import Derivation
@@ -108,17 +111,17 @@ class Network:
         if message.op == "p2p" or message.op == "broadcast":
             return buffer * self._direct(message) + self._hop(message.axis)
         if message.op == "all_to_all":
-            return buffer * self._exchanged(message) + self._depth(message.axis)
+            return buffer * self._exchanged(message) + self._depth(message)
         if message.op == "all_reduce":
             ring, tree = self.reductions(message)
             return Quantity(2 * minimum(ring.expr, tree.expr), SECOND)
-        return buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
+        return buffer * ((n - 1) / n) * self._ring(message) + self._latency(message)
 
     def reductions(self, message: Message) -> tuple[Quantity, Quantity]:
         """Half of an all-reduce as a ring, and as a tree."""
         n, buffer = message.group, Quantity(_payload(message), BYTE)
-        ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message.axis)
-        return ring, buffer * self._ring(message) + self._depth(message.axis)
+        ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message)
+        return ring, buffer * self._ring(message) + self._depth(message)
 
     def _members(self, axis: str, tier: int) -> Expr:
         if tier == 0:
@@ -135,9 +138,17 @@ class Network:
         ratio = self._members(axis, tier) / self._members(axis, tier - 1)
         return ceil(minimum(1, ratio - 1))
 
+    def _bandwidth(self, message: Message, tier: int) -> Expr:
+        """Of one rank over a tier. Where its N units are linked pair by pair, n of them use n - 1 of a rank's N - 1 links, a pair one."""
+        if not self.system.network[tier - 1].fully_connected:
+            return symbol(f"B_{tier}")
+        links = symbol(f"R_{tier}") / (symbol(f"R_{tier - 1}") if tier > 1 else ONE) - 1
+        between = self._members(message.axis, tier) / self._members(message.axis, tier - 1)
+        return symbol(f"B_{tier}") * (ONE if message.op in ("p2p", "broadcast") else maximum(1, between - 1)) / links
+
     def _rate(self, message: Message, tier: int) -> Quantity:
         """Seconds a byte of one rank over a tier, at the share of its bandwidth that the collective reaches."""
-        return Quantity(1 / (symbol(f"B_{tier}") * symbol(f"eta_{tier}_{message.op}")), PER_BYTE)
+        return Quantity(1 / (self._bandwidth(message, tier) * symbol(f"eta_{tier}_{message.op}")), PER_BYTE)
 
     def _worst(self, message: Message, parts: list[Expr]) -> Quantity:
         key = Key("beta", "network", axis=message.axis, operation=message.op)
@@ -148,7 +159,7 @@ class Network:
     def _ring(self, message: Message) -> Quantity:
         parts = []
         for j in self.tiers:
-            bandwidth = self._members(message.axis, j - 1) * symbol(f"B_{j}")
+            bandwidth = self._members(message.axis, j - 1) * self._bandwidth(message, j)
             if self.system.network[j - 1].ring is not None:
                 bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
             parts.append(self._spans(message.axis, j) / (bandwidth * symbol(f"eta_{j}_{message.op}")))
@@ -170,23 +181,51 @@ class Network:
             parts.append(share * self._rate(message, j).expr)
         return self._worst(message, parts)
 
-    def _latency(self, axis: str) -> Quantity:
-        hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
-        key = Key("alpha", "network", axis=axis)
-        return self._once(key, Quantity(hops, SECOND), f"latency of a ring over {axis}, hop by hop", rf"\alpha^{{{_text(axis)}}}")
+    def _latency(self, message: Message) -> Quantity:
+        axis, own = message.axis, self._of_its_own(message.op)
+        call = self._call(message, own)
+        hops = sum(((self._members(axis, j) / self._members(axis, j - 1) - 1) * symbol(f"alpha_{j}") for j in self.tiers), call)
+        key = Key("alpha", "network", axis=axis, operation=message.op if own else "")
+        meaning = f"latency of a ring over {axis}, hop by hop"
+        return self._once(key, Quantity(hops, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}{_below(own, message)}")
 
     def _hop(self, axis: str) -> Quantity:
         hop = maximum(*(self._spans(axis, j) * symbol(f"alpha_{j}") for j in self.tiers), 0)
         meaning = f"latency of one message to the next rank along {axis}"
         return self._once(Key("hop", "network", axis=axis), Quantity(hop, SECOND), meaning, rf"\alpha^{{{_text(axis)}}}_1")
 
-    def _call(self, axis: str) -> Expr:
-        return maximum(*(self._spans(axis, j) * symbol(f"lambda_{j}") for j in self.tiers), 0)
+    def _of_its_own(self, op: str) -> bool:
+        """Whether a tier gives the latency of a call by ranks for this collective."""
+        return any({op, "default"} & tier.calls.keys() for tier in self.system.network)
 
-    def _depth(self, axis: str) -> Quantity:
-        depth = sum((log2(self._members(axis, j) / self._members(axis, j - 1)) * symbol(f"alpha_{j}") for j in self.tiers), self._call(axis))
-        key = Key("delta", "network", axis=axis)
-        return self._once(key, Quantity(depth, SECOND), f"latency of a tree over {axis}, level by level", rf"\delta^{{{_text(axis)}}}")
+    def _call(self, message: Message, own: bool) -> Expr:
+        """Of the outermost tier it reaches; an all-reduce pays for its two halves one call by the table, which is of the whole."""
+        often = Fraction(1, 2) if message.op == "all_reduce" else 1
+        by_ranks = {j: self._by_ranks(message, j) for j in self.tiers} if own else {}
+        calls = (symbol(f"lambda_{j}") if by_ranks.get(j) is None else often * by_ranks[j] for j in self.tiers)
+        return maximum(*(self._spans(message.axis, j) * call for j, call in zip(self.tiers, calls)), 0)
+
+    def _by_ranks(self, message: Message, tier: int) -> Expr | None:
+        """The entry of the largest number that the group is not below; of a smaller group the first."""
+        calls = self.system.network[tier - 1].calls
+        of = message.op if message.op in calls else "default"
+        if of not in calls:
+            return None
+        sizes = sorted(calls[of])
+        found = symbol(f"lambda_{tier}_{of}_{sizes[0]}")
+        members = self._members(message.axis, len(self.system.network))
+        for smaller, size in pairwise(sizes):
+            step = symbol(f"lambda_{tier}_{of}_{size}") - symbol(f"lambda_{tier}_{of}_{smaller}")
+            found = found + step * minimum(1, maximum(0, members - size + 1))
+        return found
+
+    def _depth(self, message: Message) -> Quantity:
+        axis, own = message.axis, self._of_its_own(message.op)
+        call = self._call(message, own)
+        depth = sum((log2(self._members(axis, j) / self._members(axis, j - 1)) * symbol(f"alpha_{j}") for j in self.tiers), call)
+        key = Key("delta", "network", axis=axis, operation=message.op if own else "")
+        meaning = f"latency of a tree over {axis}, level by level"
+        return self._once(key, Quantity(depth, SECOND), meaning, rf"\delta^{{{_text(axis)}}}{_below(own, message)}")
 
     def _once(self, key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
         if not quantity.expr:
@@ -196,6 +235,10 @@ class Network:
 
 def _payload(message: Message) -> Expr:
     return message.receive_bytes if message.op == "all_gather" else message.send_bytes
+
+
+def _below(own: bool, message: Message) -> str:
+    return rf"_{{{_text(message.op)}}}" if own else ""
 
 
 def _text(name: str) -> str:

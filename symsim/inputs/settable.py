@@ -66,6 +66,7 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     **{name: ("kernels", *path) for name, path in KERNEL_SYMBOLS.items()},
 }
 _TIER_SYMBOL = re.compile(rf"(R|B|C|alpha|lambda|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
+_CALL_SYMBOL = re.compile(rf"lambda_([1-9][0-9]{{0,2}})_({'|'.join(('default', *COLLECTIVES))})_([1-9][0-9]*)")
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
@@ -76,6 +77,9 @@ def system_path(name: str) -> tuple[str, ...] | None:
     """Where a system keeps the number that --set calls `name`: a symbol, or a dotted path."""
     if name in SYSTEM_SYMBOLS:
         return SYSTEM_SYMBOLS[name]
+    call = _CALL_SYMBOL.fullmatch(name)
+    if call is not None:
+        return ("network", call[1], "calls", call[2], call[3])
     tier = _TIER_SYMBOL.fullmatch(name)
     if tier is not None and (tier[1] == "eta") == (tier[3] is not None):
         return ("network", tier[2], _TIER_FIELDS[tier[1]], *([tier[3]] if tier[3] else []))

@@ -75,14 +75,25 @@ class Tier(Part):
     bandwidth: Bandwidth
     latency: Latency = Field(description="of one hop")
     launch: Latency | None = Field(None, description="of one call, whatever the number of ranks; that of the outermost tier it reaches counts")
+    calls: Mapping[str, Mapping[int, Latency]] = Field(
+        default_factory=dict,
+        description="of one call in place of launch, by collective or 'default' and by ranks of the group: the last that is no more than they are",
+    )
+    fully_connected: bool = Field(False, description="its units are linked pair by pair: bandwidth is that of all links of a rank together")
     ring: Bandwidth | None = Field(None, description="what one ring moves over the tier at most, however many of its ranks lie in a unit below")
     efficiency: Mapping[str, Positive] = Field(default_factory=dict, description="share of the bandwidth reached, by collective or 'default'")
 
     @model_validator(mode="after")
     def _collectives(self) -> "Tier":
-        for name in self.efficiency:
-            if name not in ("default", *COLLECTIVES):
-                raise _misfit(("efficiency", name), f"is no collective: {nearest(name, ('default', *COLLECTIVES))}")
+        for part in ("efficiency", "calls"):
+            for name in getattr(self, part):
+                if name not in ("default", *COLLECTIVES):
+                    raise _misfit((part, name), f"is no collective: {nearest(name, ('default', *COLLECTIVES))}")
+        for name, table in self.calls.items():
+            if not table or any(not 2 <= ranks <= LARGEST_SIZE for ranks in table):
+                raise _misfit(("calls", name), "should have numbers of ranks from 2 up, each with a latency")
+        if self.fully_connected and self.ranks == "all":
+            raise _misfit(("fully_connected",), "needs a number of ranks, which are linked pair by pair; ranks is all")
         return self
 
 
@@ -148,6 +159,7 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
         found |= {f"B_{j}": float(tier.bandwidth.value), f"alpha_{j}": float(tier.latency.value), f"lambda_{j}": _seconds(tier.launch)}
         if tier.ring is not None:
             found[f"C_{j}"] = float(tier.ring.value)
+        found |= {f"lambda_{j}_{op}_{n}": float(k.value) for op, table in tier.calls.items() for n, k in table.items()}
         for op in COLLECTIVES:
             share = tier.efficiency.get(op) or tier.efficiency.get("default")
             found[f"eta_{j}_{op}"] = float(share.value) if share else 1.0
@@ -174,5 +186,7 @@ def quantities(part: BaseModel, inside: KeyPath = ()) -> Iterator[tuple[KeyPath,
             path = (*inside, name) if key is None else (*inside, name, key)
             if isinstance(member, Known):
                 yield path, member
+            elif isinstance(member, Mapping):
+                yield from (((*path, n), known) for n, known in member.items() if isinstance(known, Known))
             elif isinstance(member, BaseModel):
                 yield from quantities(member, path)

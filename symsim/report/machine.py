@@ -29,6 +29,8 @@ def symbol_of(system: System, path: KeyPath) -> str:
         return f"Phi_{path[2]}" if path[2] != "fp8" or system.accelerator.fp8_share is None else ""
     if path[0] == "network":
         tier = int(path[1]) + 1
+        if path[2] == "calls":
+            return f"lambda_{tier}_{path[3]}_{path[4]}"
         if path[2] == "efficiency":
             return f"eta_{tier}_{path[3]}" if path[3] != "default" else ""
         return f"{_OF_A_TIER[str(path[2])]}_{tier}" if path[2] in _OF_A_TIER else ""

@@ -19,6 +19,7 @@ from symsim.inputs.system import System
 from symsim.inputs.systems import load_system
 from symsim.inputs.validation import validate
 
+_LONGEST_CALL = 1e9  # microseconds
 _SOURCE = "simumax"
 _COLLECTIVES = {
     "all_reduce": "all_reduce",
@@ -180,6 +181,7 @@ def _tier(keys: Keys, tier: str, name: str, ranks: Any, sharing: int) -> dict[st
     hop = keys.number(f"{at}.bandwidth.latency_us", 0, to=f"network.{name}.latency")
     hops, calls, shares = [], [], {"default": [f"{default:g}", "measured", _SOURCE]}
     shared: list[float] = []
+    by_ranks: dict[str, Any] = {}
     for op, here in _COLLECTIVES.items():
         where = f"{at}.op.{op}"
         for key in ("scale", "offset"):
@@ -194,9 +196,9 @@ def _tier(keys: Keys, tier: str, name: str, ranks: Any, sharing: int) -> dict[st
             hops += [own] if own is not None else []
             calls += [fixed] if fixed is not None else []
         shared += _of_two(keys, f"{where}.dp_fixed_bw", name)
-        _by_ranks(keys, f"{where}.fixed_latency_us_by_comm_num")
+        by_ranks |= _by_ranks(keys, f"{where}.fixed_latency_us_by_comm_num", name, here)
     once = keys.number(f"{at}.bandwidth.fixed_latency", None, to=f"network.{name}.launch")
-    _by_ranks(keys, f"{at}.bandwidth.fixed_latency_us_by_comm_num")
+    by_ranks |= _by_ranks(keys, f"{at}.bandwidth.fixed_latency_us_by_comm_num", name, "default")
     latency = sum(hops) / len(hops) if hops else hop
     launch = sum(calls) / len(calls) if calls else once
     made: dict[str, Any] = {"name": name, "ranks": ranks, "bandwidth": [f"{rate / sharing:g} GiB/s", "datasheet", _SOURCE]}
@@ -206,6 +208,11 @@ def _tier(keys: Keys, tier: str, name: str, ranks: Any, sharing: int) -> dict[st
     made["latency"] = [f"{latency:.4g} us", "measured", _SOURCE]
     if launch:
         made["launch"] = [f"{launch:.4g} us", "measured", _SOURCE]
+    if by_ranks:
+        made["calls"] = by_ranks
+    if name == "node" and keys.has("FC8") and keys.given["FC8"].value:
+        keys.note("FC8", "mapped", f"network.{name}.fully_connected", "a group of n of the node's ranks has (n - 1)/(ranks - 1) of the rate")
+        made["fully_connected"] = True
     return {**made, "efficiency": shares}
 
 
@@ -227,12 +234,24 @@ def _of_two(keys: Keys, key: str, name: str) -> list[float]:
     return [float(two)]
 
 
-def _by_ranks(keys: Keys, key: str) -> None:
-    if keys.has(key):
-        if keys.given[key].value:
-            keys.note(key, "not_modelled", why="a constant of a call by the number of ranks, microseconds")
-        else:
-            keys.note(key, "no_cost_effect", why="empty")
+def _by_ranks(keys: Keys, key: str, name: str, op: str) -> dict[str, dict[int, list[str]]]:
+    """What a call costs whatever its bytes, by the ranks of its group: a table of the tier for one collective."""
+    if not keys.has(key):
+        return {}
+    table = keys.given[key].value
+    if not isinstance(table, Mapping):
+        raise keys.wrong(key, "numbers of ranks with microseconds")
+    if not table:
+        keys.note(key, "no_cost_effect", why="empty")
+        return {}
+    found: dict[int, list[str]] = {}
+    for ranks, constant in table.items():
+        number = int(ranks) if str(ranks).isascii() and str(ranks).isdigit() and len(str(ranks)) < 7 else 0
+        if number < 2 or isinstance(constant, bool) or not isinstance(constant, (int, float)) or not 0 <= constant < _LONGEST_CALL:
+            raise keys.wrong(key, "numbers of ranks from 2 up with microseconds")
+        found[number] = [f"{constant:g} us", "measured", _SOURCE]
+    keys.note(key, "mapped", f"network.{name}.calls.{op}", "a constant of a call by the number of ranks")
+    return {op: found}
 
 
 def _silence(keys: Keys) -> None:
@@ -241,9 +260,8 @@ def _silence(keys: Keys) -> None:
         if key in keys.rows:
             continue
         if key == "FC8":
-            full = bool(keys.given[key].value)
-            why = "a group of n of the node's ranks has (n - 1)/(ranks - 1) of the rate" if full else "off at this value"
-            keys.note(key, "not_modelled" if full else "no_cost_effect", why=why)
+            why = "no tier joins a node's ranks alone" if keys.given[key].value else "off at this value"
+            keys.note(key, "no_cost_effect", why=why)
         elif key in ("accelerator.backend", "sys_name") or key.endswith(".processor_usage"):
             keys.note(key, "no_cost_effect", why=_NOT_READ if key.endswith("usage") else "a label")
         elif key == "accelerator.mode":
