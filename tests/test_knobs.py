@@ -115,6 +115,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_shared_expert_overlap": (MLA, {"ep": 8}, True),
     "overlap_moe_expert_parallel_comm": (MLA, {"ep": 8}, True),
     "delay_wgrad_compute": (MLA, {"ep": 64, "overlap_moe_expert_parallel_comm": True, "moe_router_dtype": "fp32"}, True),
+    "defer_embedding_wgrad_compute": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
+    "wgrad_deferral_limit": (DENSE, {"pp": 4, "num_microbatches": 8, "defer_embedding_wgrad_compute": True}, 2),
     "attention_sparse_ratio": (DENSE, {}, 0.5),
     "schedule": (DENSE, {"pp": 4, "num_microbatches": 16}, "zb_h1"),
     "microbatch_group_size_per_vp_stage": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 16}, 8),

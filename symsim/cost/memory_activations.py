@@ -10,6 +10,7 @@ from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
+from symsim.cost.deferred import deferred, kept
 from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, saved_layers, stream, total
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
@@ -83,7 +84,7 @@ def define_activations(rank: Rank) -> Activations:
     earlier = define_stage(
         rank,
         of_stage("M", "earlier"),
-        (alive - 1) * (saved - of_head) + rank.schedule.whole * _recomputed_layers(rank),
+        (alive - 1) * (saved - of_head) + rank.schedule.whole * _recomputed_layers(rank) + _waiting(rank),
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",
     )
@@ -96,6 +97,11 @@ def define_activations(rank: Rank) -> Activations:
         r"M^{(i)}_{\mathrm{activations}}",
     )
     return Activations(earlier, own, activations, offloaded)
+
+
+def _waiting(rank: Rank) -> Expr:
+    """What waits for weight gradients of the output layer, where the stage has it."""
+    return deferred(rank.strategy) * kept(rank.lowered) * symbol("loss_i") if rank.strategy.defer_embedding_wgrad_compute else ZERO
 
 
 def _recomputed_layers(rank: Rank) -> Expr:

@@ -20,6 +20,7 @@ from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
+from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.memory_static import main_type, state_bytes
 from symsim.cost.reduce import (
     arrivals,
@@ -104,7 +105,8 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
             latex = rf"\epsilon^{{{phase[0]},{label(axis)},(i)}}"
             define(of_stage("e", phase=phase, axis=axis), parts, f"stage i: exposed messages over {axis}, {phase}", latex)
     alone = {n: blocks[n, False] for n in lowered.blocks}
-    weights = [seconds(block.weights) * often[n] for n, block in alone.items()]
+    now = 1 - deferred(strategy) / symbol("m")
+    weights = [seconds(block.weights) * often[n] * (now if n == "head" else ONE) for n, block in alone.items()]
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
@@ -358,6 +360,7 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
 
     if schedule.name == "interleaved" and not strategy.overlap_p2p_comm:
         pipeline = pipeline + 2 * symbol("m") * symbol("vpp") * symbol("tc")
+    pipeline = pipeline + define_left_over(book, strategy)
     define(of_step("t", "pipeline"), Quantity(pipeline, SECOND), f"the pipeline ({schedule.name}: {schedule.meaning})", r"t_{\mathrm{pipeline}}")
     define(of_step("t", "bubble"), Quantity(waits, SECOND), "time the slowest stage waits for others", r"t_{\mathrm{bubble}}")
     over = ZERO

@@ -77,6 +77,7 @@ CONDITIONAL = (
     "attention_sparse_ratio",
     "deallocate_pipeline_outputs",
     "variable_seq_lengths",
+    "wgrad_deferral_limit",
     "schedule",
     *TIMED,
 )

@@ -200,6 +200,8 @@ def _pipeline(a: Architecture, s: Strategy) -> Iterator[Argument]:
     """How layers are split. Megatron-LM divides evenly or refuses: what is left over here is laid out stage by stage."""
     yield from _on("no-overlap-p2p-communication", s.vpp > 1 and not s.overlap_p2p_comm)
     yield from _on("overlap-p2p-communication-warmup-flush", s.overlap_p2p_comm and s.overlap_p2p_comm_warmup_flush and _larger_groups(s))
+    yield from _on("defer-embedding-wgrad-compute", s.defer_embedding_wgrad_compute)
+    yield from _given("wgrad-deferral-limit", s.wgrad_deferral_limit if s.defer_embedding_wgrad_compute else None)
     yield from _given("microbatch-group-size-per-virtual-pipeline-stage", s.microbatch_group_size_per_vp_stage)
     counted = s.account_for_embedding_in_pipeline_split + s.account_for_loss_in_pipeline_split
     ends = [n for n in (s.num_layers_in_first_pipeline_stage, s.num_layers_in_last_pipeline_stage) if n is not None]

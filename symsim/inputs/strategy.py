@@ -145,6 +145,10 @@ class Strategy(BaseModel):
     microbatch_group_size_per_vp_stage: Size | None = Field(
         None, description="interleaved: micro-batches that run through one chunk in a row; default: pp"
     )
+    defer_embedding_wgrad_compute: bool = Field(
+        False, description="weight gradients of the output layer wait until the last stage's last backward; needs pp above 1"
+    )
+    wgrad_deferral_limit: int = Field(0, ge=0, le=LARGEST_SIZE, description="micro-batches whose weight gradient waits; 0: all")
     num_layers_in_first_pipeline_stage: Layers | None = Field(None, description="layers of the first stage; the rest are split evenly")
     num_layers_in_last_pipeline_stage: Layers | None = Field(None, description="layers of the last stage; the rest are split evenly")
     account_for_embedding_in_pipeline_split: bool = Field(False, description="the embedding counts as a layer of the first stage")

@@ -275,6 +275,9 @@ def _schedule(_: Architecture, strategy: Strategy) -> None:
     if strategy.schedule == "interleaved" and strategy.vpp == 1:
         raise InputError("schedule=interleaved needs vpp above 1")
     check_schedule(strategy)
+    if strategy.defer_embedding_wgrad_compute and (strategy.pp == 1 or strategy.schedule not in ("1f1b", "interleaved")):
+        what = f"schedule={strategy.schedule} runs them apart already, or all at once" if strategy.pp > 1 else "pp=1 has no stage that waits"
+        raise InputError(f"defer_embedding_wgrad_compute moves weight gradients into the end of 1f1b, and {what}")
 
 
 def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:

@@ -122,11 +122,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "weight gradients of the head move into the last stage's cool-down: the bubble shrinks by their time",
-        "defer_embedding_wgrad_compute",
-    ),
-    **silent(
-        "not_modelled",
         "MTP on a stage of its own, or without gradient into the trunk",
         "mtp_standalone mtp_detach_heads mtp_hsm",
     ),

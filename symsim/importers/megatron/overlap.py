@@ -44,6 +44,7 @@ def boundary_tensors(read: "Settings") -> None:
             else:
                 keys.note(key, "no_cost_effect", why=_ALONE)
     _ends(read)
+    _deferred(read, pipeline)
 
 
 _ALONE = "one stage sends nothing"
@@ -59,3 +60,14 @@ def _ends(read: "Settings") -> None:
             keys.note(key, "derived", "overlap_p2p_comm_warmup_flush", "false unless it is given")
     elif given is not None:
         keys.note(key, "no_cost_effect", why="read with overlap_p2p_comm only")
+
+
+def _deferred(read: "Settings", pipeline: bool) -> None:
+    keys, key, limit = read.keys, "defer_embedding_wgrad_compute", "wgrad_deferral_limit"
+    on, most = keys.flag(key, False, to=key), keys.integer(limit, 0, to=limit)
+    if on and pipeline:
+        read.options |= {key: True, **({limit: most} if most else {})}
+    elif on:
+        keys.note(key, "no_cost_effect", why=_ALONE)
+    if not (on and pipeline) and keys.has(limit):
+        keys.note(limit, "no_cost_effect", why=f"read with {key} only")
