@@ -201,9 +201,11 @@ class Network:
     def _call(self, message: Message, own: bool) -> Expr:
         """Of the outermost tier it reaches; an all-reduce pays for its two halves one call by the table, which is of the whole."""
         often = Fraction(1, 2) if message.op == "all_reduce" else 1
-        by_ranks = {j: self._by_ranks(message, j) for j in self.tiers} if own else {}
-        calls = (symbol(f"lambda_{j}") if by_ranks.get(j) is None else often * by_ranks[j] for j in self.tiers)
-        return maximum(*(self._spans(message.axis, j) * call for j, call in zip(self.tiers, calls)), 0)
+        calls = []
+        for j in self.tiers:
+            by_ranks = self._by_ranks(message, j) if own else None
+            calls.append(self._spans(message.axis, j) * (symbol(f"lambda_{j}") if by_ranks is None else by_ranks * often))
+        return maximum(*calls, 0)
 
     def _by_ranks(self, message: Message, tier: int) -> Expr | None:
         """The entry of the largest number that the group is not below; of a smaller group the first."""

@@ -18,7 +18,7 @@ from symsim.algebra.quantity import SECOND, Quantity
 from symsim.algebra.reductions import stages_at
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
-from symsim.ir.operations import PRODUCTS
+from symsim.ir.operations import PRODUCTS, Redistribution
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 
@@ -44,7 +44,7 @@ def _before_gather(lowered: Lowered, name: str) -> str:
     if lowered.profile.framework.keeps_gathered:
         return name
     ops = lowered.blocks["head"].placed.block.ops
-    return next((op.inputs[0] for op in ops if op.kind == "all_gather" and name in op.outputs), name)
+    return next((op.inputs[0] for op in ops if isinstance(op.attrs, Redistribution) and name in op.outputs), name)
 
 
 def define_left_over(book: Derivation, strategy: Strategy) -> Expr:
