@@ -191,15 +191,24 @@ def audit_tables(names: Sequence[str], derivations: Derivations) -> Tables:
 
 def _asked(names: Sequence[str]) -> list[Table]:
     shipped = shipped_sources()
-    files = [str(shipped[n]) if n in shipped else n for n in names if n in shipped or n.endswith((".yaml", ".yml"))] if names else shipped.values()
-    ids = set(names) & table_ids() if names else set()
-    return [t for f in files for t in read_tables(f)] + [t for f in shipped.values() if ids for t in read_tables(f) if t.id in ids]
+    named = [str(shipped.get(n, n)) for n in names if n in shipped or n.endswith((".yaml", ".yml"))] if names else list(map(str, shipped.values()))
+    homes = {name: home for name, home in _homes().items() if name in names and home not in named}
+    whole = [t for file in named if "tables:" in read_text(file) for t in read_tables(file)]
+    return whole + [t for home in dict.fromkeys(homes.values()) for t in read_tables(home) if t.id in homes]
 
 
 def table_ids() -> set[str]:
     """The ids of tables that come with symsim."""
-    texts = (read_text(f) for f in shipped_sources().values())
-    return {name for text in texts if "\ntables:" in text for name in re.findall(r"^- id: (\S+)", text[text.index("\ntables:") :], re.MULTILINE)}
+    return set(_homes())
+
+
+def _homes() -> dict[str, str]:
+    """The id of every table that comes with symsim, and its file."""
+    found = {}
+    for file in shipped_sources().values():
+        tables = read_text(file).partition("\ntables:")[2]
+        found.update(dict.fromkeys(re.findall(r"^- id: (\S+)", tables, re.MULTILINE), str(file)))
+    return found
 
 
 def tables_text(tables: Tables) -> str:
