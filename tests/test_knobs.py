@@ -63,6 +63,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "recompute_num_layers": (DENSE, {"recompute": "full"}, 4),
     "recompute_layers_per_stage": (DENSE, {"pp": 4, "num_microbatches": 4, "recompute": "full"}, (8, 4, 2, 0)),
     "recompute_modules": (DENSE, {"recompute": "selective"}, ("mlp",)),
+    "recompute_operations": (DENSE, {"recompute": "selective"}, ("mlp", "attention.qkv..attention.core")),
     "distribute_saved_activations": (DENSE, {"tp": 4, "recompute": "full"}, True),
     "precision": (DENSE, {}, "fp32"),
     "fp8": (DENSE, {}, "mxfp8"),

@@ -56,6 +56,7 @@ CONDITIONAL = (
     "recompute_num_layers",
     "recompute_layers_per_stage",
     "recompute_modules",
+    "recompute_operations",
     "activation_func_fp8_input_store",
     "fp32_residual_connection",
     "bias_activation_fusion",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.frameworks.kernels import Kernels, Profile, keep
-from symsim.frameworks.recompute import modules_of
+from symsim.frameworks.recompute import modules_of, runs_of
 from symsim.ir.block import Block, Op, rebuild
 
 
@@ -17,8 +17,9 @@ def fuse(block: Block, profile: Profile) -> Block:
     """Replace every declared operation by its kernels under the strategy's framework."""
     lowerings = profile.framework.lowerings
     kernels = Kernels(block, profile)
+    runs = runs_of([op.name for op in block.ops], profile.strategy.recompute_operations or ())
     for op in block.ops:
-        op = replace(op, regions=modules_of(op.parts))
+        op = replace(op, regions=modules_of(op.parts) | ({runs[op.name]} if op.name in runs else set()))
         kernels.source = op
         lowerings.get(op.kind, keep)(kernels, op)
     if profile.assumptions["layernorm_linear_fusion"] == "fused":

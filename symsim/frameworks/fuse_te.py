@@ -201,7 +201,7 @@ def _mask(k: Kernels) -> list[str]:
     k.tensors.setdefault("attention_mask", Tensor("attention_mask", ("s", "z"), "bool", "table", None, "attention"))
     strategy, source = k.profile.strategy, k.source
     assert source is not None
-    if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules:
+    if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules or strategy.recompute_operations is not None:
         return ["attention_mask"]
     kind = k.make("mask_type", ["one"], "int32", "index")
     k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs=Plain()))

@@ -7,7 +7,7 @@ prediction (multi_token_prediction.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -38,3 +38,23 @@ DISCARD = frozenset(name for name, module in MODULES.items() if module.discards)
 def modules_of(parts: tuple[str, ...]) -> frozenset[str]:
     """The recompute modules that something in these parts of a layer belongs to."""
     return frozenset(name for name, module in MODULES.items() if not module.parts.isdisjoint(parts))
+
+
+RUN = "run "
+
+
+def runs_of(names: Sequence[str], asked: Iterable[str]) -> dict[str, str]:
+    """Of a block's operations those that `asked` names, each with the label of its run: neighbours are one region. A name is that of an
+    operation, of a scope, or FIRST..LAST: all from the one to the other, in a block that has both."""
+    chosen: set[int] = set()
+    for one in asked:
+        first, _, last = one.partition("..")
+        ends = [[i for i, name in enumerate(names) if name == end or name.startswith(f"{end}.")] for end in (first, last or first)]
+        if last and all(ends):
+            chosen |= set(range(ends[0][0], ends[1][-1] + 1))
+        elif not last:
+            chosen |= set(ends[0])
+    labels: dict[str, str] = {}
+    for i in sorted(chosen):
+        labels[names[i]] = labels[names[i - 1]] if i - 1 in chosen else f"{RUN}{names[i]}"
+    return labels

@@ -168,6 +168,12 @@ class Strategy(BaseModel):
     recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
         ("core_attn",), description="selective: modules that run again in backward"
     )
+    recompute_operations: tuple[str, ...] | None = Field(
+        None,
+        max_length=64,
+        description="selective: operations of a layer that run again, in place of modules: their names, those of scopes, or runs FIRST..LAST: "
+        "attention.qkv..attention.core+mlp",
+    )
     distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
     # precision
     precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from symsim.errors import InputError
+from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.choices import FRAMEWORKS
+from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
@@ -381,10 +382,15 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
         )
     _recomputed_by_stage(architecture, strategy)
     if strategy.recompute != "selective":
+        if strategy.recompute_operations is not None:
+            raise InputError(f"recompute_operations needs recompute=selective, and recompute is {strategy.recompute}")
         if strategy.recompute_modules != ("core_attn",):
             raise InputError(
                 f"recompute_modules={'+'.join(strategy.recompute_modules)} needs recompute=selective, and recompute is {strategy.recompute}"
             )
+        return
+    if strategy.recompute_operations is not None:
+        _recomputed_operations(architecture, strategy)
         return
     if not strategy.recompute_modules:
         raise InputError("recompute=selective needs at least one module in recompute_modules")
@@ -412,6 +418,22 @@ def _recompute(architecture: Architecture, strategy: Strategy) -> None:
                 f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
                 f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
             )
+
+
+def _recomputed_operations(architecture: Architecture, strategy: Strategy) -> None:
+    from symsim.lowering.lower import declared_alone
+
+    if strategy.recompute_modules != ("core_attn",):
+        raise InputError("recompute_operations says what runs again in place of recompute_modules; give one of them")
+    declared = declared_alone(architecture)
+    layers = [[op.name for op in declared[kind].ops] for kind in architecture.kind_names()]
+    known = dict.fromkeys(name.rsplit(".", n)[0] for names in layers for name in names for n in range(name.count(".") + 1))
+    for one in strategy.recompute_operations or ():
+        for end in one.split(".."):
+            if end not in known:
+                raise InputError(f"recompute_operations={cut(one)}: no operation of a layer is called '{cut(end, 40)}': {nearest(end, list(known))}")
+        if not any(runs_of(names, [one]) for names in layers):
+            raise InputError(f"recompute_operations={cut(one)}: no layer has all from the first to the last in this order")
 
 
 def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None:

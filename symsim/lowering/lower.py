@@ -16,6 +16,7 @@ from dataclasses import replace
 from symsim.frameworks.choices import framework_of
 from symsim.frameworks.fuse import fuse
 from symsim.frameworks.kernels import Profile
+from symsim.frameworks.recompute import RUN
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN, Conventions
@@ -103,7 +104,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     differentiated = passed("differentiate", differentiate(placed, framework))
     remembered = remember(
         differentiated,
-        regions=_regions(strategy),
+        regions=_regions(strategy) | frozenset(r for op in placed.block.ops for r in op.regions if r.startswith(RUN)),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
@@ -119,5 +120,5 @@ def _regions(strategy: Strategy) -> frozenset[str]:
     """The recompute modules in force. Full recomputation by layers (uniform) takes the depths of multi-token prediction too,
     by blocks it skips them (Megatron-Core multi_token_prediction.py)."""
     if strategy.recompute == "selective":
-        return frozenset(strategy.recompute_modules)
+        return frozenset(strategy.recompute_modules) if strategy.recompute_operations is None else frozenset()
     return frozenset({"mtp"}) if strategy.recompute == "full" and strategy.recompute_method == "uniform" else frozenset()

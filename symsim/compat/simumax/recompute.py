@@ -38,6 +38,7 @@ def recomputed(question: Question, asked: Settings) -> list[Difference]:
                 "recompute_method": "block",
                 "recompute_num_layers": min(int(layers), question.model.num_layers),
                 "recompute_modules": None,
+                "recompute_operations": None,
             },
         )
     ]
@@ -54,7 +55,7 @@ def _none(question: Question) -> list[Difference]:
             "nothing is, without recompute_granularity and recompute_layer_num",
             "config.py StrategyConfig.is_recompute",
             ("saved bytes", "FLOPs", "peak", "step time"),
-            strategy={"recompute": "none", "recompute_modules": None},
+            strategy={"recompute": "none", "recompute_modules": None, "recompute_operations": None},
         )
     ]
 

@@ -58,17 +58,22 @@ _GRANULARITIES = {
     "full_block": "full",
     "sdp_only": "core_attn",
     "selective_recompute": "regions",
-    "attn_only": "attn_recompute",
-    "mlp_only": "mlp_recompute",
+    "attn_only": "attention",
+    "mlp_only": "network",
     "null": None,
     "None": None,
 }
 _REGIONS = {
-    "attn_recompute": "attention's projections and norms run again too",
-    "mla_rms_recompute": "the input norm and the down-projections run again too",
-    "mlp_recompute": "the products of the feed-forward network or the experts run again",
+    "attention": "attention runs again",
+    "mla_rms_recompute": "the input norm and the down-projections run again",
+    "attn_recompute": "attention but its output projection runs again",
+    "network": "the feed-forward network or the experts run again",
     "mlp_rms_recompute": "the norm before the feed-forward network, the router and shared experts run again",
+    "mlp_recompute": "the products of the feed-forward network or the experts run again",
 }
+
+
+_FLAGS = sorted(name for name in _REGIONS if name.endswith("_recompute"))
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
@@ -221,10 +226,10 @@ def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture
     on = keys.flag("enable_recompute", True, to="recompute", why="the switch of all of them")
     how = keys.choice("recompute_granularity", _GRANULARITIES, None, to="recompute")
     layers = keys.integer("recompute_layer_num", 0, to="recompute_num_layers")
-    regions = {name for name in _REGIONS if keys.flag(name, False)}
+    regions = {name for name in _FLAGS if keys.flag(name, False)}
     megatron = keys.flag("megatron_recompute", False, to="recompute", why="selective")
     modules = keys.texts("megatron_recompute_modules", None, to="recompute_modules")
-    for name in sorted(_REGIONS):
+    for name in _FLAGS:
         if keys.has(name) and (how != "regions" or name not in regions):
             keys.note(name, "no_cost_effect", why="off" if name not in regions else "read with recompute_granularity=selective_recompute")
     if on and megatron and modules:
@@ -240,17 +245,37 @@ def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture
 
 
 def _selective(keys: Keys, strategy: dict[str, Any], regions: set[str], architecture: Architecture | None) -> None:
-    """Its regions by the nearest modules that run again here, and what is left of each."""
-    mixture = architecture is not None and architecture.moe is not None
-    modules = []
-    for region in sorted(regions):
-        if region == "attn_recompute":
-            modules.append("core_attn")
-        elif region == "mlp_recompute" and not mixture:
-            modules.append("mlp")
-        keys.note(region, "not_modelled", "recompute_modules" if modules else "", _REGIONS[region])
-    if modules:
-        strategy |= {"recompute": "selective", "recompute_modules": modules}
+    """Its regions as runs of operations."""
+    runs: list[str] = []
+    for region in sorted(regions, key=list(_REGIONS).index):
+        found = _operations(region, architecture) if architecture is not None else []
+        key = region if region in keys.given else "recompute_granularity"
+        if found:
+            runs += found
+            keys.note(key, "mapped", "recompute_operations", _REGIONS[region])
+        else:
+            keys.note(key, "not_modelled", why=f"{_REGIONS[region]}: which they are follows from the model; --of names it")
+    if runs:
+        strategy |= {"recompute": "selective", "recompute_operations": list(dict.fromkeys(runs))}
+
+
+def _operations(region: str, architecture: Architecture) -> list[str]:
+    """A region as operations here (config.py parse_attention_recompute, parse_mlp_recompute)."""
+    kinds = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
+    dense, experts = any(kind.ffn == "mlp" for kind in kinds), any(kind.ffn == "moe" for kind in kinds)
+    shared = experts and architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size
+    queries = ["q_a_layernorm", "q_b_proj"] if architecture.attention.q_lora_rank else ["q_proj"]
+    latent = [f"attention.{name}" for name in (*queries, "kv_a_layernorm..attention.core")]
+    mla = architecture.attention.kind == "mla"
+    down = [f"attention.{name}" for name in (*(["q_a_proj"] if architecture.attention.q_lora_rank else []), "kv_a_proj_with_mqa..attention.kv_split")]
+    return {
+        "attention": ["attention"],
+        "attn_recompute": latent if mla else ["attention.qkv..attention.core"],
+        "mla_rms_recompute": ["pre_attention_norm", *(down if mla else [])],
+        "network": [*(["mlp"] if dense else []), *(["moe"] if experts else [])],
+        "mlp_recompute": [*(["mlp"] if dense else []), *(["moe.experts.fc1..moe.experts.fc2"] if experts else [])],
+        "mlp_rms_recompute": ["pre_mlp_norm", *(["moe.gate"] if experts else []), *(["moe.shared_experts"] if shared else [])],
+    }[region]
 
 
 def _at_most(layers: int, strategy: dict[str, Any], architecture: Architecture | None) -> int:
