@@ -119,6 +119,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "defer_embedding_wgrad_compute": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
     "wgrad_deferral_limit": (DENSE, {"pp": 4, "num_microbatches": 8, "defer_embedding_wgrad_compute": True}, 2),
     "attention_sparse_ratio": (DENSE, {}, 0.5),
+    "overlap_dispatch_backward_with_experts_wgrad": (MLA, {"ep": 8}, True),
+    "ep_overlap_early_attn_memory_release": (MLA, {"ep": 8, "overlap_moe_expert_parallel_comm": True}, True),
     "schedule": (DENSE, {"pp": 4, "num_microbatches": 16}, "zb_h1"),
     "microbatch_group_size_per_vp_stage": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 16}, 8),
 }

@@ -25,7 +25,7 @@ from symsim.cost.gathering import sharded
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
-from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 
@@ -193,12 +193,8 @@ def _exposed(
         own = [kernels.forward[i] for i in attention] if forward else [kernels.backward[i, "backward"] for i in attention] + again
         beside = total(own, SECOND) * ((degree - 1) / degree)
         hidden = _beyond(sent, beside)
-    elif axis == "ep" and strategy.overlap_moe_expert_parallel_comm:
-        phases = ("inputs", "weights") if forward else ("forward", "weights") if strategy.delay_wgrad_compute else ("forward",)
-        beside = total((Quantity(of_block("t", name, phase=p).expr, SECOND) for p in phases), SECOND)
-        hidden = _beyond(sent, beside)
-    elif axis == "ep" and strategy.moe_shared_expert_overlap:
-        hidden = _beyond(sent, _shared_experts(forward, remembered, kernels))
+    elif axis == "ep":
+        hidden = _exchanged(lowered, name, forward, sent, times, remembered, kernels)
     key = of_block("e", name, whole, phase=phase, axis=axis)
     book.define(
         key,
@@ -218,6 +214,37 @@ def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Messag
     turns, after = turns_of(network, remembered, [(i, m) for i, m, _ in times], forward, backward)
     others = total((t for _, m, t in times if m.op != "all_reduce"), SECOND)
     return exposed(lowered.profile.strategy.tp_comm_halves, turns, after) + others
+
+
+def _exchanged(
+    lowered: Lowered,
+    name: str,
+    forward: bool,
+    sent: Quantity,
+    times: list[tuple[int, Message, Quantity]],
+    remembered: Remembered,
+    kernels: _Kernels,
+) -> Quantity:
+    """What is left of an exchange of tokens beside another micro-batch, the shared experts, or the experts' weight gradients (Megatron-Core
+    models/common/model_chunk_schedule_plan.py, transformer/moe/moe_layer.py)."""
+    strategy, ops = lowered.profile.strategy, remembered.placed.block.ops
+    first = next(i for i in kernels.forward if ops[i].module == "experts" and ops[i].kind in PRODUCTS)
+    dispatched = total((t for i, _, t in times if i < first), SECOND)
+    combined = total((t for i, _, t in times if i > first), SECOND)
+    if strategy.overlap_moe_expert_parallel_comm:
+        phases = ("inputs", "weights") if forward else ("forward", "weights") if strategy.delay_wgrad_compute else ("forward",)
+        beside = total((Quantity(of_block("t", name, phase=p).expr, SECOND) for p in phases), SECOND)
+        if not strategy.ep_overlap_early_attn_memory_release:
+            return _beyond(sent, beside)
+        # attention's backward, which they ran beside, has run by then
+        alone, other = (combined, dispatched) if forward else (dispatched, combined)
+        return _beyond(other, beside) + alone
+    if strategy.moe_shared_expert_overlap:
+        return _beyond(sent, _shared_experts(forward, remembered, kernels))
+    if strategy.overlap_dispatch_backward_with_experts_wgrad and not forward:
+        weights = total((t for (i, kind), t in kernels.backward.items() if kind == "wgrad" and ops[i].module == "experts"), SECOND)
+        return _beyond(dispatched, weights) + combined
+    return sent
 
 
 def _beyond(message: Quantity, beside: Quantity) -> Quantity:

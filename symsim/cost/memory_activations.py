@@ -38,6 +38,7 @@ def define_workspaces(rank: Rank) -> None:
     for name, again, remembered in variants:
         forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
         delayed = rank.framework.delayed if rank.strategy.delay_wgrad_compute else ()
+        delayed = ("experts",) if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
         backward = backward_moments(
             remembered,
             keep_gathered=rank.framework.keeps_gathered,

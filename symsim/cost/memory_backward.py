@@ -80,7 +80,17 @@ def beside(rank: Rank, kind: str) -> Expr:
     running = [(k, again) for k, again in running_forms(rank) if k in rank.model.layer_kinds]
     if rank.schedule.pairs:
         return paired * maximum(*((worst(k, again) - of_block("A", k, again).expr) * runs(rank, k, again) for k, again in running))
-    return paired * (passed + maximum(*(worst(k, again) * runs(rank, k, again) for k, again in running)))
+    forward = maximum(*(worst(k, again) * runs(rank, k, again) for k, again in running))
+    if rank.strategy.ep_overlap_early_attn_memory_release:
+        forward = maximum(0, forward - _of_attention(rank, kind))
+    return paired * (passed + forward)
+
+
+def _of_attention(rank: Rank, kind: str) -> Expr:
+    """Saved bytes of a layer that nothing but its attention needs: free once its backward has run, ahead of the other micro-batch's experts
+    (Megatron-Core ep_overlap_early_attn_memory_release)."""
+    saved = rank.lowered.blocks[kind].saved
+    return sum((s.bytes for s in saved if all(keeper.operation.startswith("attention.") for keeper in s.by)), ZERO)
 
 
 def worst(name: str, again: bool, *, backward: bool = False) -> Expr:

@@ -36,7 +36,14 @@ TIME_ONLY = (
     "allgather_bucket_size",
 )
 # Those that show in times, and under some strategies in memory too
-TIMED = (*TIME_ONLY, "ddp_bucket_size", "overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
+TIMED = (
+    *TIME_ONLY,
+    "ddp_bucket_size",
+    "overlap_moe_expert_parallel_comm",
+    "delay_wgrad_compute",
+    "overlap_dispatch_backward_with_experts_wgrad",
+    "ep_overlap_early_attn_memory_release",
+)
 
 # Options whose effect depends on other options or on the model. Degrees, sizes and batches always show.
 CONDITIONAL = (

@@ -165,6 +165,8 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _on("moe-shared-expert-overlap", s.moe_shared_expert_overlap)
     yield from _on("overlap-moe-expert-parallel-comm", s.overlap_moe_expert_parallel_comm)
     yield from _on("delay-wgrad-compute", s.delay_wgrad_compute)
+    yield from _on("overlap-dispatch-backward-with-experts-wgrad", s.overlap_dispatch_backward_with_experts_wgrad)
+    yield from _on("ep-overlap-early-attn-memory-release", s.ep_overlap_early_attn_memory_release)
     yield from _given("expert-model-parallel-size", s.ep)
     yield from _given("expert-tensor-parallel-size", s.expert_tp)
 

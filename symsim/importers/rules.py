@@ -81,6 +81,11 @@ def _shared_experts(strategy: Strategy, architecture: Architecture | None) -> Ch
     return None if shared else ("moe_shared_expert_overlap", None, "ignored for a model without shared experts")
 
 
+def _exchange(option: str, strategy: Strategy, architecture: Architecture | None) -> Changed:
+    idle = option in strategy and (strategy.get("ep", 1) == 1 or (architecture is not None and architecture.moe is None))
+    return (option, None, "nothing is exchanged without expert parallelism") if idle else None
+
+
 def _experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
     dense = architecture is not None and architecture.moe is None
     return ("ep", None, "ignored for a model without experts") if dense and strategy.get("ep", 1) > 1 else None
@@ -120,6 +125,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _waits,
     _shared_experts,
     _experts,
+    *(partial(_exchange, option) for option in ("overlap_dispatch_backward_with_experts_wgrad", "ep_overlap_early_attn_memory_release")),
     _expert_tensors,
     _recomputed,
     _whole,

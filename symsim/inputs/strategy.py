@@ -66,6 +66,14 @@ class Strategy(BaseModel):
     moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
     overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
     delay_wgrad_compute: bool = Field(False, description="weight gradients run beside the exchange of tokens too")
+    overlap_dispatch_backward_with_experts_wgrad: bool = Field(
+        False, description="the experts' weight gradients run beside the exchange that takes gradients back to their tokens"
+    )
+    ep_overlap_early_attn_memory_release: bool = Field(
+        False,
+        description="overlap_moe_expert_parallel_comm: attention's backward before the other micro-batch's experts, so that its tensors are free "
+        "by then and two of the four exchanges are exposed",
+    )
     # the batch
     micro_batch_size: Size = Field(1, description="sequences a micro-batch, per data-parallel rank")
     num_microbatches: Size | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")

@@ -334,6 +334,15 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError("overlap_moe_expert_parallel_comm and moe_shared_expert_overlap hide the same messages; give one of them")
         if strategy.recompute == "full":
             raise InputError("overlap_moe_expert_parallel_comm does not run with recompute=full")
+    if strategy.overlap_dispatch_backward_with_experts_wgrad:
+        if strategy.ep == 1 or not exchanged:
+            needed = "ep=2 or more and moe_token_dispatcher_type=alltoall"
+            raise InputError(f"overlap_dispatch_backward_with_experts_wgrad hides an all-to-all over experts; give {needed}")
+        if strategy.overlap_moe_expert_parallel_comm or strategy.moe_shared_expert_overlap:
+            other = "overlap_moe_expert_parallel_comm" if strategy.overlap_moe_expert_parallel_comm else "moe_shared_expert_overlap"
+            raise InputError(f"overlap_dispatch_backward_with_experts_wgrad and {other} hide the same message; give one of them")
+    if strategy.ep_overlap_early_attn_memory_release and not strategy.overlap_moe_expert_parallel_comm:
+        raise InputError("ep_overlap_early_attn_memory_release needs overlap_moe_expert_parallel_comm=true")
     if strategy.delay_wgrad_compute and not strategy.overlap_moe_expert_parallel_comm:
         raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
 

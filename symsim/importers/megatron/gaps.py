@@ -117,11 +117,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "moves weight gradients of experts beside the exchange of tokens: what is hidden of it",
-        "overlap_dispatch_backward_with_experts_wgrad ep_overlap_early_attn_memory_release",
-    ),
-    **silent(
-        "not_modelled",
         "MTP on a stage of its own, or without gradient into the trunk",
         "mtp_standalone mtp_detach_heads mtp_hsm",
     ),

@@ -50,6 +50,8 @@ _SWITCHES = {
     "moe_shared_expert_overlap": "moe_shared_expert_overlap",
     "overlap_moe_expert_parallel_comm": "overlap_moe_expert_parallel_comm",
     "delay_wgrad_compute": "delay_wgrad_compute",
+    "overlap_dispatch_backward_with_experts_wgrad": "overlap_dispatch_backward_with_experts_wgrad",
+    "ep_overlap_early_attn_memory_release": "ep_overlap_early_attn_memory_release",
     "ddp_pad_buckets_for_high_nccl_busbw": "pad_buckets_for_high_nccl_busbw",
     "fp32_residual_connection": "fp32_residual_connection",
     "distribute_saved_activations": "distribute_saved_activations",

@@ -1,0 +1,79 @@
+"""Exchanges of tokens beside the experts' weight gradients, and with attention's backward ahead of the other micro-batch's experts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.api.result import Result
+from symsim.errors import InputError
+from symsim.importers.reading import Options, read_job
+
+BASE = "ep=8,dp=8,seq_length=2048,num_microbatches=4"
+
+
+@cache
+def made(options: str, rate: str = "40 GB/s") -> Result:
+    result = symsim.derive("mixtral-8x7b", BASE + options, system="h100-sxm", overrides={"B_1": rate, "lambda_1": "0 s", "alpha_1": "0 s"})
+    assert isinstance(result, Result)
+    return result
+
+
+def of(result: Result, name: str) -> float:
+    return float(result.numbers[name])
+
+
+@pytest.mark.parametrize("rate", ["40 GB/s", "450 GB/s"])
+def test_weight_gradients_beside_the_dispatch(rate: str) -> None:
+    """Half of backward's exchange, less the weight gradients of both of the experts' products; forward stays."""
+    plain, beside = made("", rate), made(",overlap_dispatch_backward_with_experts_wgrad=true", rate)
+    kernels = [n for n in plain.numbers if n.startswith("t_b_moe_moe_experts") and n.endswith("wgrad")]
+    assert len(kernels) == 2
+    sent = of(plain, "c_b_moe_ep")
+    # tokens with their probabilities one way, tokens alone the other: the halves are all but equal
+    expected = sent - min(sent / 2, sum(of(plain, n) for n in kernels))
+    assert of(beside, "e_b_moe_ep") == pytest.approx(expected, rel=0.01) and of(plain, "e_b_moe_ep") == sent
+    assert of(beside, "e_f_moe_ep") == of(plain, "e_f_moe_ep")
+
+
+def test_attention_first() -> None:
+    """One of two exchanges each way is exposed; the other still hides beside the other micro-batch."""
+    paired, early = (made(f",overlap_moe_expert_parallel_comm=true{more}") for more in ("", ",ep_overlap_early_attn_memory_release=true"))
+    half = of(paired, "c_f_moe_ep") / 2
+    backward = of(paired, "t_i_moe") + of(paired, "t_w_moe")
+    assert of(early, "e_f_moe_ep") == pytest.approx(half + max(0, half - backward), rel=0.01)
+    assert of(early, "e_f_moe_ep") > of(paired, "e_f_moe_ep")
+    stage = early.stages[0]
+    fell = float(paired.stage_numbers(stage)["M_stage_peak"] - early.stage_numbers(stage)["M_stage_peak"])
+    # at most what attention keeps: q, k, v, the result and its sums, and the projections' input
+    assert 0 < fell <= of(early, "A_moe")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (",ep_overlap_early_attn_memory_release=true", "needs overlap_moe_expert_parallel_comm"),
+        (",overlap_dispatch_backward_with_experts_wgrad=true,overlap_moe_expert_parallel_comm=true", "hide the same message"),
+        (",overlap_dispatch_backward_with_experts_wgrad=true,moe_token_dispatcher_type=allgather", "all-to-all over experts"),
+    ],
+)
+def test_what_cannot_be(options: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        made(options)
+
+
+def test_arguments_of_megatron() -> None:
+    words = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --vocab-size 1024 --seq-length 64 --micro-batch-size 1 --global-batch-size 8"
+    experts = "--num-experts 4 --expert-model-parallel-size 4 --moe-ffn-hidden-size 32 --moe-token-dispatcher-type alltoall --bf16 --world-size 8"
+
+    def imported(more: str) -> dict[str, Any]:
+        job = read_job("megatron", f"{words} {experts} {more}".split(), Options())
+        assert job.strategy is not None
+        return dict(job.strategy)
+
+    assert imported("--overlap-dispatch-backward-with-experts-wgrad")["overlap_dispatch_backward_with_experts_wgrad"] is True
+    early = imported("--overlap-moe-expert-parallel-comm --ep-overlap-early-attn-memory-release")
+    assert early["ep_overlap_early_attn_memory_release"] is True
