@@ -42,7 +42,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "micro_batch_size": 1,
         "global_batch_size": 16,
         "use_distributed_optimizer": True,
-        "variable_seq_lengths": True,
         "recompute_granularity": "selective",
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_load_balancing_type": "aux_loss",
@@ -51,7 +50,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "micro_batch_size": 1,
         "global_batch_size": 16,
         "use_distributed_optimizer": True,
-        "variable_seq_lengths": True,
         "recompute_granularity": "selective",
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_dtype": "fp32",
@@ -96,6 +94,8 @@ def _defaults(r: Reading) -> dict[str, Given]:
     if r.version == "seed" and r.experts:
         # config.json's router_aux_loss_coef, which a model of symsim does not have
         found["moe_aux_loss_coeff"] = ["0.001"]
+    if r.version == "head":
+        found["variable_seq_lengths"] = True  # megatron/model/gpt/model.py, whatever the arguments
     return {
         argument: Given(value, f"ms-swift ({r.version})")
         for key, value in found.items()
