@@ -143,7 +143,7 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
 
 def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
     """Defines what the host keeps, and what passes its link a step."""
-    kept, link = static.host, {} if static.link is None else {"optimizer": static.link}
+    kept, link = static.host, dict(static.link)
     if activations.offloaded is not None:
         kept, link = (*kept, activations.offloaded), {**link, "activations": 2 * activations.offloaded * symbol("m")}
     if kept:
@@ -160,7 +160,7 @@ def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
                 rank,
                 of_stage("H_stage_link", what),
                 moved,
-                f"bytes of {what} over the host link a step, both ways",
+                f"bytes of {what} over the host link a step{'' if what == 'parameters' else ', both ways'}",
                 rf"H^{{(i)}}_{{\mathrm{{{what}}}}}",
                 source="Megatron-Core optimizer/cpu_offloading; TransformerEngine cpu_offload.py",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
@@ -25,14 +26,14 @@ WORKSPACES = {"none": 0, "ampere": 8 * MIB + 128 * 1024 + 4 * MIB, "hopper": 64 
 
 
 class Static(NamedTuple):
-    """Bytes that stay for the whole step; host: bytes kept on the host instead; link: bytes over its link a step, where any."""
+    """Bytes that stay for the whole step; host: bytes kept on the host instead; link: bytes over its link a step, of what."""
 
     weights: Expr
     gradients: Expr
     optimizer: Expr
     constant: Expr
     host: tuple[Expr, ...]
-    link: Expr | None
+    link: Mapping[str, Expr]
 
 
 def _sharded_parameters(rank: Rank) -> list[tuple[Expr, Expr]]:
@@ -58,6 +59,9 @@ def define_static(rank: Rank) -> Static:
     main = main_type(strategy)
     only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
     weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters")
+    shards_of_weights = weights
+    if strategy.offload_parameters:
+        weights = ZERO
     if strategy.param_persistence_threshold:
         weights = weights + precision * _whole_on_every_rank(rank)
     if strategy.fp8 != "none":
@@ -83,11 +87,17 @@ def define_static(rank: Rank) -> Static:
     states = _of_each(rank, per_parameter, "optimizer states")
     away = expr(0)
     on_host: tuple[Expr, ...] = ()
-    moved: Expr | None = None
+    moved: dict[str, Expr] = {}
+    if strategy.offload_parameters:
+        on_host, moved = (shards_of_weights,), {"parameters": shards_of_weights * _gathers(strategy)}
     if strategy.optimizer_cpu_offload:
         away = rational(strategy.optimizer_offload_fraction)
         host = _of_each(rank, 4 + per_parameter, "optimizer states") * away
-        on_host, moved = (host,), _of_each(rank, 4 + 4, "optimizer states") * away
+        # parameters that wait on the host are updated where they are
+        both_ways = 4 if strategy.offload_parameters else 4 + 4
+        on_host, moved = (*on_host, host), {**moved, "optimizer": _of_each(rank, both_ways, "optimizer states") * away}
+    elif strategy.offload_parameters:
+        moved["optimizer"] = shards_of_weights
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
     always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
@@ -108,6 +118,12 @@ def define_static(rank: Rank) -> Static:
         assumptions=("te_dummy_wgrad", "library_workspace", *(("reduction_buffers",) if buffered else ())),
     )
     return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
+
+
+def _gathers(strategy: Strategy) -> Expr:
+    """How often a step gathers the shards of a parameter over all ranks: forward, and backward where they are freed between."""
+    forward = symbol("m") if strategy.reshard_after_backward else ONE
+    return forward + (symbol("m") if strategy.reshard_after_forward is True else ZERO)
 
 
 def reduction_buffers(rank: Rank) -> Expr:

@@ -70,7 +70,7 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
 
 def check_system(system: System, strategy: Strategy) -> None:
     """InputError when the system has no rate for the types a strategy multiplies, or no network for its ranks."""
-    if system.host is None and (strategy.optimizer_cpu_offload or strategy.cpu_offloading_num_layers):
+    if system.host is None and (strategy.optimizer_cpu_offload or strategy.cpu_offloading_num_layers or strategy.offload_parameters):
         raise InputError(f"system {system.name} has no host link (host: bandwidth), over which the strategy offloads")
     outermost = system.network[-1] if system.network else None
     joined = 1 if outermost is None else outermost.ranks
@@ -251,14 +251,15 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
 
 
 def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]) -> None:
-    """Traffic over the host link: activations leave and return beside computation; gradients leave, and parameters return,
-    after the pipeline. What the host itself computes is not counted."""
-    moved = {what: of_stage("H_stage_link", what) for what in ("activations", "optimizer")}
+    """Traffic over the host link: activations leave and return, and sharded parameters come, beside computation; gradients leave, and
+    parameters return, after the pipeline. What the host itself computes is not counted."""
+    moved = {what: of_stage("H_stage_link", what) for what in ("activations", "parameters", "optimizer")}
     seconds = {what: key.expr / symbol("B_host") for what, key in moved.items() if key in book}
     if not seconds:
         return
-    if "activations" in seconds:
-        seconds["activations"] = maximum(0, seconds["activations"] - symbol("m") * of_stage("t").expr)
+    waiting = {"activations"} if lowered.profile.assumptions["fsdp_prefetch"] == "false" else {"activations", "parameters"}
+    if beside := [seconds.pop(what) for what in sorted(waiting) if what in seconds]:
+        seconds["beside"] = maximum(0, sum(beside, ZERO) - symbol("m") * of_stage("t").expr)
     exposed = Quantity(sum(seconds.values(), ZERO), SECOND)
     define(of_stage("e", "offload"), exposed, "stage i: host traffic that computation does not hide", r"\epsilon^{\mathrm{host},(i)}")
 

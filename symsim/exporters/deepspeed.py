@@ -55,6 +55,8 @@ def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
         made["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
         if s.optimizer_offload_fraction < 1:
             made["offload_optimizer"]["ratio"] = s.optimizer_offload_fraction
+    if s.offload_parameters:
+        made["offload_param"] = {"device": "cpu", "pin_memory": True}
     if s.zero == 3 and s.reshard_after_forward is not True and s.reshard_after_forward is not False:
         made["zero_hpz_partition_size"] = int(s.reshard_after_forward)
     if s.num_distributed_optimizer_instances > 1:

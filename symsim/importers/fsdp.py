@@ -132,18 +132,15 @@ def _section(keys: Keys, strategy: dict[str, Any], section: str, words: tuple[st
         name = _either(keys, section, key)
         if name is not None and keys.flag(name, to="optimizer_cpu_offload"):
             words = (*words, "offload")
-            keys.note(name, "not_modelled", "optimizer_cpu_offload", HOST_PARAMETERS)
+            keys.note(name, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS)
     if "offload" in words:
-        strategy |= host_states(str(strategy.get("precision")))
+        strategy |= {**host_states(str(strategy.get("precision"))), "offload_parameters": True}
     name = _either(keys, section, "activation_checkpointing")
     if name is not None and keys.flag(name, to="recompute"):
         strategy["recompute"] = "full"
 
 
-HOST_PARAMETERS = (
-    "states and update are on the host here; that parameters are too would take 2 bytes a parameter over the ranks off memory and add as many "
-    "over the host link for every gather"
-)
+HOST_PARAMETERS = "shards, states and their update are on the host"
 
 
 def host_states(precision: str) -> dict[str, Any]:

@@ -361,7 +361,9 @@ def _optimizer(_: Architecture, strategy: Strategy) -> None:
 
 
 def _offload(architecture: Architecture, strategy: Strategy) -> None:
-    """Megatron-Core transformer_config.py."""
+    """Megatron-Core transformer_config.py; DeepSpeed runtime/zero/config.py."""
+    if strategy.offload_parameters and strategy.zero != 3:
+        raise InputError(f"offload_parameters=true needs zero=3, which shards them, and zero is {strategy.zero}")
     count = strategy.cpu_offloading_num_layers
     if not count:
         return

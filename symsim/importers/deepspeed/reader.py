@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
-from symsim.importers.fsdp import HOST_PARAMETERS, host_states
+from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.optimizers import OPTIMIZERS
@@ -41,6 +41,7 @@ _LIMITS = {
 _DTYPES = {"fp32": "fp32", "float32": "fp32", "float": "fp32", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16"}
 _DEVICES = {"cpu": "cpu", "nvme": "nvme", "none": None}
 _HOST_STATES = "in 2 bytes a gradient and 2 a parameter there, 4 and 4 here, over the host link"
+_PARAMETERS = "shards come over the host link for every gather"
 _NVME = "states go on to a disk: 12 bytes a parameter over the ranks, read and written a step, at the disk's bandwidth"
 
 
@@ -423,7 +424,10 @@ def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
         ("zero_optimization.cpu_offload_param", keys.flag("zero_optimization.cpu_offload_param", False)),
     ):
         if on:
-            keys.note(name, "not_modelled", why=HOST_PARAMETERS)
+            keys.note(name, to="offload_parameters", why=_PARAMETERS if stage == 3 else "")
+            strategy |= {"offload_parameters": True} if stage == 3 else {}
+            if stage != 3:
+                keys.note(name, "no_cost_effect", why="read at stage 3 alone")
     for name in ("offload_optimizer", "offload_param"):
         keys.known.add(f"zero_optimization.{name}")
 

@@ -344,7 +344,9 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     if keys.flag("training.enable_cpu_offload", False, to="optimizer_cpu_offload"):
         if strategy["zero"]:
             strategy |= host_states(str(strategy["precision"]))
-        keys.note("training.enable_cpu_offload", "not_modelled", "optimizer_cpu_offload", HOST_PARAMETERS)
+        if strategy["zero"] == 3:
+            strategy["offload_parameters"] = True
+        keys.note("training.enable_cpu_offload", to="optimizer_cpu_offload, offload_parameters", why=HOST_PARAMETERS)
 
 
 def _recomputed(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:

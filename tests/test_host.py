@@ -1,0 +1,79 @@
+"""What waits on the host: the shards of parameters, and their way over its link."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.api.result import derive
+from symsim.errors import InputError
+from symsim.importers.reading import load_job
+from symsim.inputs.models import load_model
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+
+MODEL, SYSTEM = load_model("llama3-8b").architecture, load_system("h100-sxm")
+PARAMETERS, RANKS, MICROBATCHES = 8_030_261_248, 8, 3
+SHARD = 2 * PARAMETERS // RANKS
+
+
+def stage(assumptions: dict[str, str] | None = None, link: int = 64, **strategy: Any) -> dict[str, float]:
+    given = {"dp": RANKS, "zero": 3, "num_microbatches": MICROBATCHES, **strategy}
+    result = derive(MODEL, Strategy(**given), assumptions or {}, {"B_host": f"{link} GB/s"}, SYSTEM)
+    values = {**result.values, **result.stage_numbers(result.stages[0])}
+    return {name: float(value) for name, value in values.items()}
+
+
+def test_shards_of_parameters_leave_the_ranks() -> None:
+    plain, away = stage(), stage(offload_parameters=True)
+    assert (plain["M_stage_weights"], away["M_stage_weights"], away["H_stage_host"]) == (SHARD, 0, SHARD)
+    assert plain["M_at_optimizer"] - away["M_at_optimizer"] == SHARD
+    small = stage(offload_parameters=True, param_persistence_threshold=4096)
+    assert small["M_stage_weights"] == 2 * 64 * 4096 * (RANKS - 1) / RANKS
+
+
+@pytest.mark.parametrize(
+    ("given", "gathers"),
+    [
+        ({}, 2 * MICROBATCHES),
+        ({"reshard_after_forward": False}, MICROBATCHES),
+        ({"reshard_after_forward": False, "reshard_after_backward": False}, 1),
+        ({"reshard_after_forward": 4}, MICROBATCHES),
+    ],
+)
+def test_a_gather_brings_them_over_the_link(given: dict[str, Any], gathers: int) -> None:
+    assert stage(offload_parameters=True, **given)["H_stage_link_parameters"] == gathers * SHARD
+
+
+def test_what_of_it_hides() -> None:
+    long = {"seq_length": 8192}
+    states = {"use_precision_aware_optimizer": True, "optimizer_cpu_offload": True, "store_param_remainders": False}
+    link = 2 * MICROBATCHES * SHARD / stage(**long)["B_host"]
+    back = SHARD / stage(**long)["B_host"]
+    assert stage(offload_parameters=True, **long)["e_offload_stage"] == pytest.approx(back)
+    slow = stage(offload_parameters=True, link=1, **long)
+    assert slow["e_offload_stage"] == pytest.approx(64 * (back + link) - MICROBATCHES * slow["t_stage"])
+    waits = stage({"fsdp_prefetch": "false"}, offload_parameters=True, **long)
+    assert waits["e_offload_stage"] == pytest.approx(back + link)
+    # updated on the host, they stay there: gradients alone leave, in 4 bytes
+    both = stage(offload_parameters=True, **states, **long)
+    assert both["H_stage_link_optimizer"] == 2 * SHARD and stage(**states, **long)["H_stage_link_optimizer"] == 4 * SHARD
+
+
+def test_whole_parameters_do_not() -> None:
+    with pytest.raises(InputError, match="needs zero=3"):
+        derive(MODEL, Strategy(dp=RANKS, offload_parameters=True))
+
+
+@pytest.mark.parametrize("stage_of_zero", [2, 3])
+def test_deepspeed_reads_it_at_stage_3(tmp_path: Path, stage_of_zero: int) -> None:
+    file = tmp_path / "ds.json"
+    zero = {"stage": stage_of_zero, "offload_param": {"device": "cpu"}}
+    file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}))
+    made = load_job("deepspeed", str(file), model="llama3-8b")
+    assert dict(made.strategy or {}).get("offload_parameters") == (True if stage_of_zero == 3 else None)
+    (row,) = (row for row in made.rows if row.key == "zero_optimization.offload_param.device")
+    assert row.fate == ("mapped" if stage_of_zero == 3 else "no_cost_effect")
