@@ -8,6 +8,9 @@ from pathlib import Path
 import in_process
 import pytest
 
+from symsim.algebra.grammar import parse
+from symsim.audit.claims import read_claims, shipped_sources
+from symsim.audit.mended import mended
 from symsim.audit.printed import audit_tables, table_ids
 from symsim.audit.report import WORDS, audit_report
 from symsim.audit.running import Audit, asked, audit
@@ -111,3 +114,18 @@ def test_printed_numbers_stand_beside_what_is_derived(found: Audit) -> None:
     for one in tables:
         for cell, value in zip(one.table.cells, one.values):
             assert f"| {float(cell.printed):.6g} | {float(value):.6g} |" in section
+
+
+def test_what_was_mended_names_claims_that_hold_now() -> None:
+    known = {c.id: c for path in shipped_sources().values() for c in read_claims(path)}
+    for one in mended():
+        stored = known[one.claim].stored
+        assert one.what and (stored is None or stored.verdict != "symsim_wrong")
+        parse(one.difference or "0")
+
+
+def test_errors_in_symsim_are_a_page_of_their_own() -> None:
+    found = audit(*asked(["korthikanti.embed_dropout"]))
+    text = rendered(audit_report(found), ".md").decode()
+    assert "## Errors found in symsim" in text and "| `korthikanti.embed_dropout` | the mask of the embedding's dropout" in text
+    assert "narayanan.p2p" not in text

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from symsim.algebra.grammar import parse
 from symsim.audit.between import Comparison
+from symsim.audit.mended import mended
 from symsim.audit.printed import Recomputed
 from symsim.audit.running import Audit
 from symsim.audit.schema import VERDICTS
@@ -61,6 +62,7 @@ def audit_report(found: Audit, tables: Sequence[Recomputed] = ()) -> Report:
     """A summary, what is wrong in print, then every claim by its source, printed numbers, and published formulas held against each other."""
     sources = [(file, list(group)) for file, group in groupby(found.outcomes, key=lambda o: o.claim.file)]
     sections = [_summary(found, [rows for _, rows in sources]), *_wrong(found.outcomes)]
+    sections += _in_symsim(found.outcomes)
     if found.outcomes:
         sections.append(Section("Claims", (Paragraph(spans(*_legend())),)))
         sections += [_source(rows) for _, rows in sources]
@@ -137,10 +139,25 @@ def _instead(outcome: Outcome) -> Spans:
     return spans(f"{stored.against.at}: ", Math(in_names(outcome.claim, outcome.claim.against)))
 
 
+def _in_symsim(outcomes: Sequence[Outcome]) -> list[Section]:
+    """What claims found wrong in symsim, each with what became of the claim since."""
+    verdicts = {o.claim.id: o.verdict for o in outcomes}
+    rows = []
+    for one in mended():
+        if one.claim in verdicts:
+            before = spans(Math(plain(parse(one.difference)))) if one.difference else spans("")
+            rows.append(Row((Code(one.claim), one.what, before, Code(one.commit), WORDS[verdicts[one.claim]])))
+    if not rows:
+        return []
+    columns = (Column("claim", 12), Column("what was wrong", 22), Column("symsim less published", 10), Column("mended by", 6), Column("now", 7))
+    said = Paragraph(spans("A claim that failed, and symsim was wrong. The commit that mended it is named."))
+    return [Section("Errors found in symsim", (said, Table(spans("What the audit found in symsim."), columns, tuple(rows))))]
+
+
 def _legend() -> Spans:
     return spans(
-        "Of each claim: the formula as printed; the same in symsim's names; what symsim derives for it; then its conditions. In both normal forms "
-        "terms that the other side has not are coloured: ",
+        "Of each claim: the formula as printed; the same mapped to symsim's names, under the claim's facts; what symsim derives for it; then "
+        "its conditions. In both normal forms terms that the other side has not are coloured: ",
         Math(r"\textcolor{blue}{\text{blue}}"),
         " where the claim names them as left out, ",
         Math(r"\textcolor{red}{\text{red}}"),
@@ -165,7 +182,7 @@ def _claim(outcome: Outcome) -> list[Row]:
     if claim.latex:
         rows.append(Row((f"printed{status}", Printed(claim.latex))))
     if outcome.verdict != "out_of_scope":
-        rows.append(Row(("in symsim's names", Math(published(outcome)))))
+        rows.append(Row(("mapped", Math(published(outcome)))))
         rows.append(Row(("derived", spans(Code(claim.says), " = ", Math(derived(outcome))))))
         rows.append(Row(("of", spans(Code(str(claim.subject))))))
     if claim.given:
