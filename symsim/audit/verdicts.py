@@ -64,15 +64,16 @@ def judge(claim: Claim, derivations: Derivations, lenient: bool = False) -> Outc
         raise InputError(f"{claim.place('given')}: {claim.id} does not need the fact '{cut(str(sides.named[0]))}'")
     proof = _under(claim, sides, sides.facts, sides.difference)
     points = tested_points(proof.left, sides.facts) if not proof.holds and functions_in(proof.left) else 0
-    if not lenient:
-        refuse_unneeded(claim, sides, proof)
     verdict = "tested" if points else "differs" if not proof.holds else "equal_under" if sides.facts or sides.neglected else "equal"
     verdict = _on_the_source(claim, sides, verdict)
     difference = expr(0) if proof.holds or points else tidy(proof.left)
     found = Outcome(claim, verdict, difference, *_in_one_form(sides, difference), points, assumptions=sides.assumptions)
     if difference:
         found = replace(found, counter_model=counter_model(difference, sides.facts), sizes=relative_sizes(sides, difference))
-    return replace(found, red=_against_stored(found, sides.derived))
+    red = _against_stored(found, sides.derived)
+    if not lenient and (not red or claim.stored is None):
+        refuse_unneeded(claim, sides, proof)
+    return replace(found, red=red)
 
 
 def sides_under(claim: Claim, derivations: Derivations) -> Sides:
