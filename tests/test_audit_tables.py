@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from symsim.api.cli import main
+from symsim.audit import command
 from symsim.audit.printed import Recomputed, Tables, audit_tables, recompute, tables_of
 from symsim.audit.subjects import Derivations
 from symsim.errors import InputError
@@ -89,6 +90,15 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(str(file)) == 1
     out = capsys.readouterr().out
     assert "! mine.table, table 1" in out and max(map(len, out.splitlines())) <= 80 + len(str(tmp_path))
+
+
+def test_claims_are_shown_where_no_table_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "asked", lambda names: ([], []))
+    shown: list[str] = []
+    assert command.run([], False, None, shown.append, shown.append) == 0
+    assert "no claims" in shown[0] and "isca.table2" in shown[0]
+    assert command.run(["dsv3.table1"], False, None, shown.append, shown.append) == 0
+    assert "no claims" not in shown[1] and "dsv3.table1" in shown[1]
 
 
 def test_shipped_tables() -> None:

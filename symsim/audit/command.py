@@ -38,7 +38,7 @@ def run(sources: Sequence[str], as_json: bool, output: Path | None, show: Callab
     errors = (*found.errors, *tables.errors)
     as_object = json.dumps({**found.to_json(), "tables": [t.to_json() for t in tables.found]}, indent=2) + "\n"
     if output is None:
-        show(as_object if as_json else (audit_table(found) if others or not tables.found else "") + tables_text(tables))
+        show(as_object if as_json else (audit_table(found) if others or not sources else "") + tables_text(tables))
     elif not errors:
         from symsim.audit.report import audit_report
 
