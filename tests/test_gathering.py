@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from symsim.api.result import derive
+from symsim.errors import InputError
 from symsim.evaluation.traffic import stage_messages
+from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
@@ -146,3 +148,26 @@ def test_the_host_gathers_what_is_sharded_alone() -> None:
     assert moved > 0
     saved = first(plain, "t_f_dense") - first(whole, "t_f_dense")
     assert saved == pytest.approx(moved)
+
+
+def test_weights_that_are_kept_and_gathered_in_fp8() -> None:
+    """A byte for rows and a byte for columns in place of the weight itself; norms and tables stay as they are."""
+    narrow = LAYERS * sum(WEIGHTS)
+    kept, whole = (numbers(fusion="te", fp8="mxfp8", fp8_param_gather=on) for on in (True, False))
+    assert first(kept, "M_stage_weights") == 2 * (LAYERS * LAYER + TABLES)
+    assert first(whole, "M_stage_weights") - first(kept, "M_stage_weights") == 2 * narrow
+    gathers = {m.dtype: elements(kept, m) for m in messages(kept) if m.op == "all_gather"}
+    assert gathers == {"fp8": narrow, "bf16": LAYERS * LAYER + TABLES - narrow}
+    mixture = derive(load_model("mixtral-8x7b").architecture, Strategy(dp=8, ep=4, fp8="mxfp8", fp8_param_gather=True))
+    experts = [m for m in messages(mixture) if m.op == "all_gather" and m.what == "expert parameters in FP8"]
+    assert [elements(mixture, m) for m in experts] == [2 * 32 * 3 * 4096 * 14336]
+    with pytest.raises(InputError, match="needs an FP8 recipe"):
+        numbers(fusion="te", fp8_param_gather=True)
+
+
+def test_megatron_and_swift_say_so() -> None:
+    words = "--bf16 --fp8-format hybrid --fp8-recipe mxfp8 --fp8-param-gather --use-distributed-optimizer --micro-batch-size 1".split()
+    made = load_job("megatron", *words, model="llama3-8b")
+    assert dict(made.strategy or {})["fp8_param_gather"] is True
+    command = "megatron sft --model Qwen/Qwen2.5-7B --fp8_format hybrid --fp8_recipe mxfp8 --fp8_param_gather true".split()
+    assert dict(load_job("swift", *command).strategy or {})["fp8_param_gather"] is True

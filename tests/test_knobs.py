@@ -67,6 +67,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "distribute_saved_activations": (DENSE, {"tp": 4, "recompute": "full"}, True),
     "precision": (DENSE, {}, "fp32"),
     "fp8": (DENSE, {}, "mxfp8"),
+    "fp8_param_gather": (DENSE, {"dp": 8, "fp8": "mxfp8"}, True),
     "fp32_residual_connection": (DENSE, {}, True),
     "activation_func_fp8_input_store": (DENSE, {}, True),
     "fusion": (DENSE, {}, "eager"),

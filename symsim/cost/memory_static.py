@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
@@ -11,8 +12,7 @@ from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
 from symsim.cost.count import counted_parameters, label
 from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
-from symsim.cost.reduce import bucket_size, expert_groups, shards
-from symsim.frameworks.kernels import multiplied_in
+from symsim.cost.reduce import bucket_size, expert_groups, multiplied_in_fp8, shards
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
@@ -65,7 +65,9 @@ def define_static(rank: Rank) -> Static:
     if strategy.param_persistence_threshold:
         weights = weights + precision * _whole_on_every_rank(rank)
     if strategy.fp8 != "none":
-        weights = weights + _quantised(rank, rank.lowered.profile.conventions.fp8_weights, precision)
+        copies = _quantised(rank, rank.lowered.profile.conventions.fp8_weights, precision)
+        # in place of the parameter itself, where that is kept in FP8
+        weights = weights + copies * (1 - Fraction(precision, 2) if strategy.fp8_param_gather else 1)
     kept_weights = define_stage(
         rank,
         of_stage("M", "weights"),
@@ -148,13 +150,7 @@ def _quantised(rank: Rank, each: int | None, precision: int) -> Expr:
     found, copies = ZERO, 2 if each is None else each - precision
     for name, remembered in rank.lowered.blocks.items():
         placed = remembered.placed
-        weights = [
-            elements(placed, t.name)
-            for op in placed.block.ops
-            if op.kind in PRODUCTS and multiplied_in(op, rank.strategy) == "fp8"
-            for t in (placed.block.tensors[i] for i in op.inputs)
-            if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
-        ]
+        weights = [elements(placed, t.name) for t in multiplied_in_fp8(placed, rank.strategy)]
         if not weights:
             continue
         quantised = rank.book.define(

@@ -20,9 +20,11 @@ from symsim.algebra.key import of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer
 from symsim.cost.gathering import kept_layers, late, never_sharded
+from symsim.frameworks.kernels import multiplied_in
 from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Tensor
 from symsim.ir.messages import Message, Purpose
-from symsim.ir.operations import OPERATIONS
+from symsim.ir.operations import OPERATIONS, PRODUCTS
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
@@ -115,8 +117,33 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
         if group.instances != ONE:
             made.append(Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
         if group.shard != ONE:
-            made.append(Message("step", "all_gather", group.inside, group.shard, share, n, strategy.precision, f"{what} parameters", per="step"))
+            narrow = _kept_in_fp8(lowered, group.expert if expert_groups(lowered) else None) if strategy.fp8_param_gather else ZERO
+            for part, dtype in ((n - narrow, strategy.precision), (narrow, "fp8")):
+                if part:
+                    whole = f"{what} parameters" + (" in FP8" if dtype == "fp8" else "")
+                    made.append(Message("step", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, whole, per="step"))
     return [in_buckets(m, strategy) for m in made]
+
+
+def multiplied_in_fp8(placed: Placed, strategy: Strategy) -> list[Tensor]:
+    """The weights of a block whose products run in FP8."""
+    return [
+        t
+        for op in placed.block.ops
+        if op.kind in PRODUCTS and multiplied_in(op, strategy) == "fp8"
+        for t in (placed.block.tensors[i] for i in op.inputs)
+        if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
+    ]
+
+
+def _kept_in_fp8(lowered: Lowered, expert: bool | None) -> Expr:
+    """Elements of a stage's weights that are multiplied in FP8; expert: of experts, or all others."""
+    found = ZERO
+    for name, remembered in lowered.blocks.items():
+        weights = multiplied_in_fp8(remembered.placed, lowered.profile.strategy)
+        own = (elements(remembered.placed, t.name) for t in weights if expert is None or (t.module == "experts") == expert)
+        found = found + sum(own, ZERO) * symbol(holds(name))
+    return found
 
 
 def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:

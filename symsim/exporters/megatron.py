@@ -254,6 +254,7 @@ def _precision(s: Strategy) -> Iterator[Argument]:
     if s.fp8 != "none":
         yield ("--fp8-format", "e4m3" if s.fp8 == "mxfp8" else "hybrid")
         yield ("--fp8-recipe", s.fp8)
+        yield from _on("fp8-param-gather", s.fp8_param_gather)
     yield from _on("fp32-residual-connection", s.fp32_residual_connection)
 
 

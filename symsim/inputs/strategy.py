@@ -187,6 +187,9 @@ class Strategy(BaseModel):
     # precision
     precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")
     fp8: Literal["none", "tensorwise", "blockwise", "mxfp8"] = Field("none", description="FP8 recipe of the linear layers")
+    fp8_param_gather: bool = Field(
+        False, description="weights that are multiplied in FP8 are kept and gathered so, with no copy in the type of the computation"
+    )
     fp32_residual_connection: bool = Field(False, description="the residual stream in fp32")
     activation_func_fp8_input_store: bool = Field(False, description="activation inputs kept in FP8")
     # kernels

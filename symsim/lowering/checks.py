@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError
 from symsim.frameworks.choices import FRAMEWORKS
-from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
+from symsim.lowering.checks_recompute import recomputation
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
-from symsim.pipeline.stages import stages
 from symsim.placement.given import named_placement
 
 
@@ -375,95 +374,9 @@ def _offload(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
 
 
-def _recompute(architecture: Architecture, strategy: Strategy) -> None:
-    if strategy.distribute_saved_activations:
-        if strategy.sp:
-            raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
-        if strategy.recompute != "full":
-            raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
-    after = depths(architecture, strategy.mtp_num_layers)
-    if strategy.recompute == "full" and strategy.recompute_method == "uniform" and after and strategy.recompute_num_layers > 1:
-        raise InputError(
-            f"recompute_num_layers={strategy.recompute_num_layers} with recompute_method=uniform does not work with multi-token "
-            "prediction: Megatron-Core recomputes a depth by itself; give recompute_num_layers=1"
-        )
-    if strategy.recompute == "full" and strategy.recompute_num_layers > architecture.num_layers:
-        raise InputError(
-            f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
-        )
-    _recomputed_by_stage(architecture, strategy)
-    if strategy.recompute != "selective":
-        if strategy.recompute_operations is not None:
-            raise InputError(f"recompute_operations needs recompute=selective, and recompute is {strategy.recompute}")
-        if strategy.recompute_modules != ("core_attn",):
-            raise InputError(
-                f"recompute_modules={'+'.join(strategy.recompute_modules)} needs recompute=selective, and recompute is {strategy.recompute}"
-            )
-        return
-    if strategy.recompute_operations is not None:
-        _recomputed_operations(architecture, strategy)
-        return
-    if not strategy.recompute_modules:
-        raise InputError("recompute=selective needs at least one module in recompute_modules")
-    kinds = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
-    shared = architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size is not None
-    moe = _has_moe(architecture)
-    applies = {
-        "core_attn": (any(k.mixer == "attention" for k in kinds), "softmax attention"),
-        "mlp": (any(k.ffn == "mlp" for k in kinds), "a dense feed-forward layer"),
-        "moe": (moe, "a mixture of experts"),
-        "moe_act": (moe, "a mixture of experts"),
-        "shared_experts": (moe and shared, "shared experts"),
-        "mla_up_proj": (architecture.attention.kind == "mla", "multi-head latent attention"),
-        "layernorm": (True, ""),
-    }
-    if {"moe", "shared_experts"} <= set(strategy.recompute_modules):
-        raise InputError("recompute_modules=moe+shared_experts would run the shared experts twice again: moe has them in it; drop shared_experts")
-    seen: set[str] = set()
-    for module in strategy.recompute_modules:
-        if module in seen:
-            raise InputError(f"recompute_modules names {module} twice")
-        seen.add(module)
-        if not applies[module][0]:
-            raise InputError(
-                f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
-                f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
-            )
-
-
-def _recomputed_operations(architecture: Architecture, strategy: Strategy) -> None:
-    from symsim.lowering.lower import declared_alone
-
-    if strategy.recompute_modules != ("core_attn",):
-        raise InputError("recompute_operations says what runs again in place of recompute_modules; give one of them")
-    declared = declared_alone(architecture)
-    layers = [[op.name for op in declared[kind].ops] for kind in architecture.kind_names()]
-    known = dict.fromkeys(name.rsplit(".", n)[0] for names in layers for name in names for n in range(name.count(".") + 1))
-    for one in strategy.recompute_operations or ():
-        for end in one.split(".."):
-            if end not in known:
-                raise InputError(f"recompute_operations={cut(one)}: no operation of a layer is called '{cut(end, 40)}': {nearest(end, list(known))}")
-        if not any(runs_of(names, [one]) for names in layers):
-            raise InputError(f"recompute_operations={cut(one)}: no layer has all from the first to the last in this order")
-
-
-def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None:
-    given = strategy.recompute_layers_per_stage
-    if given is None:
-        return
-    text = f"recompute_layers_per_stage={'+'.join(map(str, given))}"
-    if strategy.recompute != "full":
-        raise InputError(f"{text} needs recompute=full, and recompute is {strategy.recompute}")
-    if len(given) != strategy.pp or strategy.vpp > 1:
-        held = f"{len(given)} stages, and pp={strategy.pp}" if strategy.vpp == 1 else f"one chunk a stage, and vpp={strategy.vpp}"
-        raise InputError(f"{text} is for {held}")
-    for stage in stages(architecture, strategy, 0):
-        layers = sum(chunk.last - chunk.first for chunk in stage.chunks)
-        if given[stage.index] > layers:
-            raise InputError(f"{text}: stage {stage.index} has {layers} layers, and {given[stage.index]} of them are to be recomputed")
-
-
 def _precision(_: Architecture, strategy: Strategy) -> None:
+    if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero not in (1, 2)):
+        raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1 or 2), which gathers what it updates")
     if strategy.fp8 == "none":
         return
     if strategy.precision == "fp32":
@@ -501,7 +414,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _overlap,
     _optimizer,
     _offload,
-    _recompute,
+    recomputation,
     _precision,
     _fusions,
 )

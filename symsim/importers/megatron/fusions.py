@@ -32,6 +32,17 @@ def fusions(read: "Settings") -> None:
         elif off:
             keys.note(argument, "no_cost_effect", why="the model has another activation")
     _rotary(read)
+    _weights(read)
+
+
+def _weights(read: "Settings") -> None:
+    """Weights that are kept in FP8 alone, behind what says the recipe and the optimizer."""
+    keys, options = read.keys, read.options
+    if keys.flag("fp8_param_gather", False, to="fp8_param_gather"):
+        if options.get("fp8", "none") != "none" and options.get("zero", 1) in (1, 2):
+            options["fp8_param_gather"] = True
+        else:
+            keys.note("fp8_param_gather", "no_cost_effect", why="read with an FP8 recipe and the distributed optimizer")
 
 
 def _rotary(read: "Settings") -> None:

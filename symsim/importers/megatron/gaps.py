@@ -133,8 +133,8 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "parameters gathered in FP8: half the bytes of the gather and of the weights kept",
-        "fp8_param_gather keep_fp8_transpose_cache reuse_grad_buf_for_mxfp8_param_ag",
+        "a transpose of every FP8 weight that stays, or a buffer that is used again: up to a byte a parameter",
+        "keep_fp8_transpose_cache reuse_grad_buf_for_mxfp8_param_ag",
     ),
     **silent(
         "not_modelled",

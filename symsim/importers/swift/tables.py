@@ -152,7 +152,6 @@ _STEP: dict[str, Silent] = {
     **silent(
         "not_modelled", _ARCHITECTURES, "mhc_recompute_layer_num use_fused_mhc dsa_indexer_use_sparse_loss apply_dsa_kernel_fusion csa_dense_mode"
     ),
-    **silent("not_modelled", "weights gathered in 1 byte, without a copy in 16 bits: gathers and weights near half", "fp8_param_gather"),
     **silent("not_modelled", "projections kept in 16 bits while the others run in FP8", "linear_decoupled_in_proj"),
     **silent("not_modelled", "FP4 products: up to twice the rate of FP8, and their quantisation passes", "fp4_format"),
     **silent("no_cost_effect", "read with fp4_format only", "fp4_recipe fp4_param_gather"),
