@@ -14,7 +14,7 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "megatron": Kind("a launch script, YAML, JSON, or arguments (--tensor-model-parallel-size 8 ..)", "megatron.reader", "Megatron-LM"),
+    "megatron": Kind("a launch script, YAML (of NeMo, Primus too), JSON, or arguments (--num-layers 8 ..)", "megatron.reader", "Megatron-LM"),
     "swift": Kind("a script with 'megatron sft' or 'swift sft', a YAML or JSON of arguments, or the command itself", "swift.reader", "ms-swift"),
     "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak.reader", "Merak"),
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed.reader", "DeepSpeed"),

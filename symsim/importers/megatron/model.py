@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symsim.errors import InputError
+from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.rules import padded_vocabulary
 from symsim.inputs.architecture import Architecture, LayerKind, compress
@@ -384,6 +385,9 @@ def _positions(keys: Keys) -> tuple[Any, int | None]:
 
 def _named(tokenizer: str) -> str | None:
     """The shipped model that a tokenizer's path or name ends with."""
+    known = shipped_model(tokenizer)
+    if known is not None:
+        return known.name
     told = re.sub(r"[^a-z0-9]", "", tokenizer.rstrip("/").rpartition("/")[2].lower())
     return next((name for name in list_models() if re.sub(r"[^a-z0-9]", "", name) == told), None)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from symsim.errors import InputError, cut
-from symsim.importers.keys import Entry, Given, Unresolved, shown
+from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
 from symsim.importers.megatron.arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
 from symsim.importers.megatron.gaps import GAPS
+from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.shell.reader import Command, Option, Word, assigned, options, scripts, value_of
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml
@@ -32,7 +33,7 @@ _RUN_SECTIONS = frozenset(
     """.split()
 )
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)=(.*)", re.DOTALL)
-_SLURM = re.compile(r"^#SBATCH\s+(?:--(nodes|ntasks-per-node|gpus-per-node|gres)[=\s]\s*|-(N)\s*)(?:gpu:(?:\w+:)?)?([0-9]+)\b", re.MULTILINE)
+_SLURM = re.compile(r"^#SBATCH\s+(?:--(nodes|ntasks-per-node|gpus-per-node|gres)[=\s]\s*|-(N)\s*)(?:gpu:(?:\w+:)?)?([0-9]{1,7})\b", re.MULTILINE)
 _LONGEST_SCRIPT = 2**19
 
 
@@ -54,9 +55,9 @@ class Source:
     world: int | None = None
     ranks: str = ""
 
-    def put(self, argument: str, written: str, value: Any, where: str, turned: bool = False) -> None:
-        """Take a value for an argument. turned: the key says the opposite of the argument."""
-        said = shown(value)
+    def put(self, argument: str, written: str, value: Any, where: str, turned: bool = False, said: str | None = None) -> None:
+        """Take a value for an argument. turned: the key says the opposite of the argument. said: what the key says, where it is another value."""
+        said = shown(value) if said is None else said
         if turned:
             value = _opposite(value, written, where)
         before = self.given.get(argument)
@@ -205,6 +206,9 @@ def _override(found: Source, match: re.Match[str], value: Word) -> None:
 
 
 def _document(found: Source, document: Document, variables: Mapping[str, str]) -> None:
+    if is_nemo(document.data) or is_primus(document.data):
+        _elsewhere(found, document, variables)
+        return
     nested = [key for key, value in document.data.items() if isinstance(value, dict) and (key in _SECTIONS or key in _RUN_SECTIONS)]
     if nested:
         named = "MODEL_ARGS" in nested or "language_model" in nested
@@ -219,6 +223,27 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
             _nested(found, key, "", _resolved(value, document.place((key,)), variables), document.place((key,)))
         else:
             _field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
+
+
+def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) -> None:
+    """A configuration of NeMo or Primus: its keys under Megatron-LM's names, and rows for those that are none of its arguments."""
+    nemo = is_nemo(document.data)
+    found.dialect = "fields" if nemo else "arguments"
+    for argument, written, value, given, where in of_nemo(document) if nemo else of_primus(document):
+        value = _resolved(value, where, variables)
+        if argument:
+            _field(found, argument, written, value, where, shown(given))
+            continue
+        name = written.removeprefix("model.").removeprefix("overrides.")
+        table = TABLE if nemo else PRIMUS
+        known = table.get(name, table.get(name.partition(".")[0]))
+        off = not given or known is None or given in known.neutral
+        fate = "no_cost_effect" if off or known is None else known.fate
+        found.run.append(Entry(written, shown(given), fate, why="off at this value" if off and known and known.fate != fate else _why(known)))
+
+
+def _why(known: Silent | None) -> str:
+    return known.why if known is not None else "of the run, or off at this value"
 
 
 # arguments without a value that are fields of the same name, and so do not tell arguments from fields
@@ -245,14 +270,14 @@ def _nested(found: Source, section: str, key: str, value: Any, where: str) -> No
         _field(found, key, key.lstrip("-") if section == "MODEL_ARGS" else written, value, where)
 
 
-def _field(found: Source, key: str, written: str, value: Any, where: str) -> None:
+def _field(found: Source, key: str, written: str, value: Any, where: str, said: str | None = None) -> None:
     name = key.lstrip("-").replace("-", "_")
     if isinstance(value, dict):
         raise InputError(f"{where}: {cut(written)} is a section, and a value is expected")
     if name in SWITCHED_OFF and name not in FLAGS:
-        found.put(SWITCHED_OFF[name], written, value, where, turned=True)
+        found.put(SWITCHED_OFF[name], written, value, where, True, said)
     else:
-        found.put(RENAMED.get(name, name), written, value, where)
+        found.put(RENAMED.get(name, name), written, value, where, False, said)
 
 
 def _opposite(value: Any, written: str, where: str) -> Any:

@@ -1,0 +1,151 @@
+"""NeMo's and Primus's configurations as Megatron-LM's arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+
+NEMO = """
+name: llama_on_our_text
+trainer:
+  devices: 8
+  num_nodes: 4
+  precision: bf16-mixed
+  max_steps: 1000
+  gradient_clip_val: 0.5
+exp_manager:
+  exp_dir: /results
+model:
+  mcore_gpt: true
+  micro_batch_size: 2
+  global_batch_size: 64
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: null
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 14336
+  num_attention_heads: 32
+  num_query_groups: 8
+  hidden_dropout: 0.0
+  attention_dropout: 0.0
+  normalization: rmsnorm
+  bias: false
+  activation: fast-swiglu
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: block
+  activations_checkpoint_num_layers: 3
+  sequence_parallel: true
+  fp8: true
+  fp8_hybrid: true
+  ub_tp_comm_overlap: true
+  megatron_amp_O2: true
+  sync_batch_comm: false
+  cpu_offloading: false
+  cpu_offloading_num_layers: ${sum:${.num_layers},-1}
+  tokenizer:
+    library: huggingface
+    type: meta-llama/Meta-Llama-3-8B
+  data:
+    data_prefix: [/data/text]
+    seq_length: ${model.encoder_seq_length}
+    num_workers: 2
+  optim:
+    name: distributed_fused_adam
+    lr: 2e-4
+    overlap_grad_sync: true
+"""
+PRIMUS = """
+work_group: ${TEAM:ours}
+modules:
+  pre_trainer:
+    framework: megatron
+    config: pre_trainer.yaml
+    model: llama3_8B.yaml
+    overrides:
+      train_iters: ${ITERATIONS:50}
+      micro_batch_size: ${BATCH:2}
+      global_batch_size: 16
+      seq_length: 8192
+      tensor_model_parallel_size: 2
+      overlap_grad_reduce: true
+      overlap_param_gather: true
+      stderr_sink_level: DEBUG
+      enable_primus_turbo: true
+      use_turbo_attention: false
+"""
+
+
+def job(tmp_path: Path, text: str, **options: Any) -> Job:
+    path = tmp_path / "train.yaml"
+    path.write_text(text)
+    return load_job("megatron", str(path), **options)
+
+
+def test_a_configuration_of_nemo(tmp_path: Path) -> None:
+    made = job(tmp_path, NEMO)
+    assert made.strategy is not None and made.architecture is not None
+    wanted = {
+        "tp": 4, "sp": True, "pp": 2, "dp": 4, "micro_batch_size": 2, "global_batch_size": 64, "seq_length": 4096, "zero": 1, "clip_grad": 0.5,
+        "precision": "bf16", "fp8": "tensorwise", "tp_comm_overlap": True, "overlap_grad_reduce": True, "recompute": "full",
+        "recompute_method": "block", "recompute_num_layers": 3,
+    }  # fmt: skip
+    assert {name: made.strategy.get(name) for name in wanted} == wanted and "cpu_offloading_num_layers" not in made.strategy
+    assert made.architecture.query_groups == 8 and made.architecture.vocab_size == 128512 and not made.architecture.tie_word_embeddings
+    rows = {row.key: row for row in made.rows}
+    assert rows["model.activation"].value == "fast-swiglu" and rows["model.optim.name"].value == "distributed_fused_adam"
+    assert rows["exp_manager"].fate == rows["model.data.data_prefix"].fate == rows["model.megatron_amp_O2"].fate == "no_cost_effect"
+    assert not [row for row in made.rows if row.fate == "refused"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "fate"),
+    [
+        (("sync_batch_comm: false", "sync_batch_comm: true"), "model.sync_batch_comm", "not_modelled"),
+        (("mcore_gpt: true", "headscale: true"), "model.headscale", "not_modelled"),
+        (("  optim:", "  peft:\n    peft_scheme: lora\n  optim:"), "model.peft.peft_scheme", "not_modelled"),
+    ],
+)
+def test_what_nemo_does_besides(tmp_path: Path, changed: tuple[str, str], key: str, fate: str) -> None:
+    assert {row.key: row.fate for row in job(tmp_path, NEMO.replace(*changed)).rows}[key] == fate
+
+
+def test_keys_that_nemo_does_not_have_and_fsdp(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no key 'kv_chanels': did you mean 'kv_channels'"):
+        job(tmp_path, NEMO.replace("  num_query_groups", "  kv_chanels: 3\n  num_query_groups"))
+    text = NEMO.replace("mcore_gpt: true", "fsdp: true").replace("distributed_fused_adam", "fused_adam")
+    assert (job(tmp_path, text.replace("pipeline_model_parallel_size: 2", "pipeline_model_parallel_size: 1")).strategy or {})["zero"] == 3
+
+
+def test_lengths_of_fine_tuning(tmp_path: Path) -> None:
+    text = NEMO.replace("  encoder_seq_length: 4096\n  max_position_embeddings: ${.encoder_seq_length}\n", "")
+    text = text.replace("    seq_length: ${model.encoder_seq_length}\n", "    train_ds:\n      max_seq_length: 2048\n")
+    assert (job(tmp_path, text).strategy or {})["seq_length"] == 2048
+
+
+def test_a_module_of_primus(tmp_path: Path) -> None:
+    made = job(tmp_path, PRIMUS, model="llama3-8b")
+    wanted = {
+        "tp": 2,
+        "micro_batch_size": 2,
+        "global_batch_size": 16,
+        "seq_length": 8192,
+        "precision": "bf16",
+        "zero": 1,
+        "overlap_grad_reduce": True,
+    }
+    assert {name: (made.strategy or {}).get(name) for name in wanted} == wanted
+    rows = {row.key: row.fate for row in made.rows}
+    assert rows["overrides.enable_primus_turbo"] == "not_modelled" and rows["overrides.use_turbo_attention"] == "no_cost_effect"
+    assert rows["overrides.stderr_sink_level"] == rows["work_group"] == "no_cost_effect"
+    assert (job(tmp_path, PRIMUS, model="llama3-8b", variables={"BATCH": "4"}).strategy or {})["micro_batch_size"] == 4
