@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from symsim.algebra.expr import Number
@@ -11,6 +11,7 @@ from symsim.algebra.key import Key, of_stage
 from symsim.compat.difference import Difference, Question, applied
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.conventions import REPLAYED
 
 # quantity -> definition of a stage, and its unit; `step time` is of the step
 QUANTITIES: dict[str, tuple[Key, str]] = {
@@ -77,7 +78,13 @@ class Comparison:
 
 def evaluate(question: Question) -> Evaluation:
     """The question answered under its conventions."""
-    return evaluated(question.model, question.strategy, question.assumptions, None, question.system, question.conventions)
+    return replayed(evaluated(question.model, question.strategy, question.assumptions, None, question.system, question.conventions))
+
+
+def replayed(at: Evaluation) -> Evaluation:
+    """The evaluation with its pipeline's seconds, where a convention replays them."""
+    rule = at.lowered.profile.conventions.pipeline
+    return at if rule is None else replace(at, overrides={**at.overrides, REPLAYED: rule(at)})
 
 
 def measured(at: Evaluation) -> dict[str, tuple[Number, ...]]:

@@ -113,7 +113,7 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
     define("again", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
     exposed: dict[str, dict[str, Key]] = {"forward": {}, "backward": {}}
     for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
-        messages = between_ranks(sent)
+        messages = _by_convention(lowered, name, between_ranks(sent))
         for axis in dict.fromkeys(m.axis for _, m in messages):
             own = [(i, m) for i, m in messages if m.axis == axis]
             exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, own, remembered, kernels)
@@ -125,6 +125,12 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         exposed["forward"],
         exposed["backward"],
     )
+
+
+def _by_convention(lowered: Lowered, name: str, messages: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
+    for rule in lowered.profile.conventions.messages.values():
+        messages = [(i, made) for i, m in messages for made in rule(name, m)]
+    return messages
 
 
 def _said(name: str, whole: bool) -> str:

@@ -33,6 +33,7 @@ from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, SECOND, Quantity
+from symsim.inputs.conventions import Rule
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.messages import Message
@@ -95,16 +96,20 @@ class Network:
         once_per_unit: bool = False,
         node_limit: int | None = None,
         table_copies: int = 2,
+        collective: Rule | None = None,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
-        experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk)."""
-        self.node_limit = node_limit
+        experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
+        message by another rule."""
+        self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
         self.groups = groups(strategy, mesh, table_copies)
         self.tiers = range(1, len(system.network) + 1)
 
     def seconds(self, message: Message) -> Quantity:
         """One call of the message."""
+        if self.collective is not None:
+            return Quantity(self.collective(message), SECOND)
         size = maximum(message.send_bytes, message.receive_bytes) if message.op == "p2p" else _payload(message)
         buffer = Quantity(size, BYTE)
         n = message.group

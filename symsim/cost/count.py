@@ -203,11 +203,11 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, whole: bool
         size = Quantity(item.elements, ELEMENT) * Quantity(expr(item.bytes_each), BYTE / ELEMENT)
         saved.append(
             book.define(
-                of_block("A", name, whole, tensor=item.tensor.name),
+                of_block("A", name, whole, tensor=item.name),
                 size,
-                f"{item.tensor.name} kept for {', '.join(map(str, item.by))}",
+                f"{item.name} kept for {', '.join(map(str, item.by))}",
                 unit=BYTE,
-                latex=rf"A_{{{label(item.tensor.name)}}}",
+                latex=rf"A_{{{label(item.name)}}}",
             )
         )
     book.define(

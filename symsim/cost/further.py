@@ -193,7 +193,7 @@ def _by_module(book: Derivation, lowered: Lowered) -> None:
             backward = ((op.module, of_block("G", name, operation=op.name, phase=k.label).expr) for op, k in kernels)
             share(of_block("G", name), _grouped(backward), FLOP)
         share(of_block("R", name, again), _grouped((ops[i].module, f) for i, f in forward.items() if i in remembered.recomputed), FLOP)
-        saved = ((i.tensor.module or STREAM, of_block("A", name, again, tensor=i.tensor.name).expr) for i in remembered.saved)
+        saved = ((i.tensor.module or STREAM, of_block("A", name, again, tensor=i.name).expr) for i in remembered.saved)
         share(of_block("A", name, again), _grouped(saved), BYTE)
         if of_block("A", name, again, part="shared") in book:
             tables = ((i.tensor.module or STREAM, i.bytes) for i in remembered.shared)

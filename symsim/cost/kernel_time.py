@@ -54,6 +54,8 @@ def peak(op: Op, strategy: Strategy) -> Expr:
 def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
     """One forward kernel."""
     op = placed.block.ops[index]
+    if op.kind in profile.conventions.kernels:
+        return Quantity(profile.conventions.kernels[op.kind](placed, index, "forward", profile), SECOND)
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, index, "forward", profile)
     if OPERATIONS[op.kind].bound == "attention":
@@ -64,6 +66,8 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
 def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
     """One backward kernel."""
     op = placed.block.ops[kernel.forward]
+    if op.kind in profile.conventions.kernels:
+        return Quantity(profile.conventions.kernels[op.kind](placed, kernel.forward, kernel.label, profile), SECOND)
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
     if OPERATIONS[op.kind].bound == "attention":

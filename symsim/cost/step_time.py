@@ -35,6 +35,7 @@ from symsim.cost.stragglers import waited_share
 from symsim.cost.utilisation import utilisation
 from symsim.errors import InputError
 from symsim.inputs import curves
+from symsim.inputs.conventions import REPLAYED
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.block import WIDTHS
@@ -62,10 +63,10 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
 
 def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     """What the messages of a step take on a system."""
-    once = lowered.profile.assumptions["moe_exchange"] == "once_per_node"
+    once, rule = lowered.profile.assumptions["moe_exchange"] == "once_per_node", lowered.profile.conventions.collective
     limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
-    return Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies)
+    return Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule)
 
 
 def check_system(system: System, strategy: Strategy) -> None:
@@ -85,7 +86,6 @@ def check_system(system: System, strategy: Strategy) -> None:
 def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: Mapping[tuple[str, bool], BlockTime]) -> None:
     """Definitions of stage i, one micro-batch: tf_stage, ti_stage, tw_stage, tr_stage, exposed messages by axis; once a
     step: e_dp_stage and t_opt_stage."""
-    strategy = lowered.profile.strategy
     often = {n: symbol(runs(n)) for n in lowered.blocks}
     again = {n: layers(n, again=True).expr for n in lowered.checkpointed}
 
@@ -111,9 +111,10 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     _sharded_parameters(book, network, lowered)
-    over = [*axes, "fsdp"] if strategy.zero == 3 else axes
+    zero = _sharding(lowered)
+    over = [*axes, "fsdp"] if zero == 3 else axes
     extra = {phase: [seconds(of_stage("e", phase=phase, axis=axis)) for axis in over] for phase in ("forward", "backward")}
-    if strategy.zero == 2:
+    if zero == 2:
         extra["backward"].append(_scattered_every_microbatch(book, network, lowered))
     forward = [seconds(block.forward) * often[n] for n, block in alone.items()] + extra["forward"]
     define(of_stage("t", phase="forward"), forward, "stage i: forward of a micro-batch", "t_f^{(i)}")
@@ -124,11 +125,17 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     _tail(book, network, lowered)
 
 
+def _sharding(lowered: Lowered) -> int:
+    """The ZeRO stage whose messages are sent: by another rule of the update, gradients once at its end."""
+    zero = lowered.profile.strategy.zero
+    return zero if lowered.profile.conventions.update is None else min(zero, 1)
+
+
 def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) -> None:
     """FSDP: a unit's parameters arrive while the unit before it computes, its gradients leave while the next one does;
     what is exposed is the root's gather, which comes first, and its scatter, which comes last, what is not gathered ahead, and whatever
     the computation is too short for."""
-    if lowered.profile.strategy.zero != 3:
+    if _sharding(lowered) != 3:
         return
     made: dict[str, Quantity] = {"forward": Quantity(ZERO, SECOND), "backward": Quantity(ZERO, SECOND)}
     root: dict[str, Quantity] = dict(made)
@@ -202,7 +209,10 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     gradient = Quantity(ZERO, SECOND)
     parameter = Quantity(ZERO, SECOND)
     rooted = {"grad": Quantity(ZERO, SECOND), "param": Quantity(ZERO, SECOND)}
-    for message in update_messages(lowered, book):
+    update = lowered.profile.conventions.update
+    if update is not None:
+        gradient, parameter = (Quantity(value, SECOND) for value in update(lowered))
+    for message in update_messages(lowered, book) if update is None else ():
         if message.per == "step":
             cost = network.seconds(message) * message.count
             gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
@@ -222,7 +232,7 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     ):
         several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
         left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if overlap and c.expr else c
-        if strategy.zero == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
+        if _sharding(lowered) == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
             # beside the last backward or the first forward, whose own gathers and scatters these replace
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
         word = "gradients" if what == "grad" else "parameters"
@@ -230,7 +240,8 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     _offload(book, lowered, define)
     define(of_stage("e", "dp"), total(exposed, SECOND), "stage i: exposed messages over data ranks, once a step", r"\epsilon^{\mathrm{dp},(i)}")
     passes = "stage i: optimizer, passes over gradients, states and parameters"
-    define(of_stage("t", "opt"), _optimizer(lowered), passes, r"t_{\mathrm{opt}}^{(i)}")
+    rule = lowered.profile.conventions.passes
+    define(of_stage("t", "opt"), _optimizer(lowered) if rule is None else Quantity(rule(lowered), SECOND), passes, r"t_{\mathrm{opt}}^{(i)}")
     after = [key for key in (of_stage("e", "dp"), of_stage("t", "opt"), of_stage("e", "offload")) if key in book]
     tail = total((Quantity(key.expr, SECOND) for key in after), SECOND)
     define(of_stage("t", "tail"), tail, "stage i: what follows the pipeline", r"t_{\mathrm{tail}}^{(i)}")
@@ -362,6 +373,8 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     if schedule.name == "interleaved" and not strategy.overlap_p2p_comm:
         pipeline = pipeline + 2 * symbol("m") * symbol("vpp") * symbol("tc")
     pipeline = pipeline + define_left_over(book, strategy)
+    conventions = lowered.profile.conventions
+    pipeline = conventions.slower * (pipeline if conventions.pipeline is None else symbol(REPLAYED))
     define(of_step("t", "pipeline"), Quantity(pipeline, SECOND), f"the pipeline ({schedule.name}: {schedule.meaning})", r"t_{\mathrm{pipeline}}")
     define(of_step("t", "bubble"), Quantity(waits, SECOND), "time the slowest stage waits for others", r"t_{\mathrm{bubble}}")
     over = ZERO

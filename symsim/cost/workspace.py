@@ -36,7 +36,7 @@ def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> 
     """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
     (transformers CausalLMOutput)."""
     walk = _Walk(remembered.placed)
-    kept = {s.tensor.name: s.bytes for s in remembered.saved}
+    kept = {s.name: s.bytes for s in remembered.saved}
     held = {walk.root(t) for t in remembered.placed.block.outputs}
     if returns_logits:
         held |= {walk.root(op.outputs[0]) for op in remembered.placed.block.ops if op.kind in PRODUCTS and op.module == "lm_head"}
@@ -139,7 +139,7 @@ class _Backward:
         self.keep_gathered = keep_gathered
         self.needs = {i: self.walk.own(self._kept_as(t) for t in op.saves) for i, op in enumerate(self.block.ops)}
         self.makers = {r: i for i, op in reversed(list(enumerate(self.block.ops))) for r in self.walk.own(op.outputs)}
-        self.live = {s.tensor.name: s.bytes for s in remembered.saved}
+        self.live = {s.name: s.bytes for s in remembered.saved}
         self.gradients: dict[str, Expr] = {}
         self.of_parameters = ZERO
         self.found: list[Moment] = []

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
 from symsim.errors import InputError
+
+Rule = Callable[..., Any]
+REPLAYED = "t_replayed"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,13 @@ class Conventions:
     leaves: the leaves of a layer in their order, of those layers that are recomputed; a segment keeps the inputs of its first leaf alone.
     attention_backward: products of attention's backward as a multiple of forward's.
     fp8_weights: bytes an element of a weight that is multiplied in FP8, with all copies.
+    kernels: seconds of a kernel by the kind of operation: (placed block, index, phase, profile) -> expression.
+    messages: what becomes of a block's message, by a name of the rule: (name of the block, message) -> messages.
+    collective: seconds of a message: (message) -> expression.
+    update: seconds of stage i for gradients and for parameters after the pipeline: (lowered) -> two expressions; no gathers before.
+    passes: seconds of stage i for the optimizer: (lowered) -> expression.
+    pipeline: seconds of the pipeline, of which the definition is then the symbol REPLAYED: (evaluation) -> number.
+    slower: a factor on the pipeline.
     """
 
     kept: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
@@ -52,6 +62,13 @@ class Conventions:
     leaves: tuple[Leaf, ...] = ()
     attention_backward: Fraction | None = None
     fp8_weights: int | None = None
+    kernels: Mapping[str, Rule] = field(default_factory=dict)
+    messages: Mapping[str, Rule] = field(default_factory=dict)
+    collective: Rule | None = None
+    update: Rule | None = None
+    passes: Rule | None = None
+    pipeline: Rule | None = None
+    slower: float = 1.0
 
     def width(self, kind: str, labels: tuple[str, ...], tensor: str) -> Fraction | None:
         """Bytes an element of a tensor that an operation keeps, where they are not those of its type."""

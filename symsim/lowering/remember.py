@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from symsim.algebra.expr import Expr
 from symsim.frameworks.recompute import DISCARD
@@ -38,12 +38,18 @@ class Keeper(NamedTuple):
 @dataclass(frozen=True)
 class Saved:
     """One storage kept for backward: its local elements and type, and the operations that asked for it. width: bytes an element
-    where a convention says otherwise than the type."""
+    where a convention says otherwise than the type. apart, by a convention: a copy beside what others keep, or a view without what it looks
+    into."""
 
     tensor: Tensor
     elements: Expr
     by: tuple[Keeper, ...]
     width: Fraction | None = None
+    apart: Literal["", "copy", "view"] = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.tensor.name}.copy" if self.apart == "copy" else self.tensor.name
 
     @property
     def bytes_each(self) -> Fraction | int:
@@ -128,7 +134,7 @@ def remember(
     messages += [(i, _in_backward(m, "recomputed")) for i, m in differentiated.forward_messages if i in again]
     messages += _gathered_again(differentiated, keep_gathered)
     saved, shared = _by_storage(placed, kept.by, keep_gathered, kept.alone)
-    saved += tuple(replace(s, tensor=replace(s.tensor, name=f"{s.tensor.name}.copy")) for s in _by_storage(placed, kept.twice, keep_gathered)[0])
+    saved += tuple(replace(s, apart="copy") for s in _by_storage(placed, kept.twice, keep_gathered)[0])
     if distribute and placed.mesh.active("tp"):
         degree = placed.mesh.degree("tp")
         split = [s for s in saved if s.tensor.name in block.inputs and all(by.again for by in s.by)]
@@ -219,7 +225,12 @@ def _by_storage(
         root = block.tensors[own] if name in alone else block.storage(own)
         if root.kind != "parameter":
             roots.setdefault(root.name, {}).update(by)
-    made = [Saved(block.tensors[n], elements(placed, n), tuple(by), _width(block.tensors[n], by.values())) for n, by in roots.items()]
+    views = {kept_as(placed, name, keep_gathered) for name in alone}
+    made = [
+        Saved(t, elements(placed, n), tuple(by), _width(t, by.values()), "view" if n in views else "")
+        for n, by in roots.items()
+        for t in [block.tensors[n]]
+    ]
     return tuple(s for s in made if s.tensor.kind != "table"), tuple(s for s in made if s.tensor.kind == "table")
 
 

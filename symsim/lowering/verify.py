@@ -205,7 +205,7 @@ def _messages(placed: Placed, messages: Iterable[tuple[int, Message]], phase: st
 
 
 def what_is_kept_is_a_storage(made: Remembered) -> Broken:
-    block, names = made.placed.block, [s.tensor.name for s in (*made.saved, *made.shared)]
+    block, names = made.placed.block, [s.name for s in (*made.saved, *made.shared)]
     for saved in (*made.saved, *made.shared):
         name = saved.tensor.name
         keepers = {by.operation for by in saved.by}
@@ -214,9 +214,9 @@ def what_is_kept_is_a_storage(made: Remembered) -> Broken:
             yield keeper, f"keeps {name} for backward, which is not declared"
         elif saved.tensor.kind == "parameter":
             yield keeper, f"keeps {name} for backward, which is a parameter"
-        elif saved.tensor.view_of is not None:
+        elif saved.tensor.view_of is not None and saved.apart != "view":
             yield keeper, f"keeps {name} for backward, which is a view of {saved.tensor.view_of}"
-        elif names.count(name) > 1:
+        elif names.count(saved.name) > 1:
             yield keeper, f"keeps {name} for backward, which is kept twice"
 
 

@@ -43,7 +43,7 @@ class Blocks:
 
     def section(self, name: str) -> Section:
         remembered = self.result.lowered.blocks[name]
-        kept = {item.tensor.name: n for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)}
+        kept = {item.name: n for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)}
         parts: list[Part] = [Paragraph(self._about(name))]
         parts += self._operations(name, remembered, kept)
         parts += self._messages(name, [m for _, m in between_ranks([*remembered.differentiated.forward_messages, *remembered.backward_messages])], "")
@@ -195,7 +195,7 @@ class Blocks:
         return Row(
             (
                 str(number),
-                self._tensor(item.tensor.name),
+                self._tensor(item.name),
                 (*by, "; once for all layers, not in the sum") if shared else by,
                 item.tensor.dtype,
                 self.ink.math(item.bytes),

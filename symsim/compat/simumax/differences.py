@@ -7,6 +7,7 @@ from fractions import Fraction
 from symsim.compat.difference import Difference, Question
 from symsim.compat.simumax.recompute import recomputed
 from symsim.compat.simumax.settings import Settings, settings_of
+from symsim.compat.simumax.times import timed
 
 DENSE, MOE = "transformer/dense_module.py", "transformer/moe_module.py"
 SAVED = ("saved bytes", "peak")
@@ -15,7 +16,7 @@ SAVED = ("saved bytes", "peak")
 def differences(question: Question) -> tuple[Difference, ...]:
     """The rows that concern a job."""
     asked = settings_of(question)
-    return (*_saved(question, asked), *_counts(question, asked), *recomputed(question, asked))
+    return (*_saved(question, asked), *_counts(question, asked), *recomputed(question, asked), *timed(question, asked))
 
 
 def _kept(name: str, here: str, there: str, source: str, rows: dict[tuple[str, str], Fraction | int]) -> Difference:
