@@ -86,6 +86,7 @@ def check_system(system: System, strategy: Strategy) -> None:
 def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: Mapping[tuple[str, bool], BlockTime]) -> None:
     """Definitions of stage i, one micro-batch: tf_stage, ti_stage, tw_stage, tr_stage, exposed messages by axis; once a
     step: e_dp_stage and t_opt_stage."""
+    strategy = lowered.profile.strategy
     often = {n: symbol(runs(n)) for n in lowered.blocks}
     again = {n: layers(n, again=True).expr for n in lowered.checkpointed}
 

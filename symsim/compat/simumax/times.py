@@ -108,17 +108,17 @@ def _messages(rules: Messages, question: Question, asked: Settings) -> list[Diff
             {"passes": rules.passes},
         ),
     ]
-    if bool(asked.strategy.get("enable_straggler_model", True)):
-        found.append(
-            Difference(
-                "stragglers",
-                "ranks are alike",
-                "a factor on the pipeline that grows with the nodes",
-                "perf_llm.py estimate_straggler_increase_ratio",
-                STEP,
-                {"slower": rules.slower()},
-            )
+    found.append(
+        Difference(
+            "stragglers",
+            "as assume.stragglers has it",
+            "a factor on the pipeline that grows with the nodes, on unless switched off",
+            "perf_llm.py estimate_straggler_increase_ratio",
+            STEP,
+            {"slower": rules.slower() if asked.strategy.get("enable_straggler_model", True) else 1.0},
+            {"stragglers": "none"},
         )
+    )
     found += _of_tensor_ranks(rules) if strategy.tp > 1 else []
     found += _of_experts(rules) if question.model.moe is not None else []
     if strategy.cp > 1 and asked.te_version < (2, 8):
