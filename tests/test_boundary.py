@@ -125,3 +125,14 @@ def test_arguments_of_megatron() -> None:
     assert found["overlap_p2p_comm"] and found["overlap_p2p_comm_warmup_flush"] is False
     assert imported(f"{virtual} --overlap-p2p-communication-warmup-flush")["overlap_p2p_comm_warmup_flush"] is True
     assert "overlap_p2p_comm_warmup_flush" not in imported("")
+
+
+def test_prediction_on_a_stage_of_its_own() -> None:
+    """Its lengths differ from the trunk's, so shapes are sent ahead (Megatron-Core mtp_standalone)."""
+    stages = "--pipeline-model-parallel-size 4 --mtp-num-layers 1 --pipeline-model-parallel-layout"
+    words = f"{WORDS} --world-size 8 {stages}".split()
+    alone, beside = (read_job("megatron", [*words, layout], Options()).strategy for layout in ("Et*4|t*4|m|L", "Et*4|t*2|t*2|mL"))
+    assert alone is not None and alone["variable_seq_lengths"] is True
+    assert beside is not None and "variable_seq_lengths" not in beside
+    made = symsim.derive("deepseek-v3", "pp=4,ep=8,mtp_num_layers=1,pipeline_model_parallel_layout=Et*30|t*31|m|L")
+    assert isinstance(made, Result) and [stage.mtp for stage in made.stages] == [0, 0, 1, 0]

@@ -117,8 +117,8 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "MTP on a stage of its own, or without gradient into the trunk",
-        "mtp_standalone mtp_detach_heads mtp_hsm",
+        "MTP without gradient into the trunk",
+        "mtp_detach_heads mtp_hsm",
     ),
     **silent(
         "not_modelled",

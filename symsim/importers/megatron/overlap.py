@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from symsim.pipeline.layout import pipeline_layout
+
 if TYPE_CHECKING:
     from symsim.importers.megatron.strategy import Settings
 
@@ -43,6 +45,7 @@ def boundary_tensors(read: "Settings") -> None:
                 options[key] = True
             else:
                 keys.note(key, "no_cost_effect", why=_ALONE)
+    _prediction_alone(read, pipeline)
     _ends(read)
     _deferred(read, pipeline)
 
@@ -71,3 +74,17 @@ def _deferred(read: "Settings", pipeline: bool) -> None:
         keys.note(key, "no_cost_effect", why=_ALONE)
     if not (on and pipeline) and keys.has(limit):
         keys.note(limit, "no_cost_effect", why=f"read with {key} only")
+
+
+def _prediction_alone(read: "Settings", pipeline: bool) -> None:
+    """Multi-token prediction on another rank than the last, as the layout says; the length of its tensors is sent ahead."""
+    keys, options, key = read.keys, read.options, "mtp_standalone"
+    layout = options.get("pipeline_model_parallel_layout")
+    parts = pipeline_layout(str(layout)) if layout is not None else ()
+    alone = any("m" in part and (number + 1) % options.get("pp", 1) for number, part in enumerate(parts))
+    if alone and pipeline:
+        options["variable_seq_lengths"] = True
+    if keys.flag(key, False, to="pipeline_model_parallel_layout"):
+        said = "shapes are sent ahead; behind the trunk 1 + D tensors travel, of which one is timed"
+        why = said if alone else "set from the layout, which has none of it on an earlier rank"
+        keys.note(key, "mapped" if alone else "no_cost_effect", "pipeline_model_parallel_layout" if alone else "", why)
