@@ -94,6 +94,11 @@ def test_keys_of_simumax(tmp_path: Any) -> None:
     assert "stragglers" not in read("simumax", tmp_path / "p.json", f'{given}, "enable_straggler_model": false}}').assumptions
 
 
+@pytest.mark.parametrize("words", ["megatron sft --deterministic_mode true", "swift sft --full_determinism true"])
+def test_arguments_of_swift(words: str) -> None:
+    assert read_job("swift", [*words.split(), "--model", "Qwen/Qwen3-8B"], Options()).assumptions["deterministic_attention"] == "true"
+
+
 def test_keys_of_torchtitan_and_deepspeed(tmp_path: Any) -> None:
     found = read("torchtitan", tmp_path / "t.toml", '[model]\nname = "llama3"\nflavor = "8B"\n[training]\ndeterministic = true\n')
     assert found.assumptions["deterministic_attention"] == "true"

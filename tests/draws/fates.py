@@ -22,13 +22,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from shared import SHARED  # noqa: E402
 
+import symsim  # noqa: E402
 from symsim.errors import InputError  # noqa: E402
 from symsim.importers.job import Job  # noqa: E402
 from symsim.importers.reading import Options, read_job  # noqa: E402
 
 PAGE = SHARED / "research" / "vocabulary_gap.md"
 WORST = ("not_modelled", "refused", "mapped", "derived", "no_cost_effect")
-VALUES: tuple[Any, ...] = (True, False, 2, 0.5, "bf16", ["core_attn"], {"2": 10, "8": 20}, "a")
+AS_IT_IS = object()
+VALUES: tuple[Any, ...] = (AS_IT_IS, True, False, 2, 0.5, "bf16", ["core_attn"], {"2": 10, "8": 20}, "a")
 # gaps of the run and of other workloads: no step of a decoder's training has them
 ELSEWHERE = ("run:", "rl:", "multimodal", "inference", "other-heads", "new-architectures")
 _ROW = re.compile(r"^\| `([^`]+)` \| ([1-4]) \| (.*?) \|")
@@ -57,11 +59,13 @@ def attempt(section: str, key: str, value: Any, place: Path) -> Job:
         paths = []
         for name in ("system", "strategy", "model"):
             data = json.loads((imported / "simumax" / "dense" / f"{name}.json").read_text())
-            if name == part:
+            if name == part and value is not AS_IT_IS:
                 _put(data, key, value)
             paths.append(place / f"{name}.json")
             paths[-1].write_text(json.dumps(data))
         return read_job("simumax", list(map(str, paths)), Options(lenient=True))
+    if value is AS_IT_IS:
+        raise InputError("nothing is given")
     if section.startswith("Merak"):
         init = {"pp": 2, "tp": 2, "dp": 2}
         if key in ("dp", "tp", "pp", "sp"):
@@ -69,7 +73,7 @@ def attempt(section: str, key: str, value: Any, place: Path) -> Job:
             key = ""
         at = ", ".join(f"{name}={number!r}" for name, number in init.items())
         text = f"Merak.init({at}); MerakArguments({f'{key}={value!r}' if key else ''})"
-        return read_job("merak", [text], Options(lenient=True, model="gpt2-xl", version="head"))
+        return symsim.load_job("merak", text, model="llama2-7b", version="head", lenient=True)
     if section.startswith("Megatron-Core"):
         model = {"num_layers": 8, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 256, "hidden_dropout": 0, "num_moe_experts": 8}
         mesh = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2, "sequence_parallel": True, "tp_comm_overlap": True}
@@ -77,7 +81,7 @@ def attempt(section: str, key: str, value: Any, place: Path) -> Job:
         file = place / "config.json"
         file.write_text(json.dumps({**model, **mesh, "bf16": True, key: value}))
         return read_job("megatron", [str(file), "--world-size", "16"], Options(lenient=True))
-    command = "megatron sft --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 2 --pipeline_model_parallel_size 2"
+    command = "megatron sft --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 2 --pipeline_model_parallel_size 2 --sequence_parallel true"
     return read_job("swift", [*command.split(), f"--{key}", written(value)], Options(lenient=True))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from symsim.errors import InputError
+from symsim.importers.assumed import deterministic
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.megatron.strategy import read_strategy
 from symsim.importers.rules import data_parallel
@@ -178,6 +179,7 @@ def _other(to: str, options: dict[str, Any], assumptions: dict[str, str]) -> boo
 def _own_arguments(r: Reading) -> None:
     """Arguments that ms-swift does not hand on, or that Megatron-LM's reader refuses."""
     keys = r.keys
+    deterministic(keys, r.assumptions, "deterministic_mode", "full_determinism")
     for key in ("sequence_parallel_size", "attn_impl"):
         if keys.has(key):
             decides = "context_parallel_size" if key == "sequence_parallel_size" else "attention_backend"

@@ -33,7 +33,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     recomputation(keys, r.strategy, r.assumptions, default=True)
     if not keys.has("gradient_checkpointing"):
         keys.note("gradient_checkpointing", "derived", "recompute", "on by default in ms-swift")
-    deterministic(keys, r.assumptions, "full_determinism")
+    deterministic(keys, r.assumptions, "full_determinism", "deterministic_mode")
     _attention(r)
     _experts(r)
     settings = deepspeed_settings(keys.given)
