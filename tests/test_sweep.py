@@ -74,10 +74,11 @@ OBJECTIVES = ["time.step", "tokens_per_second", "-mfu", "memory.peak/80e9 + time
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("search", ["scan", "bounds"])
 def test_the_best_are_those_of_all_rows(everything, condition, search):
-    """Every objective under every condition, ties by place in the grid, by a scan and by bounds."""
+    """Three objectives under each condition, every one under some, ties by place in the grid, by a scan and by bounds."""
     rows = everything.rows
     keep = np.asarray(evaluate(parse_any(condition), rows), dtype=bool)
-    for by in OBJECTIVES:
+    first = CONDITIONS.index(condition)
+    for by in (OBJECTIVES + OBJECTIVES)[first : first + 3]:
         sign = -1 if by == "tokens_per_second" else 1
         value = sign * np.asarray(evaluate(parse_any(by), rows), dtype=float)
         expected = np.sort(value[keep])[:7]

@@ -107,7 +107,7 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "few groups": ("qwen2.5-7b", "h100-sxm", ["tp=1,2,4", "sp==tp>1", "dp=1,2", "pp=1,2", *SIZES], []),
 }
 
-MOST_VARIANTS = 8
+MOST_VARIANTS = 5
 
 
 def space_of(case: str) -> Space:
@@ -207,25 +207,23 @@ class Kept:
 
 
 @pytest.mark.parametrize("case", ["dense", "sharded", "latent attention", "uneven experts", "schedules with chunks"])
-@pytest.mark.parametrize("small, longest", [(0, 16), (8, 64), (64, 4096)])
-def test_a_kernel_gives_what_its_program_says(case, small, longest):
+def test_a_kernel_gives_what_its_program_says(case):
     """However much is computed beforehand, and however the grid is cut into vectors: the same bits at every point."""
     space = space_of(case)
     names = ["time.step", "memory.peak", "tokens_per_second"]
     checked = 0
-    for family in families(space):
-        for undone in list(variants(family))[::3]:
-            variant = undone.derive()
-            whole = Reported(variant, Program(space.sizes, small=1 << 62))
+    for variant in (undone.derive() for family in families(space) for undone in list(variants(family))[::3]):
+        whole = Reported(variant, Program(space.sizes, small=1 << 62))
+        _, expected = restricted([whole.quantity(n) for n in names], variant.chosen, small=1 << 62)
+        for small, longest in ((0, 16), (8, 64), (64, 4096)):
             parts = Reported(variant, Program(space.sizes, small=small))
-            _, expected = restricted([whole.quantity(n) for n in names], variant.chosen, small=1 << 62)
             program, values = restricted([parts.quantity(n) for n in names], variant.chosen, small=small)
             plan = make_plan(program, values, longest=longest, call=100)
             kept = Kept(plan.length)
             NumpyKernel(plan).scan(0, plan.blocks, kept)
             for k, name in enumerate(names):
                 found = np.concatenate([r[k] for r in kept.rows])
-                np.testing.assert_allclose(found, in_order(expected[k], plan.order, variant.sizes), rtol=2e-14, err_msg=name)
+                np.testing.assert_allclose(found, in_order(expected[k], plan.order, variant.sizes), rtol=2e-14, err_msg=f"{name}, {small}, {longest}")
             checked += 1
     assert checked
 
