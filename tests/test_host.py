@@ -77,3 +77,39 @@ def test_deepspeed_reads_it_at_stage_3(tmp_path: Path, stage_of_zero: int) -> No
     assert dict(made.strategy or {}).get("offload_parameters") == (True if stage_of_zero == 3 else None)
     (row,) = (row for row in made.rows if row.key == "zero_optimization.offload_param.device")
     assert row.fate == ("mapped" if stage_of_zero == 3 else "no_cost_effect")
+
+
+@pytest.mark.parametrize(("pp", "alive"), [(1, 1), (2, 2)])
+def test_saved_tensors_of_named_operations_wait_there(pp: int, alive: int) -> None:
+    """Of the feed-forward network its input, gate and up, and what the down-projection reads: of every layer but those at work."""
+    around = {"zero": 1, "dp": 2, "tp": 2, "sp": True, "pp": pp, "seq_length": 512}
+    plain, away = stage(**around), stage(offload_operations=("mlp",), **around)
+    each, held = 2 * 512 * (3 * 14336 + 4096) // 2, 32 // pp
+    assert away["A_host_dense"] == each
+    assert plain["M_stage_activations"] - away["M_stage_activations"] == alive * held * each == away["H_stage_host"]
+    assert away["H_stage_link_activations"] == 2 * MICROBATCHES * held * each
+    for moment in ("M_at_forward_dense", "M_at_backward_dense"):
+        assert plain[moment] - away[moment] == (alive * held - 2) * each
+    assert away["A_dense"] == plain["A_dense"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"offload_operations": ("mpl",)}, "did you mean 'mlp'"),
+        ({"offload_operations": ("mlp",), "recompute": "full"}, "does not work with recompute=full"),
+        ({"offload_operations": ("mlp",), "cpu_offloading_num_layers": 2}, "takes whole layers"),
+    ],
+)
+def test_saved_tensors_that_cannot_wait(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        derive(MODEL, Strategy(**given))
+
+
+def test_importers_name_them(tmp_path: Path) -> None:
+    words = "--micro-batch-size 1 --fine-grained-activation-offloading --offload-modules core_attn attn_proj".split()
+    assert dict(load_job("megatron", *words, model="llama3-8b").strategy or {})["offload_operations"] == ["attention.core", "attention.o_proj"]
+    settings = {"seq_len": 512, "world_size": 8, "micro_batch_size": 1, "micro_batch_num": 1, "offload_groupgemm_col_inputs": True}
+    (tmp_path / "strategy.json").write_text(json.dumps(settings))
+    for model, expected in (("mixtral-8x7b", ["moe.experts.fc1"]), ("llama3-8b", None)):
+        assert dict(load_job("simumax", str(tmp_path / "strategy.json"), model=model).strategy or {}).get("offload_operations") == expected

@@ -92,6 +92,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "exp_avg_sq_dtype": (DENSE, AWARE, "fp8"),
     "optimizer_cpu_offload": (DENSE, AWARE, True),
     "optimizer_offload_fraction": (DENSE, {**AWARE, "optimizer_cpu_offload": True}, 0.5),
+    "offload_operations": (DENSE, {"pp": 2, "num_microbatches": 2}, ("attention.core", "mlp")),
     "offload_parameters": (DENSE, {"dp": 8, "zero": 3}, True),
     "cpu_offloading_num_layers": (DENSE, {}, 4),
     "deallocate_pipeline_outputs": (DENSE, {"pp": 4}, False),

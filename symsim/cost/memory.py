@@ -22,7 +22,7 @@ from symsim.cost.count import label
 from symsim.cost.memory_activations import Activations, define_activations, define_workspaces
 from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after, worst
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, parameters_of, reduction_buffer, shard_gradients
-from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, rank_of, rational
+from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.lowering.lowered import Lowered
 
@@ -73,7 +73,9 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
     buckets = ZERO if rank.strategy.zero == 3 else reduction_buffers(rank)
     for name, again in running_forms(rank):
         moment, saved = partial(Key, "M_at", "stage", name, again), of_block("A", name, again).expr
-        rest = held + others - saved_after(rank, name, again) - saved
+        # the layer at work has its own, and the tensors of the one beside it are on their way
+        waiting = away(rank, name) * (1 + minimum(1, maximum(0, layers(name).expr - 1))) if away(rank, name) else ZERO
+        rest = held + others - saved_after(rank, name, again) - saved + waiting
         present, last = runs(rank, name, again), _the_last(name, again)
         forward = rest + worst(name, again) + gathered_parameters(rank, name)
         at(moment(phase="forward"), forward, f"forward of {last}", present=present)
@@ -81,7 +83,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name) + buckets
         at(moment(phase="backward"), backward, f"backward of {last}", present=present)
         if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
-            behind = reduction_buffer(rank, name) + shard_gradients(rank, parameters_of(rank, name)) - saved
+            behind = reduction_buffer(rank, name) + shard_gradients(rank, parameters_of(rank, name)) - saved + away(rank, name)
             at(
                 moment(phase="second"),
                 backward + behind,
@@ -144,8 +146,8 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
 def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
     """Defines what the host keeps, and what passes its link a step."""
     kept, link = static.host, dict(static.link)
-    if activations.offloaded is not None:
-        kept, link = (*kept, activations.offloaded), {**link, "activations": 2 * activations.offloaded * symbol("m")}
+    if activations.host is not None and activations.moved is not None:
+        kept, link = (*kept, activations.host), {**link, "activations": 2 * activations.moved * symbol("m")}
     if kept:
         define_stage(
             rank,

@@ -11,7 +11,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, kept
-from symsim.cost.memory_rank import LIVENESS, Rank, define_stage, saved_layers, stream, total
+from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_stage, saved_layers, stream, total
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import schedule_of
@@ -19,12 +19,14 @@ from symsim.pipeline.stages import layers_before
 
 
 class Activations(NamedTuple):
-    """Saved bytes of the earlier micro-batches in flight, of the last, and of all; offloaded: of the last, on the host, where any."""
+    """Saved bytes of the earlier micro-batches in flight, of the last, and of all; host, moved: bytes on the host, and
+    of a micro-batch over its link in one direction, where any."""
 
     earlier: Expr
     own: Expr
     all: Expr
-    offloaded: Expr | None
+    host: Expr | None
+    moved: Expr | None
 
 
 def in_flight(strategy: Strategy) -> Expr:
@@ -80,7 +82,9 @@ def define_activations(rank: Rank) -> Activations:
     ).expr
     # the head's backward follows its forward at once, unless all forwards come first
     of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", "head").expr * symbol("loss_i")
-    saved = of_stage("A").expr + _sent(rank)
+    define_away(rank)
+    waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
+    saved = of_stage("A").expr + _sent(rank) - waiting
     offloaded = _offloaded_layers(rank)
     earlier = define_stage(
         rank,
@@ -97,7 +101,9 @@ def define_activations(rank: Rank) -> Activations:
         "saved activations of all micro-batches in flight",
         r"M^{(i)}_{\mathrm{activations}}",
     )
-    return Activations(earlier, own, activations, offloaded)
+    if waiting:
+        return Activations(earlier, own, activations, alive * waiting, waiting)
+    return Activations(earlier, own, activations, offloaded, offloaded)
 
 
 def _waiting(rank: Rank) -> Expr:

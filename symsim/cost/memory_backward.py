@@ -6,7 +6,7 @@ from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.cost.count import held_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, parameters_of, reduction_buffer, root_parameters, shard_gradients, unit_bytes
-from symsim.cost.memory_rank import Rank, saved_layers, total
+from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
 from symsim.ir.block import WIDTHS
 
 
@@ -66,7 +66,7 @@ def _layers_saved(rank: Rank, count: Expr | None) -> Expr:
     for kind in rank.model.kind_names():
         held = layers(kind).expr
         taken = held if count is None else minimum(held, maximum(0, count - before))
-        found, before = found + of_block("A", kind).expr * taken, before + held
+        found, before = found + on_device(rank, kind) * taken, before + held
     return found
 
 

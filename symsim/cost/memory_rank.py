@@ -9,8 +9,11 @@ from fractions import Fraction
 from symsim.algebra.expr import ZERO, Expr, ceil, expr, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
+from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, Quantity
+from symsim.cost.count import label
 from symsim.frameworks.framework import Framework
+from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
@@ -58,10 +61,32 @@ def define_stage(rank: Rank, key: Key, value: Expr, meaning: str, latex: str, *,
     return rank.book.define(key, Quantity(value, BYTE), meaning, unit=BYTE, latex=latex, source=source, assumptions=assumptions).expr
 
 
+def on_device(rank: Rank, kind: str) -> Expr:
+    """Of a block's saved bytes, those that do not wait on the host."""
+    return of_block("A", kind).expr - away(rank, kind)
+
+
+def away(rank: Rank, kind: str) -> Expr:
+    """Of a block's saved bytes, those that wait on the host between forward and backward: tensors that the named operations alone keep."""
+    key = of_block("A_host", kind)
+    return key.expr if key in rank.book else ZERO
+
+
+def define_away(rank: Rank) -> None:
+    """A_host_KIND where operations of the kind are named."""
+    for kind in rank.model.kind_names():
+        remembered = rank.lowered.blocks[kind]
+        named = runs_of([op.name for op in remembered.placed.block.ops], rank.strategy.offload_operations or ())
+        sizes = [s.bytes for s in remembered.saved if all(by.operation in named for by in s.by)]
+        if sizes:
+            meaning, latex = f"{in_words(kind)}: saved bytes that wait on the host", rf"A^{{\mathrm{{host}}}}_{{{label(kind)}}}"
+            rank.book.define(of_block("A_host", kind), Quantity(total(sizes), BYTE), meaning, unit=BYTE, latex=latex)
+
+
 def saved_layers(rank: Rank, kind: str) -> Expr:
     held = layers(kind).expr
     if kind not in rank.lowered.checkpointed:
-        return of_block("A", kind).expr * held
+        return on_device(rank, kind) * held
     again = layers(kind, again=True).expr
     kept = again
     if rank.strategy.recompute_method == "uniform":

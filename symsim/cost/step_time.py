@@ -71,7 +71,8 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
 
 def check_system(system: System, strategy: Strategy) -> None:
     """InputError when the system has no rate for the types a strategy multiplies, or no network for its ranks."""
-    if system.host is None and (strategy.optimizer_cpu_offload or strategy.cpu_offloading_num_layers or strategy.offload_parameters):
+    offloads = (strategy.optimizer_cpu_offload, strategy.cpu_offloading_num_layers, strategy.offload_parameters, strategy.offload_operations)
+    if system.host is None and any(offloads):
         raise InputError(f"system {system.name} has no host link (host: bandwidth), over which the strategy offloads")
     outermost = system.network[-1] if system.network else None
     joined = 1 if outermost is None else outermost.ranks

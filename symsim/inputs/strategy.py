@@ -131,6 +131,11 @@ class Strategy(BaseModel):
     optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
     optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
     offload_parameters: bool = Field(False, description="FSDP: shards of parameters wait on the host, and come over its link for every gather")
+    offload_operations: tuple[str, ...] | None = Field(
+        None,
+        max_length=64,
+        description="operations of a layer, named as in recompute_operations, whose saved tensors wait on the host (offload_modules)",
+    )
     cpu_offloading_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="leading layers whose saved activations wait on the host")
     deallocate_pipeline_outputs: bool = Field(True, description="a stage's output is freed once it is sent")
     # the pipeline

@@ -15,7 +15,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
-from symsim.lowering.checks_recompute import recomputation
+from symsim.lowering.checks_recompute import named_operations, recomputation
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
 from symsim.placement.given import named_placement
@@ -364,6 +364,11 @@ def _offload(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.offload_parameters and strategy.zero != 3:
         raise InputError(f"offload_parameters=true needs zero=3, which shards them, and zero is {strategy.zero}")
     count = strategy.cpu_offloading_num_layers
+    if strategy.offload_operations is not None:
+        named_operations("offload_operations", strategy.offload_operations, architecture)
+        if count or strategy.recompute == "full":
+            other = "cpu_offloading_num_layers, which takes whole layers" if count else "recompute=full, which keeps none of them"
+            raise InputError(f"offload_operations does not work with {other}")
     if not count:
         return
     if count >= architecture.num_layers:

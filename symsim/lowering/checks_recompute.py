@@ -5,6 +5,8 @@ The rules are Megatron-Core 0.20's, as in `checks.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
@@ -71,19 +73,24 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
 
 
 def _recomputed_operations(architecture: Architecture, strategy: Strategy) -> None:
-    from symsim.lowering.lower import declared_alone
-
     if strategy.recompute_modules != ("core_attn",):
         raise InputError("recompute_operations says what runs again in place of recompute_modules; give one of them")
+    named_operations("recompute_operations", strategy.recompute_operations or (), architecture)
+
+
+def named_operations(option: str, asked: Iterable[str], architecture: Architecture) -> None:
+    """InputError for a name that no operation of a layer, and no scope of them, has."""
+    from symsim.lowering.lower import declared_alone
+
     declared = declared_alone(architecture)
     layers = [[op.name for op in declared[kind].ops] for kind in architecture.kind_names()]
     known = dict.fromkeys(name.rsplit(".", n)[0] for names in layers for name in names for n in range(name.count(".") + 1))
-    for one in strategy.recompute_operations or ():
+    for one in asked:
         for end in one.split(".."):
             if end not in known:
-                raise InputError(f"recompute_operations={cut(one)}: no operation of a layer is called '{cut(end, 40)}': {nearest(end, list(known))}")
+                raise InputError(f"{option}={cut(one)}: no operation of a layer is called '{cut(end, 40)}': {nearest(end, list(known))}")
         if not any(runs_of(names, [one]) for names in layers):
-            raise InputError(f"recompute_operations={cut(one)}: no layer has all from the first to the last in this order")
+            raise InputError(f"{option}={cut(one)}: no layer has all from the first to the last in this order")
 
 
 def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None:

@@ -13,6 +13,16 @@ _OUT = {
     "no_bias_dropout_fusion": "bias_dropout_fusion",
     "no_masked_softmax_fusion": "masked_softmax_fusion",
 }
+# modules of offload_modules as operations here
+_OFFLOADED = {
+    "attn_norm": "pre_attention_norm",
+    "qkv_linear": "attention.qkv",
+    "core_attn": "attention.core",
+    "attn_proj": "attention.o_proj",
+    "mlp_norm": "pre_mlp_norm",
+    "expert_fc1": "moe.experts.fc1",
+    "moe_act": "moe.experts.act",
+}
 
 
 def fusions(read: "Settings") -> None:
@@ -33,6 +43,7 @@ def fusions(read: "Settings") -> None:
             keys.note(argument, "no_cost_effect", why="the model has another activation")
     _rotary(read)
     _weights(read)
+    offloaded_modules(read)
 
 
 def _weights(read: "Settings") -> None:
@@ -54,3 +65,26 @@ def _rotary(read: "Settings") -> None:
         read.assumed("no_rope_fusion", "apply_rope_fusion", str(not off).lower(), "the opposite")
     elif off is not None:
         read.keys.note("no_rope_fusion", "no_cost_effect", why="no rotary embedding")
+
+
+def offloaded_modules(read: "Settings") -> None:
+    """Whose saved tensors wait on the host (transformer_config.py offload_modules)."""
+    keys = read.keys
+    on = keys.flag("fine_grained_activation_offloading", False, to="offload_operations")
+    names = keys.texts("offload_modules", [], to="offload_operations")
+    if not on or not names:
+        for key in ("fine_grained_activation_offloading", "offload_modules"):
+            if keys.has(key):
+                keys.note(key, "no_cost_effect", why="no modules are named" if on else "read with fine_grained_activation_offloading")
+        return
+    strange = [name for name in names if name not in _OFFLOADED]
+    if strange:
+        keys.refuse("offload_modules", f"'{strange[0]}' is not among {', '.join(_OFFLOADED)}")
+    known = read.architecture is not None
+    absent = {"qkv_linear"} if known and read.architecture.attention.kind == "mla" else set()  # type: ignore[union-attr]
+    absent |= {"expert_fc1", "moe_act"} if known and not read.mixture else set()
+    runs = [_OFFLOADED[name] for name in names if name in _OFFLOADED and name not in absent]
+    if runs and read.options.get("recompute") != "full":
+        read.options["offload_operations"] = list(dict.fromkeys(runs))
+    else:
+        keys.note("offload_modules", "no_cost_effect", why="nothing of them is kept" if runs else "the model has none of them")

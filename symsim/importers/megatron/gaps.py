@@ -209,11 +209,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "saved tensors of named modules wait on the host: their bytes leave the peak, and travel twice",
-        "fine_grained_activation_offloading",
-    ),
-    **silent(
-        "not_modelled",
         "a copy of the embedding's output",
         "no_clone_scatter_output_in_embedding disable_clone_scatter_output_in_embedding",
     ),

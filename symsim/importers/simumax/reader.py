@@ -44,7 +44,6 @@ _STRATEGY_TABLE = {
     ),
     **silent("not_modelled", "which buffers of the context-parallel exchange live at once: up to four of q, k and v", "cp_a2a_mode", ("async_cp",)),
     **silent("not_modelled", "recomputed experts start from their FP8 inputs, half the bytes", "cache_groupgemm_col_fp8_inputs"),
-    **silent("not_modelled", "inputs of the experts' first product wait on the host and leave the peak", "offload_groupgemm_col_inputs"),
 }
 _MODEL_TABLE = silent("no_cost_effect", "a label", "model_type model_name orig_vocab_size")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
@@ -100,11 +99,20 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         rows += model.finish()
     if settings is not None and strategy is not None:
         _recomputed(settings, strategy, architecture)
+        _without_experts(settings, strategy, architecture)
         settle(settings, strategy, architecture, _WHO)
         rows += settings.finish()
     system, found = simumax_system.read(files["system"], options.lenient) if "system" in files else (None, ())
     given = {what: document.data for what, document in files.items()}
     return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions, given=given)
+
+
+def _without_experts(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Nothing of experts goes to the host where there are none, or where all of a layer runs again."""
+    none = architecture is not None and all(architecture.layer_kinds[kind].ffn != "moe" for kind in architecture.kind_names())
+    if "offload_operations" in strategy and (none or strategy.get("recompute") == "full"):
+        del strategy["offload_operations"]
+        keys.note("offload_groupgemm_col_inputs", "no_cost_effect", why="no experts" if none else "layers that run again keep none of them")
 
 
 def _what(document: Document) -> str:
@@ -132,6 +140,8 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
         raise InputError(f"{keys.place('world_size')}: world_size {world} is no multiple of tp_size cp_size pp_size = {each}")
     found["dp"] = world // each
     found |= _batch(keys, found["dp"])
+    if keys.flag("offload_groupgemm_col_inputs", False, to="offload_operations", why="inputs of the experts' first product"):
+        found["offload_operations"] = ["moe.experts.fc1"]
     found |= {option: False for key, option in _FUSIONS.items() if keys.flag(key, True, to=option) is False}
     if keys.flag("enable_sequence_parallel", True, to="sp"):
         found["sp"] = True
