@@ -105,3 +105,8 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
 def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         job(tmp_path, data)
+
+
+def test_keys_of_older_files(tmp_path: Path) -> None:
+    found = rows(job(tmp_path, {"relora_warmup_steps": 10, "eval_table_max_new_tokens": 128, "pretraining_dataset": {"path": "c4", "name": "en"}}))
+    assert {found[key].fate for key in ("relora_warmup_steps", "eval_table_max_new_tokens", "pretraining_dataset")} == {"no_cost_effect"}

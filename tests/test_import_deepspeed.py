@@ -149,3 +149,8 @@ def test_every_name_of_the_vocabulary_has_a_row(tmp_path: Path) -> None:
     for key in names:
         value: Any = {"device": "cpu"} if "offload_" in key and key in sections else {"profile": True} if key in sections else None
         assert any(name == key or name.startswith(f"{key}.") for name in rows(job(tmp_path, nested(key, value)))), key
+
+
+def test_remarks_and_devices(tmp_path: Path) -> None:
+    found = rows(job(tmp_path, {"_comment": "ours", "cuda_visible_devices": "0,1", "comms_config": {"verbose": False}}))
+    assert {found[key].fate for key in ("_comment", "cuda_visible_devices", "comms_config")} == {"no_cost_effect"}

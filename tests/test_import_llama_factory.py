@@ -101,3 +101,8 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
 def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         job(tmp_path, data)
+
+
+def test_attention_by_its_longer_name(tmp_path: Path) -> None:
+    made = job(tmp_path, {"flash_attn": "flash_attention_2"})
+    assert rows(made)["flash_attn"].fate == "mapped" and "attention_kernel" not in made.assumptions

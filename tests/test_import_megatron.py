@@ -483,3 +483,8 @@ def test_replicas_of_shards_are_so_many_ranks_at_least() -> None:
     said = ("--vocab-size", "128", "--use-distributed-optimizer", "--num-distributed-optimizer-instances", "2")
     assert (_small(*said).strategy or {})["dp"] == 2
     assert (_small(*said, "--context-parallel-size", "2").strategy or {})["dp"] == 1
+
+
+def test_a_header_with_a_number_of_any_length(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(f"#SBATCH --nodes={'9' * 5000}\npython pretrain_gpt.py {' '.join(SMALL)} --vocab-size 128\n")
+    assert (load_job("megatron", str(tmp_path / "train.sh")).strategy or {})["dp"] == 1

@@ -11,60 +11,7 @@ from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
 
-NEMO = """
-name: llama_on_our_text
-trainer:
-  devices: 8
-  num_nodes: 4
-  precision: bf16-mixed
-  max_steps: 1000
-  gradient_clip_val: 0.5
-exp_manager:
-  exp_dir: /results
-model:
-  mcore_gpt: true
-  micro_batch_size: 2
-  global_batch_size: 64
-  tensor_model_parallel_size: 4
-  pipeline_model_parallel_size: 2
-  virtual_pipeline_model_parallel_size: null
-  encoder_seq_length: 4096
-  max_position_embeddings: ${.encoder_seq_length}
-  num_layers: 32
-  hidden_size: 4096
-  ffn_hidden_size: 14336
-  num_attention_heads: 32
-  num_query_groups: 8
-  hidden_dropout: 0.0
-  attention_dropout: 0.0
-  normalization: rmsnorm
-  bias: false
-  activation: fast-swiglu
-  position_embedding_type: rope
-  share_embeddings_and_output_weights: false
-  activations_checkpoint_granularity: full
-  activations_checkpoint_method: block
-  activations_checkpoint_num_layers: 3
-  sequence_parallel: true
-  fp8: true
-  fp8_hybrid: true
-  ub_tp_comm_overlap: true
-  megatron_amp_O2: true
-  sync_batch_comm: false
-  cpu_offloading: false
-  cpu_offloading_num_layers: ${sum:${.num_layers},-1}
-  tokenizer:
-    library: huggingface
-    type: meta-llama/Meta-Llama-3-8B
-  data:
-    data_prefix: [/data/text]
-    seq_length: ${model.encoder_seq_length}
-    num_workers: 2
-  optim:
-    name: distributed_fused_adam
-    lr: 2e-4
-    overlap_grad_sync: true
-"""
+NEMO = (Path(__file__).parent / "imported" / "megatron" / "nemo" / "llama_pretraining.yaml").read_text()
 PRIMUS = """
 work_group: ${TEAM:ours}
 modules:

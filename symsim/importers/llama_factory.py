@@ -159,7 +159,10 @@ _STAGES = {
     "kto": OTHER_MODELS,
 }
 _TYPES = {"full": "", "lora": ADAPTERS, "oft": ADAPTERS, "freeze": FROZEN}
-_ATTENTION = {"auto": "flash", "fa2": "flash", "fa3": "flash", "sdpa": "flash", "disabled": "eager", "eager": "eager", "flex_attention": "flash"}
+_ATTENTION = {
+    **dict.fromkeys(("auto", "fa2", "fa3", "flash_attention_2", "flash_attention_3", "sdpa", "flex_attention"), "flash"),
+    **dict.fromkeys(("disabled", "eager"), "eager"),
+}
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:

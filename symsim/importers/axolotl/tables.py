@@ -97,7 +97,7 @@ SILENT: dict[str, Silent] = {
         """eval_batch_size eval_sequence_len eval_sample_packing eval_causal_lm_metrics bench_dataset bench_split metric_for_best_model
         greater_is_better early_stopping_patience load_best_model_at_end eval_table_size eval_max_new_tokens num_generation_samples
         generation_max_new_tokens generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample
-        lm_eval_batch_size lm_eval_post_train lm_eval_model""",
+        lm_eval_batch_size lm_eval_post_train lm_eval_model eval_table_max_new_tokens""",
     ),
     **silent("not_modelled", SAVING, "save_steps saves_per_epoch save_strategy save_first_step save_only_model dynamic_checkpoint", ("no",)),
     **silent("no_cost_effect", SAVING, "save_total_limit fsdp_final_state_dict_type"),
@@ -111,7 +111,7 @@ SILENT: dict[str, Silent] = {
         peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype relora mora""",
     ),
     **silent("no_cost_effect", "how adapters are loaded", "lora_on_cpu qlora_sharded_model_loading relora_prune_ratio relora_prune_method"),
-    **silent("no_cost_effect", "how adapters are loaded", "relora_cpu_offload"),
+    **silent("no_cost_effect", "how adapters are loaded", "relora_cpu_offload relora_warmup_steps"),
     **silent("not_modelled", _ADAPTER_KERNELS, "lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel"),
     **silent(
         "not_modelled",
@@ -198,6 +198,7 @@ SILENT: dict[str, Silent] = {
 # values that are not looked into
 WHOLE = frozenset(
     """deepspeed trl vllm ebft qat quantization hatchery diffusion llmcompressor peft mora dynamic_checkpoint accelerator_config
+    pretraining_dataset
     bnb_config_kwargs special_tokens lr_scheduler_kwargs optim_args torch_compile_options chat_template_kwargs processor_kwargs
     comet_experiment_config overrides_of_model_config overrides_of_model_kwargs model_quantization_config_kwargs flex_attn_compile_kwargs
     max_memory tokens device_map resources_per_worker

@@ -26,7 +26,7 @@ WHOLE = frozenset(
     """optimizer.params scheduler tensorboard wandb csv_monitor comet monitor_config comms_logger flops_profiler autotuning aio elasticity nebula
     datastates checkpoint timers eigenvalue compression_training curriculum_learning data_efficiency progressive_layer_drop quantize_training
     sparse_attention hybrid_engine zero_optimization.zeropp_loco_param zero_optimization.zenflow zero_optimization.leaf_module
-    tensor_parallel.tp tensor_parallel.partition_config weight_quantization mesh_param expert_parallel""".split()
+    tensor_parallel.tp tensor_parallel.partition_config weight_quantization mesh_param expert_parallel comms_config""".split()
 )
 
 _ZERO = """load_from_fp32_weights elastic_checkpoint ignore_unused_parameters pipeline_loading_checkpoint override_module_apply
@@ -97,6 +97,7 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "learning rates and other numbers of the update", "optimizer.params scheduler optimizer.legacy_fusion"),
     **silent("no_cost_effect", LOGS, "steps_per_print dump_state tensorboard wandb csv_monitor comet monitor_config comms_logger log_level timers"),
+    **silent("no_cost_effect", "a remark, or which accelerators are used", "_comment comment _description comms_config cuda_visible_devices"),
     **silent("no_cost_effect", PATHS, "nebula datastates checkpoint dataloader_drop_last"),
     **silent("no_cost_effect", "buffers of reads from disk", "aio"),
     **silent("not_modelled", _TIMERS, "wall_clock_breakdown memory_breakdown flops_profiler"),
