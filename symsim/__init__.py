@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
     from symsim.api.python import compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
+    from symsim.audit.python import audit
     from symsim.compat.verbs import compare
     from symsim.errors import InputError
     from symsim.grid.api import SweepRows, sweep
@@ -42,6 +43,7 @@ __all__ = [
     "Strategy",
     "SweepRows",
     "System",
+    "audit",
     "compare",
     "compile",
     "derive",
@@ -63,6 +65,7 @@ _HOMES = {
     "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
     "compare": "symsim.compat.verbs",
+    "audit": "symsim.audit.python",
     "compile": "symsim.api.python",
     "derive": "symsim.api.python",
     "load_job": "symsim.importers.reading",

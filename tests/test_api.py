@@ -15,7 +15,7 @@ from symsim.inputs.reading import read_yaml
 
 
 def test_public_names() -> None:
-    verbs = {"compare", "compile", "derive", "load_job", "load_model", "load_strategy", "load_system", "sweep", "write_report"}
+    verbs = {"audit", "compare", "compile", "derive", "load_job", "load_model", "load_strategy", "load_system", "sweep", "write_report"}
     assert set(symsim.__all__) == verbs | {"Architecture", "Formula", "InputError", "Job", "Result", "Strategy", "SweepRows", "System"}
     assert all(callable(getattr(symsim, name)) for name in symsim.__all__)
     with pytest.raises(AttributeError, match="no attribute 'derived'"):

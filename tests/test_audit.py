@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from dataclasses import replace
 from functools import cache
@@ -205,6 +206,7 @@ def test_own_formula(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "symsim less published: -5*a*b*s**2 + 4*a*b*s + 16*b*s\n" in printed
     assert printed.endswith("nearest    assume.attention_kernel=math: symsim less published is 16*b*s\n")
+    assert printed in (Path(__file__).parents[1] / "docs" / "audit.md").read_text()
     assert run(*OWN, "--set", "assume.attention_kernel=math", "--json") == 1
     assert json.loads(capsys.readouterr().out)["results"][0]["difference"] == "16*b*s"
     assert run("--formula", "6*N*b*s", "--is", "3*F", "--model", "bare-gpt", "--given", "V=h, tp>=2") == 1
@@ -227,3 +229,14 @@ def test_bad_formulas(arguments: tuple[str, ...], said: str, capsys: pytest.Capt
     formula, says, model, *rest = arguments
     assert run("--formula", formula, "--is", says, "--model", model, *rest) == 2
     assert capsys.readouterr().err.startswith(f"symsim: {said}")
+
+
+def test_python_of_the_page() -> None:
+    ran = doctest.testfile(str(Path(__file__).parents[1] / "docs" / "audit.md"), module_relative=False)
+    assert ran.attempted > 4 and ran.failed == 0
+
+
+def test_the_claim_of_the_page_is_one() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "audit.md").read_text()
+    (claim,) = claims_of(parse_yaml(page.split("```yaml\n")[1].split("```")[0], "page.yaml"))
+    assert judge(claim, DERIVATIONS).verdict == "equal_under"

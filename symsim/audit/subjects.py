@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from symsim.algebra.expr import Expr, Number, expr, symbol
@@ -63,12 +63,14 @@ class Derivations:
 
     def __init__(self) -> None:
         self._made: dict[Subject, Derived | InputError] = {}
+        self._models = cache(lambda name: load_model(_model_named(name)).architecture)
+        self._systems = cache(lambda name: load_system(_system_named(name)))
 
     def of(self, subject: Subject) -> Derived:
         """InputError for a model, a strategy or a system that is not there or does not go together."""
         if subject not in self._made:
             try:
-                self._made[subject] = Derived(subject, _derive(subject))
+                self._made[subject] = Derived(subject, self._derived(subject))
             except InputError as error:
                 self._made[subject] = error
         found = self._made[subject]
@@ -76,12 +78,11 @@ class Derivations:
             raise InputError(str(found))
         return found
 
-
-def _derive(subject: Subject) -> Result:
-    model = load_model(_model_named(subject.model)).architecture
-    system = load_system(_system_named(subject.system)) if subject.system else None
-    ideal = {"gemm_tiles": "ignored"} if subject.system in bare_systems() else {}
-    return derive(model, load_strategy(subject.strategy), {**ideal, **dict(subject.assumptions)}, dict(subject.settings), system)
+    def _derived(self, subject: Subject) -> Result:
+        model = self._models(subject.model)
+        system = self._systems(subject.system) if subject.system else None
+        ideal = {"gemm_tiles": "ignored"} if subject.system in bare_systems() else {}
+        return derive(model, load_strategy(subject.strategy), {**ideal, **dict(subject.assumptions)}, dict(subject.settings), system)
 
 
 def bare_models() -> list[str]:

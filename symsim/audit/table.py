@@ -72,8 +72,12 @@ def sized(outcome: Outcome) -> list[str]:
         at = ", ".join(f"{n}={v}" for n, v in point.items() if n in outcome.difference.symbols())
         lines.append(f"{number(value)}{f' at {at}' if at else ''}")
     if outcome.sizes:
-        lines.append("of symsim's: " + ", ".join(f"{100 * share:+.3g} % {model}" for model, share in outcome.sizes.items()))
+        lines.append("of symsim's: " + ", ".join(f"{_percent(share)} {model}" for model, share in outcome.sizes.items()))
     return lines
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.0f} %" if 1 <= abs(share) < 1000 else f"{100 * share:+.3g} %"
 
 
 def number(value: Number) -> str:
