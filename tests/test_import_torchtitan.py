@@ -210,6 +210,14 @@ def test_replicas_of_before_the_section_of_parallelism(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, text.format("ddp")))["zero"] == 0 and strategy(job(tmp_path, text.format("fsdp")))["zero"] == 3
 
 
+def test_keys_of_the_summer_of_2025(tmp_path: Path) -> None:
+    text = '[model]\nname = "llama4"\nflavor = "17bx16e"\nconverters = ["float8"]\nuse_flex_attn = false\nattn_mask_type = "{}"\n'
+    text += '[float8]\nmoe_fqns = ["experts"]\n'
+    found = {row.key: row.fate for row in job(tmp_path, text.format("causal")).rows}
+    assert found["float8.moe_fqns"] == "mapped" and found["model.use_flex_attn"] == found["model.attn_mask_type"] == "no_cost_effect"
+    assert {row.key: row.fate for row in job(tmp_path, text.format("block_causal")).rows}["model.attn_mask_type"] == "not_modelled"
+
+
 def test_modules_of_every_stage_are_a_layout(tmp_path: Path) -> None:
     parts = [["tok_embeddings", *(f"layers.{n}" for n in range(20))], [*(f"layers.{n}" for n in range(20, 32)), "norm", "output"]]
     text = '[model]\nflavor = "8B"\n[parallelism]\npipeline_parallel_degree = {}\nmodule_fqns_per_model_part = {}\n'

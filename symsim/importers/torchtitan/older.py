@@ -1,6 +1,6 @@
-"""torchtitan's keys before [parallelism] (until v0.1.0, 2025-02), as those of later versions.
+"""torchtitan's keys of before [parallelism] (until v0.1.0, 2025-02), and some of 2025, as those of later versions.
 
-Names: torchtitan's config_manager.py on 2024-05-01, 2024-09-01, 2024-12-01 and 2025-02-01.
+Names: torchtitan's config_manager.py on 2024-05-01, 2024-09-01, 2024-12-01, 2025-02-01 and 2025-07-15.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ RENAMED = {
     "training.warmup_steps": "lr_scheduler.warmup_steps",
     "training.fp8_linear": "model.converters",
     "float8.enable_float8_linear": "model.converters",
+    "float8.moe_fqns": "quantize.grouped_mm.float8.fqns",
+    "float8.moe_fqns_prototype": "quantize.grouped_mm.float8.fqns",
+    "mx.moe_fqns_prototype": "quantize.grouped_mm.mx.fqns",
     "optimizer.fused": "optimizer.implementation",
     "experimental.pipeline_parallel_microbatches": "parallelism.pipeline_parallel_microbatch_size",
 }

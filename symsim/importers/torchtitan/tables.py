@@ -14,6 +14,7 @@ _JITTER = "Python's garbage collector runs on all ranks at once, every so many s
 _PROFILED = "a profiler's hooks in some steps"
 _FAULTS = "replicas that come and go: gradients go between replica groups by a message of their own, of 2 or 4 bytes a parameter"
 _CAST = "how casts to 8 bits are written; the same bytes"
+_DOCUMENTS = "attention stays inside a document: --var packed_document_length=N gives their mean length"
 _DELAYED = "scales of a history of maxima: no pass for them before a product, and one reduction a step"
 _CHECKS = "checks and pictures of recomputation"
 _ESTIMATED = "a mode that estimates and does not train"
@@ -104,6 +105,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _CAST, "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice mx.use_fp8_dim1_cast_triton_kernel"),
     **silent("no_cost_effect", _CAST, "mx.mxfp8_dim1_cast_kernel_choice"),
     **silent("not_modelled", "another norm than the model's: a vector of parameters, and a pass over the stream", "model.norm_type", ("rmsnorm",)),
+    **silent("no_cost_effect", "which kernel computes attention: a fused one either way", "model.use_flex_attn"),
+    **silent("not_modelled", _DOCUMENTS, "model.attn_mask_type", ("causal",)),
     **silent("no_cost_effect", "the shards of data_parallel_degree, or replicas", "training.data_parallel_type"),
     **silent("not_modelled", _DELAYED, _of("float8", "scaling_type_input scaling_type_weight scaling_type_grad_output"), ("dynamic",)),
     **silent("refused", "a schedule written out in a file, which is not read here", "parallelism.pipeline_parallel_schedule_csv"),
