@@ -1,10 +1,11 @@
-"""Remake docs/strategy.md, docs/accuracy.md, and what the other pages show of output (`docs/guide.py`): `python docs/remake.py`.
+"""Remake docs/strategy.md, docs/assumptions.md, docs/accuracy.md, and what the other pages show of output (`docs/guide.py`): `python docs/remake.py`.
 
 The accuracy page compares every case of ../shared/oracle; where that is absent, the page is left as it is.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from symsim.api.listing import values_of  # noqa: E402
+from symsim.audit.effects import SYSTEM  # noqa: E402
+from symsim.inputs.assumptions import ASSUMPTIONS  # noqa: E402
 from symsim.inputs.spellings import ALIASES  # noqa: E402
 from symsim.inputs.strategy import Strategy  # noqa: E402
 
@@ -42,6 +45,35 @@ def _default(value: Any) -> str:
     if value is None:
         return ""
     return "+".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def effects() -> None:
+    """derivations/effects.yaml, and docs/assumptions.md from it."""
+    from symsim.audit.effects import CASES, alternatives, measure, numbers, said
+
+    before = {model: numbers(model, {}) for model in CASES}
+    found = [measure(name, choice, before) for name, choice in alternatives()]
+    rows = [json.dumps({k: v for k, v in e.model_dump().items() if v != ""}) for e in found]
+    cases = "".join(f"  {model}: {json.dumps(strategy)}\n" for model, strategy in CASES.items())
+    text = "# What each assumption moves: made by `python docs/remake.py`. Changes over the default's number, as shares.\n"
+    (ROOT / "derivations" / "effects.yaml").write_text(f"{text}cases:\n{cases}effects:\n" + "".join(f"- {r}\n" for r in rows))
+    lines = [
+        "# Assumptions",
+        "",
+        "What follows neither from a layer's einsums nor from a strategy's placement is a named assumption, which `--set assume.NAME=VALUE`",
+        f"overrides and every report prints. What the alternatives move, one at a time, on {SYSTEM}, of",
+        "",
+        *(f"- `{model}`: `{strategy}`" for model, strategy in CASES.items()),
+        "",
+        "Made by `python docs/remake.py`; `symsim list assumptions` shows the same.",
+        "",
+        "| assumption | default | meaning | source | an alternative moves |",
+        "|---|---|---|---|---|",
+    ]
+    for name, known in ASSUMPTIONS.items():
+        moved = "<br>".join(said(e).replace("|", "&#124;") for e in found if e.assumption == name)
+        lines.append(f"| `{name}` | {known.default} | {known.meaning.replace('|', '&#124;')} | {known.source.replace('|', '&#124;')} | {moved} |")
+    (ROOT / "docs" / "assumptions.md").write_text("\n".join(lines) + "\n")
 
 
 def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
@@ -110,6 +142,7 @@ def main() -> None:
     from shared import SHARED
 
     (ROOT / "docs" / "strategy.md").write_text(strategy_page())
+    effects()
     guide.main()
     if (SHARED / "oracle").is_dir() and (SHARED / "measured").is_dir():
         measured = accuracy_measured.section(ROOT / "docs")

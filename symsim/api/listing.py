@@ -78,10 +78,16 @@ def _symbols() -> str:
 
 
 def _assumptions() -> str:
+    """Of each its default and choices, meaning and source, and what each alternative moves in three known models."""
+    from symsim.audit.effects import said, stored
     from symsim.inputs.assumptions import ASSUMPTIONS
 
+    moved: dict[str, list[str]] = {}
+    for effect in stored().effects:
+        moved.setdefault(effect.assumption, []).append(said(effect))
     return "".join(
         f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{wrapped(assumption.meaning)}{wrapped(f'source: {assumption.source}')}"
+        + "".join(map(wrapped, moved.get(name, ())))
         for name, assumption in ASSUMPTIONS.items()
     )
 
