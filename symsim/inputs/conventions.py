@@ -41,7 +41,7 @@ class Conventions:
     """Options of the rules. The defaults are symsim's; an empty mapping changes nothing.
 
     kept: bytes an element of what a kernel keeps, by its kind or the label of its weight, and the last part of the tensor's name (or
-    "*"); 0: it keeps none of it.
+    two, or "*"); 0: it keeps none of it.
     kept_twice: operations, by kind or by the label of a weight, whose kept input is a copy of their own, and the tensor (or "*").
     kept_alone: kept views, by the kind of operation and the last part of the name, that keep nothing of what they look into but themselves.
     leaves: the leaves of a layer in their order, of those layers that are recomputed; a segment keeps the inputs of its first leaf alone.
@@ -72,7 +72,7 @@ class Conventions:
 
     def width(self, kind: str, labels: tuple[str, ...], tensor: str) -> Fraction | None:
         """Bytes an element of a tensor that an operation keeps, where they are not those of its type."""
-        said = (self.kept.get((who, what)) for who in (*labels, kind) for what in (last_part(tensor), "*"))
+        said = (self.kept.get((who, what)) for who in (*labels, kind) for what in (last_part(tensor, 2), last_part(tensor), "*"))
         return next((width for width in said if width is not None), None)
 
     def twice(self, kind: str, labels: tuple[str, ...], tensor: str) -> bool:
@@ -83,9 +83,9 @@ class Conventions:
 OWN = Conventions()
 
 
-def last_part(tensor: str) -> str:
-    """The last part of a tensor's name, of whatever layout."""
-    return tensor.partition("@")[0].rpartition(".")[2]
+def last_part(tensor: str, count: int = 1) -> str:
+    """The last part of a tensor's name, or as many as asked, of whatever layout."""
+    return ".".join(tensor.partition("@")[0].split(".")[-count:])
 
 
 def changed(conventions: Conventions, options: Mapping[str, Any]) -> Conventions:

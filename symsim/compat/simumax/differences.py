@@ -83,13 +83,30 @@ _GELU = _kept(
     f"{DENSE} Gelu._comp_leaf_act_info_impl",
     {("activation", "*"): 6},
 )
-_ATTENTION_OUTPUT = Difference(
+_ATTENTION_OUTPUT = _kept(
     "attention-output",
-    "attention and the projection after it keep one output",
-    "attention keeps its own, with context parallelism by all-to-all from TE 2.8 on",
+    "attention and the projection after an exchange keep an output each",
+    "the projection alone, before TE 2.8",
     f"{DENSE} CoreAttention._saved_output_cache_mem",
-    SAVED,
-    {"kept_twice": frozenset({("attention", "out")})},
+    {("attention", "core.out"): 0},
+)
+_NORM_IN_PASSES = Difference(
+    "norm-in-passes",
+    "a norm that is not fused keeps what its kernels do",
+    "its input twice in fp32, its output, and two statistics a row",
+    f"{DENSE} LayerNorm._comp_leaf_act_info_impl",
+    (*SAVED, "step time"),
+    {"kept": {("norm", "*"): Fraction(10), ("norm", "rsigma"): Fraction(8)}},
+    strategy={"norm_fusion": None},
+)
+_GATE_IN_PASSES = Difference(
+    "gate-in-passes",
+    "an activation that is not fused keeps what its kernels do",
+    "three tensors of its output's size",
+    f"{DENSE} Swiglu._comp_leaf_act_info_impl",
+    (*SAVED, "step time"),
+    {"kept": {("activation", "*"): Fraction(3)}},
+    strategy={"bias_activation_fusion": None},
 )
 
 
@@ -100,9 +117,24 @@ def _saved(question: Question, asked: Settings) -> list[Difference]:
     found += [_DROPOUT] if question.model.hidden_dropout else []
     found += [] if asked.swiglu else [_GELU]
     found += _saved_by_experts(asked) if question.model.moe is not None else []
-    found += [_ATTENTION_OUTPUT] if asked.attention_output_twice else []
+    found += [_ATTENTION_OUTPUT] if asked.one_attention_output else []
+    found += [_repeated(question)] if not asked.flash and question.model.query_groups != question.model.attention.num_attention_heads else []
+    found += [] if asked.strategy.get("use_fused_norm", True) else [_NORM_IN_PASSES]
+    found += [] if asked.strategy.get("use_fused_swiglu", True) or not asked.swiglu else [_GATE_IN_PASSES]
     found += _saved_in_fp8(question) if question.strategy.fp8 != "none" else []
     return found
+
+
+def _repeated(question: Question) -> Difference:
+    model = question.model
+    width = Fraction(2 * model.query_groups, model.attention.num_attention_heads)
+    return _kept(
+        "keys-repeated",
+        "written-out attention keeps keys and values repeated to every query head",
+        "it keeps them once",
+        f"{DENSE} CoreAttention._comp_leaf_act_info_impl",
+        {("attention", "repeated"): width},
+    )
 
 
 def _saved_in_fp8(question: Question) -> list[Difference]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from symsim.algebra.expr import Expr, Number, expr
+from symsim.algebra.expr import Expr, Number, expr, product
 from symsim.compat.difference import Question
 from symsim.compat.simumax.machine import Machine
 from symsim.cost.hbm import product_shape
 from symsim.frameworks.kernels import Profile, multiplied_in
-from symsim.ir.operations import Attention, Projection
+from symsim.ir.operations import Attention, Norm, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.placement.mesh import local_size
@@ -156,7 +156,7 @@ class Kernels:
 
     def norm(self, placed: Placed, index: int, backward: bool) -> tuple[str, list[float]]:
         op = placed.block.ops[index]
-        x, h = self.held(placed, op.inputs[0]), self.held(placed, op.inputs[1])
+        x, h = self.held(placed, op.inputs[0]), self.number(placed, product(placed.block.dims[d].size for d in op.of(Norm).over))
         rows, e = x / h, self.e
         if self.given.get("use_fused_norm", True):
             return "default", [e * (2 * x + h + rows), e * (x + 2 * h)] if backward else [e * (2 * x + h)]

@@ -21,7 +21,7 @@ class Settings:
     flash: bool
     padded: bool
     shared_experts: bool
-    attention_output_twice: bool
+    one_attention_output: bool
 
 
 def settings_of(question: Question) -> Settings:
@@ -31,7 +31,7 @@ def settings_of(question: Question) -> Settings:
     networks = [model.mlp] if model.mlp is not None else []
     gated = all(n.gated for n in networks) and (model.moe is None or model.moe.gated)
     context = (
-        strategy.cp > 1 and strategy.cp_comm_type == "a2a" and version >= version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
+        strategy.cp > 1 and strategy.cp_comm_type == "a2a" and version < version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
     )
     return Settings(
         given,
