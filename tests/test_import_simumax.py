@@ -107,7 +107,7 @@ def test_assumptions_that_a_strategy_settles(tmp_path: Path) -> None:
 
 
 def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> None:
-    on = {"cache_groupgemm_col_fp8_inputs": True, "offload_groupgemm_col_inputs": True}
+    on = {"cache_groupgemm_col_fp8_inputs": True}
     assert {fates(job(tmp_path, on))[key] for key in on} == {"not_modelled"}
     off = dict.fromkeys(on, False)
     assert {fates(job(tmp_path, off))[key] for key in off} == {"no_cost_effect"}

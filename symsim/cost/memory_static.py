@@ -87,19 +87,8 @@ def define_static(rank: Rank) -> Static:
     )
     per_parameter = state_bytes(strategy, updates_parameters=only_main)
     states = _of_each(rank, per_parameter, "optimizer states")
-    away = expr(0)
-    on_host: tuple[Expr, ...] = ()
-    moved: dict[str, Expr] = {}
-    if strategy.offload_parameters:
-        on_host, moved = (shards_of_weights,), {"parameters": shards_of_weights * _gathers(strategy)}
-    if strategy.optimizer_cpu_offload:
-        away = rational(strategy.optimizer_offload_fraction)
-        host = _of_each(rank, 4 + per_parameter, "optimizer states") * away
-        # parameters that wait on the host are updated where they are
-        both_ways = 4 if strategy.offload_parameters else 4 + 4
-        on_host, moved = (*on_host, host), {**moved, "optimizer": _of_each(rank, both_ways, "optimizer states") * away}
-    elif strategy.offload_parameters:
-        moved["optimizer"] = shards_of_weights
+    away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
+    on_host, moved = _on_host(rank, shards_of_weights, per_parameter, away)
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
     always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
@@ -120,6 +109,23 @@ def define_static(rank: Rank) -> Static:
         assumptions=("te_dummy_wgrad", "library_workspace", *(("reduction_buffers",) if buffered else ())),
     )
     return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
+
+
+def _on_host(rank: Rank, weights: Expr, states: int, away: Expr) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
+    """Bytes that are on the host in place of the rank, and over its link a step: shards of parameters, and a share of the states."""
+    strategy, kept = rank.strategy, []
+    moved: dict[str, Expr] = {}
+    if strategy.offload_parameters:
+        kept.append(weights)
+        moved["parameters"] = weights * _gathers(strategy)
+    if strategy.optimizer_cpu_offload:
+        kept.append(_of_each(rank, 4 + states, "optimizer states") * away)
+        # parameters that wait on the host are updated where they are
+        both_ways = 4 if strategy.offload_parameters else 4 + 4
+        moved["optimizer"] = _of_each(rank, both_ways, "optimizer states") * away
+    elif strategy.offload_parameters:
+        moved["optimizer"] = weights
+    return tuple(kept), moved
 
 
 def _gathers(strategy: Strategy) -> Expr:
