@@ -23,6 +23,7 @@ RUNS = (
     "b200_llama3_405b_l4_tp2_cp4_pp1_dp1_seq32768_mbc4_cef",
     "b200_llama3_8b_dp8_zero3",
     "b200_mixtral_8x7b_tp2_ep2_etp2",
+    "b200_llama3_70b_l8_tp1_pp4_vp2_sync",
 )
 STAGES = ("first_stage_chunk", "middle_stage_chunk", "last_stage_chunk")
 

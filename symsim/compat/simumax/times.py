@@ -21,14 +21,14 @@ def timed(question: Question, asked: Settings) -> list[Difference]:
 
 
 def _pipeline(machine: Machine, question: Question) -> list[Difference]:
-    if question.strategy.pp == 1 or question.strategy.vpp > 1:
+    if question.strategy.pp == 1:
         return []
     return [
         Difference(
             "blocking-exchanges",
             "boundary tensors travel while ranks compute, by a closed form",
-            "both ranks stand still for every one, replayed in the order of 1F1B",
-            "perf_llm.py PerfLLM.calculate_1f1b_bubble",
+            "ranks stand still for every one, replayed in their order",
+            "perf_llm.py PerfLLM.calculate_1f1b_bubble, _compute_interleaved_sync_schedule_from_ppschedule",
             STEP,
             {"pipeline": Pipeline(machine, question).seconds},
         )
