@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from symsim.algebra.expr import Expr
+from symsim.algebra.expr import Expr, maximum, symbol
 from symsim.api.cli import main
 from symsim.audit.claims import Claim, claims_of
+from symsim.audit.proving import exact
 from symsim.audit.running import Audit, asked, audit
 from symsim.audit.subjects import Derivations
 from symsim.audit.verdicts import Outcome, judge
@@ -240,3 +241,9 @@ def test_the_claim_of_the_page_is_one() -> None:
     page = (Path(__file__).parents[1] / "docs" / "audit.md").read_text()
     (claim,) = claims_of(parse_yaml(page.split("```yaml\n")[1].split("```")[0], "page.yaml"))
     assert judge(claim, DERIVATIONS).verdict == "equal_under"
+
+
+def test_floats_that_a_schedule_multiplies_by_stay_exact() -> None:
+    third = exact(1.0 * symbol("m") + maximum(2.0 * symbol("pp"), symbol("m")))
+    assert third == symbol("m") + maximum(2 * symbol("pp"), symbol("m"))
+    assert not any(isinstance(c, float) for c in (1 / (3 * third)).terms.values())

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from symsim.audit.accepting import accept
 from symsim.audit.own import own_claim, own_outcome, own_subject, own_text
-from symsim.audit.printed import audit_tables, table_ids, tables_text
+from symsim.audit.printed import Tables, audit_tables, table_ids, tables_text
 from symsim.audit.running import Audit, asked, audit, file_of
 from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
 from symsim.audit.verdicts import judge
+from symsim.grid.processes import forked
 from symsim.inputs.reading import write_file
 from symsim.report import rendered, suffix_of
 
@@ -32,9 +33,14 @@ def run_accept(ids: Sequence[str], files: Sequence[str], say: Callable[[str], No
 def run(sources: Sequence[str], as_json: bool, output: Path | None, show: Callable[[str], None], say: Callable[[str], None]) -> int:
     """The exit status: 1 where a verdict is not the one approved, 2 where a claim does not read, and then no report is written."""
     suffix = suffix_of(output) if output is not None else ""
-    tables = audit_tables(sources, Derivations())
     others = [name for name in sources if name not in table_ids()]
-    found = audit(*asked(others)) if others or not sources else audit([])
+    if sources:
+        tables, found = _tables(sources), audit(*asked(others)) if others else audit([])
+    else:
+        with forked(None, 1) as beside:
+            promised = beside.submit(_tables, sources)
+            found = audit(*asked(()))
+            tables = promised.result()
     errors = (*found.errors, *tables.errors)
     as_object = json.dumps({**found.to_json(), "tables": [t.to_json() for t in tables.found]}, indent=2) + "\n"
     if output is None:
@@ -47,6 +53,10 @@ def run(sources: Sequence[str], as_json: bool, output: Path | None, show: Callab
     for error in errors:
         say(error)
     return 2 if errors else 0 if found.passes and tables.passes else 1
+
+
+def _tables(names: Sequence[str]) -> Tables:
+    return audit_tables(names, Derivations())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from symsim.algebra.expr import Call, Expr, Symbol, expr
+from symsim.algebra.expr import Call, Expr, Monomial, Number, Symbol, expr
 from symsim.algebra.facts import Fact, declared, read_facts
 from symsim.algebra.formula import Formula
 from symsim.algebra.grammar import parse
@@ -44,7 +44,7 @@ class Sides:
     def _formula(self, amount: Expr) -> Formula:
         found = self.derived.result.formula_of(amount, self.keep).written_out()
         fixed = {n: v for n, v in self.derived.fixed.items() if n not in self.keep}
-        definitions = tuple(replace(d, expr=d.expr.substitute(fixed)) for d in found.definitions)
+        definitions = tuple(replace(d, expr=exact(d.expr.substitute(fixed))) for d in found.definitions)
         return replace(found, definitions=definitions)
 
     @property
@@ -133,6 +133,19 @@ def _closed(sides: Sides, facts: Sequence[Fact], amount: Expr) -> Formula:
         return formula
     closed = formula.expand()
     return formula if functions_in(closed) else Formula((replace(formula.result, expr=closed),))
+
+
+def exact(amount: Expr) -> Expr:
+    """The same with quotients for coefficients that are floats, which are exact too, but do not stay so in a division."""
+    calls = any(isinstance(a, Call) for m in amount.terms for a, _ in m)
+    if not calls and not any(isinstance(c, float) for c in amount.terms.values()):
+        return amount
+    terms: dict[Monomial, Number] = {}
+    for monomial, number in amount.terms.items():
+        atoms = ((Call(a.function, tuple(map(exact, a.arguments))) if isinstance(a, Call) else a, power) for a, power in monomial)
+        kept = tuple(sorted(atoms, key=lambda item: item[0].key))
+        terms[kept] = terms.get(kept, 0) + (Fraction(number) if isinstance(number, float) else number)
+    return Expr(terms)
 
 
 def functions_in(amount: Expr) -> bool:

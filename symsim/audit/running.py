@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,7 +95,8 @@ def _judged_there(file: str) -> list[Outcome | str]:
 
 @cache
 def _own_derivations() -> Derivations:
-    """Those of a process."""
+    """Those of a process, which ends with the audit: all that is made is kept till then, and nothing is gained by looking for circles."""
+    gc.disable()
     return Derivations()
 
 
