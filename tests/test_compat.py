@@ -63,5 +63,7 @@ def test_a_ledger_of_a_directory(job: Path) -> None:
 def test_what_cannot_be_compared(job: Path) -> None:
     with pytest.raises(InputError, match="there is no such system: did you mean 'simumax'"):
         symsim.compare(job, "simmax")
+    with pytest.raises(InputError, match="its seconds need a system file of SimuMax"):
+        symsim.compare(job, "simumax", system="h100-sxm")
     with pytest.raises(InputError, match="at the sizes of the job alone"):
         symsim.compare(job, "simumax", settings=["lam=2"])

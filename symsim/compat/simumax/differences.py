@@ -8,13 +8,16 @@ from symsim.compat.difference import Difference, Question
 from symsim.compat.simumax.recompute import recomputed
 from symsim.compat.simumax.settings import Settings, settings_of
 from symsim.compat.simumax.times import timed
+from symsim.errors import InputError
 
 DENSE, MOE = "transformer/dense_module.py", "transformer/moe_module.py"
 SAVED = ("saved bytes", "peak")
 
 
 def differences(question: Question) -> tuple[Difference, ...]:
-    """The rows that concern a job."""
+    """The rows that concern a job. InputError where seconds are asked for on a system that is none of SimuMax's."""
+    if question.system is not None and "accelerator" not in question.given.get("system", {}):
+        raise InputError(f"--compat simumax on {question.system.name}: its seconds need a system file of SimuMax, imported with the job")
     asked = settings_of(question)
     return (*_saved(question, asked), *_counts(question, asked), *recomputed(question, asked), *timed(question, asked))
 
