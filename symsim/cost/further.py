@@ -31,7 +31,7 @@ from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Block
 from symsim.ir.messages import Message, merge
-from symsim.ir.operations import PRODUCTS
+from symsim.ir.operations import OPERATIONS, PRODUCTS
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered, kept_as
@@ -150,7 +150,7 @@ def _cache(book: Derivation, lowered: Lowered) -> None:
     often, whole = multiplicity(lowered), ZERO
     for name, remembered in lowered.blocks.items():
         block = remembered.placed.block
-        cores = [op for op in block.ops if op.kind == "attention"]
+        cores = [op for op in block.ops if OPERATIONS[op.kind].role == "attention"]
         if not cores or name == "mtp":
             continue
         kept = dict.fromkeys(t for core in cores for read in core.inputs[1:3] for t in _made_of(block, read))

@@ -64,6 +64,29 @@ def zbv() -> Schedule:
         fill_i / 2 - turn * w + 4 * turn * tc,
         2 * turn * tc,
     )
+    is_long, is_short = is_positive(m - 2 * turn), is_positive(p - m + 1)
+    short, between = _short_of_v(f, x, w)
+    alive = minimum(m, 2 * p - 1 - i) * positive(1 - j) + minimum(m, i + 1) * minimum(j, 1)
+    barrier = is_short * short + (1 - is_long - is_short) * between
+    return with_fill(
+        "zbv",
+        "two chunks a rank in the shape of a V, weight gradients apart: the memory of 1F1B without its bubble",
+        "Pipeline Parallelism with Controllable Memory (arXiv 2405.15362), ZB-V; torch.distributed.pipelining ScheduleZBVZeroBubble",
+        is_long * long + barrier,
+        minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),
+        alive,
+        requires=(PIPE, (maximum(m - 2 * p + 1, p + 1 - m), "num_microbatches of 2*pp - 1 or more, or of pp + 1 or fewer")),
+        exact_while=tuple((part / 2 - 2 * tc, f"two messages take no longer than the {name} of a chunk") for part, name in _PARTS),
+        splits_backward=True,
+        chunks=2,
+        placement="v",
+        apart=is_long * own + barrier,
+    )
+
+
+def _short_of_v(f: Expr, x: Expr, w: Expr) -> tuple[Expr, Expr]:
+    """The bubble of ZB-V with pp micro-batches or fewer, and with pp + 1."""
+    turn = p - 1
     # a short one: pp or fewer, which all start before the first of them comes back
     late = m - 1
     short = maximum(
@@ -88,23 +111,7 @@ def zbv() -> Schedule:
         fill_f - x - (2 * turn - 1) * w + (4 * turn - 2) * tc,
         fill_f - (2 * turn + 1) * w + 4 * turn * tc,
     )
-    is_long, is_short = is_positive(m - 2 * turn), is_positive(p - m + 1)
-    alive = minimum(m, 2 * p - 1 - i) * positive(1 - j) + minimum(m, i + 1) * minimum(j, 1)
-    barrier = is_short * short + (1 - is_long - is_short) * between
-    return with_fill(
-        "zbv",
-        "two chunks a rank in the shape of a V, weight gradients apart: the memory of 1F1B without its bubble",
-        "Pipeline Parallelism with Controllable Memory (arXiv 2405.15362), ZB-V; torch.distributed.pipelining ScheduleZBVZeroBubble",
-        is_long * long + barrier,
-        minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),
-        alive,
-        requires=(PIPE, (maximum(m - 2 * p + 1, p + 1 - m), "num_microbatches of 2*pp - 1 or more, or of pp + 1 or fewer")),
-        exact_while=tuple((part / 2 - 2 * tc, f"two messages take no longer than the {name} of a chunk") for part, name in _PARTS),
-        splits_backward=True,
-        chunks=2,
-        placement="v",
-        apart=is_long * own + barrier,
-    )
+    return short, between
 
 
 def _v_of_pairs(ranks: Expr, count: Expr, f: Expr, x: Expr, w: Expr, pair: Expr, sum_f: Expr, fill_x: Expr, middle: int) -> Expr:
