@@ -48,3 +48,9 @@ def test_what_no_test_holds_is_seen(tree: Path) -> None:
     (tree / "tests" / "test_two.py").write_text("def test_wrong():\n    assert False\n")
     with pytest.raises(SystemExit, match="fail before any fact is broken"):
         list(mutations.outcomes(tree, facts))
+
+
+def test_claims_that_turn_red_are_named() -> None:
+    fact = mutations.FACTS[0]
+    assert mutations.audit_line(fact, list("abcdefgh")).endswith("a, b, c, d, e, f and 2 more")
+    assert mutations.audit_line(fact, []).startswith("NOT") and mutations.audit_line(fact, None).startswith("broken")
