@@ -55,7 +55,12 @@ TIME = (
             'message.send_bytes if message.op == "all_gather"',
             "collectives.py",
         ),
-        ("all members of a unit bring their links", 'self._members(message.axis, j - 1) * symbol(f"B_{j}")', 'symbol(f"B_{j}")', "collectives.py"),
+        (
+            "all members of a unit bring their links",
+            "self._members(message.axis, j - 1) * self._bandwidth(message, j)",
+            "self._bandwidth(message, j)",
+            "collectives.py",
+        ),
         (
             "an exchange crosses nodes once for all",
             "share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n",
@@ -83,12 +88,12 @@ TIME = (
         ),
         (
             "a step ends with the longest tail",
-            'symbol("t_pipeline") + symbol("t_tail"), SECOND), "one step"',
-            'symbol("t_pipeline"), SECOND), "one step"',
+            'symbol("t_pipeline") + slower + symbol("t_tail")',
+            'symbol("t_pipeline") + slower',
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
-        ("a bucket is left in the open", 'c.expr / several.expr', "0", "step_time.py"),
+        ("a bucket is left in the open", "c.expr / several.expr", "0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
             "maximum(whole.expr - compute, root[phase].expr)",
@@ -99,12 +104,20 @@ TIME = (
     + of(
         "cost/block_time.py",
         ("a ring hides beside c - 1 of c steps of attention", "total(own, SECOND) * ((degree - 1) / degree)", "total(own, SECOND)", "step_time.py"),
-        ("a reduction hides beside the weight gradient", '[index], "wgrad") if asynchronous', '[index], "dgrad") if asynchronous', "step_time.py"),
+    )
+    + of(
+        "cost/beside_product.py",
+        (
+            "a reduction hides beside the weight gradient",
+            'product(readers or [index], "wgrad")',
+            'product(readers or [index], "forward")',
+            "tp_messages.py step_time.py",
+        ),
         (
             "a gather of the saved input beside the input gradient",
-            'product(readers, "dgrad") if asynchronous',
-            'product(readers, "wgrad") if asynchronous',
-            "step_time.py",
+            'product(readers, "dgrad")',
+            'product(readers, "forward")',
+            "tp_messages.py step_time.py",
         ),
     )
     + of(
@@ -154,7 +167,7 @@ MEMORY = (
         "cost/memory_static.py",
         ("an fp32 copy needs 16 more bits of a bf16 parameter", "copy = 2", "copy = 3", "memory.py"),
         ("Adam has two moments", '"adam": first + second', '"adam": first', "memory.py"),
-        ("FP8 weights are kept for rows and columns", "Quantity(2 * total(weights), BYTE)", "Quantity(total(weights), BYTE)", "memory.py"),
+        ("FP8 weights are kept for rows and columns", "copies = ZERO, 2 if each is None", "copies = ZERO, 1 if each is None", "memory.py"),
         ("a loop over parameters needs two of the largest", "2 * width * largest.expr", "width * largest.expr", "memory.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
@@ -177,8 +190,8 @@ MEMORY = (
     )
     + of(
         "cost/memory_gathered.py",
-        ("a forward gathers one unit ahead", "else everything) + ahead", "else everything)", "moments.py"),
-        ("the root stays gathered", "return root + part + (unit_bytes", "return part + (unit_bytes", "moments.py"),
+        ("a forward gathers one unit ahead", "else everything) + next_to_run", "else everything)", "moments.py"),
+        ("the root stays gathered", "return root + part + (running", "return part + (running", "moments.py"),
     )
     + of(
         "cost/workspace.py",
@@ -198,21 +211,21 @@ PIPELINE = (
         "pipeline/schedules.py",
         (
             "1F1B has p - i micro-batches in flight",
-            "2 * (p - 1 + round_trips) * tc,\n        minimum(m, p - i)",
-            "2 * (p - 1 + round_trips) * tc,\n        minimum(m, p)",
+            "exchanges * tc,\n        minimum(m, p - i)",
+            "exchanges * tc,\n        minimum(m, p)",
             "schedules.py memory.py",
         ),
         ("GPipe has all", "fill_f + fill_b + 2 * (p - 1) * tc,\n        m,", "fill_f + fill_b + 2 * (p - 1) * tc,\n        p,", "schedules.py"),
         (
             "1F1B fills with backwards too",
-            'fill_f + fill_b - symbol("t_place") + 2 * (p - 1 + round_trips)',
-            'fill_f - symbol("t_place") + 2 * (p - 1 + round_trips)',
+            'fill_f + fill_b - symbol("t_place") + exchanges',
+            'fill_f - symbol("t_place") + exchanges',
             "schedules.py",
         ),
         (
             "a round trip delays the micro-batch p later",
-            "round_trips = floor((m - 1) * (p - 1) / p)\n    return",
-            "round_trips = floor((m - 1) * p / p)\n    return",
+            "(p - 1 + floor((m - 1) * (p - 1) / p))",
+            "(p - 1 + floor((m - 1) * p / p))",
             "schedules.py",
         ),
         (
