@@ -160,7 +160,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "stragglers": (DENSE, {"dp": 32}, "nodes"),
     "zero2_reduction": (DENSE, {"dp": 8, "zero": 2}, "all_reduce"),
     "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
-    "gemm_tiles": (DENSE, {}, "ignored"),
+    "gemm_tiles": (DENSE, {"seq_length": 1000}, "ignored"),
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
     "mfu_flops": (DENSE, {}, "executed"),

@@ -26,32 +26,39 @@ OUTSIDE = ("inputs", "importers", "exporters", "api", "bench")
 ALLOWED: dict[str, str] = {
     "what a user wrote: a formula, a fact, an axis, a condition, a layout, a placement, an equation": """
         algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
-        lowering/checks.py:_layout program/module.py:free_names errors.py""",
+        lowering/checks.py:_layout program/module.py:free_names errors.py
+        frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:lower_block layers/decoder.py:decoder_layer.normed
         frameworks/fuse_eager.py:eager_activation""",
     "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
         evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/reported.py:Reported.sort
-        grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs""",
+        grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs
+        audit/own.py:own_subject""",
     "the domain of a symbol, in words": """
         algebra/facts.py:_Application._bounds algebra/facts.py:_Application._check_domain algebra/facts.py:_Application.take_limits
-        algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign""",
+        algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign
+        audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
-        algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py""",
+        algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
+        audit/subjects.py:Derived.fixed audit/references.py:relative_sizes""",
     "the path of an operation or of a tensor inside its layer": """
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
-        report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title""",
-    "the label of an axis, as it is made of axes": "lowering/verify.py:_messages",
+        report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
+        cost/memory_backward.py:_of_attention""",
+    "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
-        report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py""",
+        report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py
+        compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that the same file puts in front": "algebra/asymptote.py",
     "a file's name or contents, or another program's": """
-        calibration/points.py grid/store.py program/c_build.py program/cache.py""",
+        calibration/points.py grid/store.py program/c_build.py program/cache.py
+        audit/between.py audit/claims.py:_has_claims audit/printed.py audit/running.py compat/simumax/settings.py:version_of""",
     "an array": "grid/work.py:Best.settle",
 }
 

@@ -68,7 +68,7 @@ class Conventions:
     update: Rule | None = None
     passes: Rule | None = None
     pipeline: Rule | None = None
-    slower: float = 1.0
+    slower: int | float = 1
 
     def width(self, kind: str, labels: tuple[str, ...], tensor: str) -> Fraction | None:
         """Bytes an element of a tensor that an operation keeps, where they are not those of its type."""

@@ -84,7 +84,6 @@ use_flash_attn                  | assume.attention_kernel       | Megatron-LM
 attn_implementation             | assume.attention_kernel       | transformers
 attn_impl                       | assume.attention_kernel       | ms-swift
 attention_backend               | assume.attention_kernel       | Megatron-Core
-attention_sparse_ratio          | assume.causal                 | SimuMax
 mem_factor                      | assume.memory                 | SimuMax
 num_hidden_layers               | num_layers                    | transformers
 intermediate_size               | ffn_hidden_size               | transformers

@@ -21,7 +21,6 @@ RUNS = (
     "b200_deepseekv3_l4_ep8_megatron_recompute",
     "b200_deepseekv3_full_ep64_pp16_ws2048",
     "b200_llama3_405b_l4_tp2_cp4_pp1_dp1_seq32768_mbc4_cef",
-    "b200_llama3_8b_dp8_zero3",
     "b200_mixtral_8x7b_tp2_ep2_etp2",
     "b200_llama3_70b_l8_tp1_pp4_vp2_sync",
 )
