@@ -121,6 +121,7 @@ def test_difference() -> None:
         (entry("b", "F", ', of: {model: gpt5}'), "mine.yaml:6: there is no model 'gpt5': did you mean 'gpt' or 'gpt2'?"),
         (entry("b", "F", ', given: ["g = a", "g = a + 1"]'), "mine.yaml:6: fact 'g = 1 + a' contradicts the others: it would be -1 = 0"),
         (entry("b", "b", ', given: ["a*d = h"]'), "mine.yaml:6: mine.one does not need the fact 'a*d = h'"),
+        (entry("5/b", "3/b", ', given: ["b -> oo"]'), "mine.yaml:6: under b -> oo nothing is left of what mine.one publishes"),
         (entry("24*b", "24*b", ', neglects: [{term: "0*s", why: no}]'), "mine.yaml:6: mine.one neglects 0*s, which is 0 under the facts"),
         (entry("b", "F", ", note: x, prof: 1"), "mine.yaml:6: unknown key 'prof' in claims[0]: valid names: of, note, keep, verdict, symbols, ..."),
     ],

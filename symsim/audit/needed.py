@@ -34,6 +34,19 @@ def refuse_unneeded(claim: Claim, sides: Sides, proof: Proof) -> None:
                 raise InputError(f"{claim.place(f'neglects.{numbers[0]}')}: {claim.id} neglects {cut(said)}, which is 0 under the facts")
 
 
+def refuse_vacuous(claim: Claim, sides: Sides) -> None:
+    """InputError where a limit leaves nothing of what is published: anything would be equal."""
+    limits = [f for f in sides.facts if f.relation == "->"]
+    if not limits or not sides.published:
+        return
+    try:
+        nothing = prove(sides, about(sides, sides.published), sides.published).holds
+    except InputError:
+        return
+    if nothing:
+        raise InputError(f"{claim.place('given')}: under {', '.join(map(str, limits))} nothing is left of what {claim.id} publishes")
+
+
 def unneeded(sides: Sides, proof: Proof, formula: Formula) -> Iterable[Fact]:
     """The facts without each of which the proof leaves the same. formula: symsim less published."""
     exact = _only_exact(sides.facts, formula)

@@ -18,7 +18,7 @@ from symsim.algebra.expr import ZERO, Expr, Number, expr
 from symsim.algebra.facts import Fact, solved
 from symsim.algebra.grammar import parse
 from symsim.audit.claims import Claim, mapped
-from symsim.audit.needed import refuse_unneeded
+from symsim.audit.needed import refuse_unneeded, refuse_vacuous
 from symsim.audit.points import Point, counter_model, tested_points
 from symsim.audit.proving import Proof, Sides, about, functions_in, is_zero, meanings, prove, sides_of, tidy
 from symsim.audit.references import relative_sizes
@@ -72,6 +72,7 @@ def judge(claim: Claim, derivations: Derivations, lenient: bool = False) -> Outc
         found = replace(found, counter_model=counter_model(difference, sides.facts), sizes=relative_sizes(sides, difference))
     red = _against_stored(found, sides.derived)
     if not lenient and (not red or claim.stored is None):
+        refuse_vacuous(claim, sides)
         refuse_unneeded(claim, sides, proof)
     return replace(found, red=red)
 
