@@ -10,9 +10,13 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from symsim.api.result import derive  # noqa: E402
+from symsim.audit.printed import audit_tables  # noqa: E402
+from symsim.audit.report import audit_report  # noqa: E402
+from symsim.audit.running import asked, audit  # noqa: E402
+from symsim.audit.subjects import Derivations  # noqa: E402
 from symsim.inputs.models import load_model  # noqa: E402
 from symsim.inputs.strategies import load_strategy  # noqa: E402
-from symsim.report import write_report  # noqa: E402
+from symsim.report import rendered, write_report  # noqa: E402
 
 EXAMPLES = {
     "llama3-70b": "tp=8,pp=4,sp=true,micro_batch_size=1,num_microbatches=8,dp=2,seq_length=8192",
@@ -37,9 +41,17 @@ def remake(folder: Path = FOLDER) -> None:
             write_report(result, folder / f"{model}{suffix}")
 
 
+def remake_audit(folder: Path = FOLDER) -> None:
+    """audit.md and audit.html: every claim of derivations/ with its verdict; tests/test_whole_audit.py holds the first to what symsim writes."""
+    document = audit_report(audit(*asked(())), audit_tables((), Derivations()).found)
+    for suffix in (".md", ".html"):
+        (folder / f"audit{suffix}").write_bytes(rendered(document, suffix))
+
+
 def main() -> int:
     if "--check" not in sys.argv[1:]:
         remake()
+        remake_audit()
         return 0
     old = stale()
     if old:
