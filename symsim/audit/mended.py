@@ -1,4 +1,4 @@
-"""What claims found wrong in symsim itself, and the commit that mended it: derivations/mended.yaml."""
+"""What published formulas showed to be wrong in symsim, and the commit that mended it: derivations/mended.yaml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symsim.inputs.validation import validate
 
 
 class Mended(BaseModel):
-    """The claim that is proven since; difference: symsim less published, before."""
+    """claim: one that rests on it; difference: symsim less published, before it was mended."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

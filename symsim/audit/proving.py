@@ -172,11 +172,7 @@ def about(sides: Sides, amount: Expr, facts: Sequence[Fact] | None = None) -> tu
 def is_zero(amount: Expr) -> bool:
     """Whether an expression is zero for all values of its symbols: divisors are multiplied away until none is left."""
     while amount:
-        lowest: dict[Symbol | Call, int] = {}
-        for monomial in amount.terms:
-            for atom, power in monomial:
-                if isinstance(atom, Call) and atom.function == "sum" and power < lowest.get(atom, 0):
-                    lowest[atom] = power
+        lowest = _divisors(amount)
         if not lowest:
             return False
         amount = cleared(amount, lowest)
@@ -185,11 +181,7 @@ def is_zero(amount: Expr) -> bool:
 
 def tidy(amount: Expr) -> Expr:
     """The same over one divisor of each sum, what all terms have in common taken out of it."""
-    lowest: dict[Symbol | Call, int] = {}
-    for monomial in amount.terms:
-        for atom, power in monomial:
-            if isinstance(atom, Call) and atom.function == "sum" and power < lowest.get(atom, 0):
-                lowest[atom] = power
+    lowest = _divisors(amount)
     if not lowest:
         return amount
     found = cleared(amount, lowest)
@@ -199,6 +191,16 @@ def tidy(amount: Expr) -> Expr:
         common = _common(inside)
         found = found / common**-low / (inside / common) ** -low
     return found
+
+
+def _divisors(amount: Expr) -> dict[Symbol | Call, int]:
+    """The sums that some term is divided by, each with its lowest power."""
+    lowest: dict[Symbol | Call, int] = {}
+    for monomial in amount.terms:
+        for atom, power in monomial:
+            if isinstance(atom, Call) and atom.function == "sum" and power < lowest.get(atom, 0):
+                lowest[atom] = power
+    return lowest
 
 
 def _common(amount: Expr) -> Expr:

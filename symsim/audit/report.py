@@ -140,7 +140,7 @@ def _instead(outcome: Outcome) -> Spans:
 
 
 def _in_symsim(outcomes: Sequence[Outcome]) -> list[Section]:
-    """What claims found wrong in symsim, each with what became of the claim since."""
+    """What was wrong in symsim, each with the verdict, now, of a claim that rests on it."""
     verdicts = {o.claim.id: o.verdict for o in outcomes}
     rows = []
     for one in mended():
@@ -150,7 +150,9 @@ def _in_symsim(outcomes: Sequence[Outcome]) -> list[Section]:
     if not rows:
         return []
     columns = (Column("claim", 12), Column("what was wrong", 22), Column("symsim less published", 10), Column("mended by", 6), Column("now", 7))
-    said = Paragraph(spans("A claim that failed, and symsim was wrong. The commit that mended it is named."))
+    said = Paragraph(
+        spans("A published formula was right, or differed by something else, and symsim was wrong. The last column is the verdict of the claim now.")
+    )
     return [Section("Errors found in symsim", (said, Table(spans("What the audit found in symsim."), columns, tuple(rows))))]
 
 
