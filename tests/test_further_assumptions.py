@@ -92,6 +92,9 @@ def test_keys_of_simumax(tmp_path: Any) -> None:
     found = read("simumax", tmp_path / "s.json", f'{given}, "enable_straggler_model": true, "attention_sparse_ratio": 0.5}}')
     assert found.assumptions["stragglers"] == "nodes" and found.strategy is not None and found.strategy["attention_sparse_ratio"] == 0.5
     assert "stragglers" not in read("simumax", tmp_path / "p.json", f'{given}, "enable_straggler_model": false}}').assumptions
+    silent = read("simumax", tmp_path / "d.json", f"{given}}}")
+    row = next(row for row in silent.rows if row.key == "enable_straggler_model")
+    assert silent.assumptions["stragglers"] == "nodes" and row.fate == "derived"  # SimuMax's default
 
 
 @pytest.mark.parametrize("words", ["megatron sft --deterministic_mode true", "swift sft --full_determinism true"])

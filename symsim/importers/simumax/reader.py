@@ -212,8 +212,10 @@ def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
     keys.flag("use_math_sdp", False, to="assume.attention_kernel", why="use_flash_sdp decides")
     if not flash:
         assumptions["attention_kernel"] = "math"
-    if keys.flag("enable_straggler_model", False, to="assume.stragglers", why="by nodes"):
+    if keys.flag("enable_straggler_model", True, to="assume.stragglers", why="by nodes"):
         assumptions["stragglers"] = "nodes"
+    if not keys.has("enable_straggler_model"):
+        keys.note("enable_straggler_model", "derived", "assume.stragglers", "by nodes: on there")
     if keys.flag("recompute_variance", False, to="assume.recompute_early_stop"):
         assumptions["recompute_early_stop"] = "true"
     assumptions["moe_probabilities"] = "experts" if keys.flag("dispatch_probs", False, to="assume.moe_probabilities") else "combine"
