@@ -12,21 +12,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, Union
 
 from symsim.algebra.operators import EXACT, FUNCTIONS, Number
 
 
-@dataclass(frozen=True)
 class Symbol:
-    """A named quantity; its LaTeX, unit, meaning and domain live in `vocabulary`."""
+    """A named quantity; its LaTeX, unit, meaning and domain live in `vocabulary`. There is one object of a name, so that
+    comparing and hashing look at the object alone."""
 
+    __slots__ = ("name", "key")
     name: str
+    key: tuple[int, str]
 
-    @property
-    def key(self) -> tuple[int, str]:
-        return (0, self.name)
+    def __new__(cls, name: str) -> "Symbol":
+        found = _SYMBOLS.get(name)
+        if found is None:
+            found = object.__new__(cls)
+            object.__setattr__(found, "name", name)
+            object.__setattr__(found, "key", (0, name))
+            found = _SYMBOLS.setdefault(name, found)
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a symbol's {name} cannot be changed")
+
+    def __reduce__(self) -> tuple[type["Symbol"], tuple[str]]:
+        return Symbol, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.name!r})"
+
+
+_SYMBOLS: dict[str, Symbol] = {}
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,17 @@ class Call:
 
     function: str
     arguments: tuple["Expr", ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.function, self.arguments))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # names hash differently in every process
+        return {"function": self.function, "arguments": self.arguments}
 
     @cached_property
     def key(self) -> tuple[int, str]:
@@ -51,11 +82,11 @@ Atom = Union[Symbol, Call]
 Monomial = tuple[tuple[Atom, int], ...]
 
 
+_KEY = attrgetter("key")
+
+
+@lru_cache(maxsize=1 << 15)
 def _times(left: Monomial, right: Monomial) -> Monomial:
-    if not left:
-        return right
-    if not right:
-        return left
     powers = dict(left)
     for atom, power in right:
         total = powers.get(atom, 0) + power
@@ -63,11 +94,19 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
             powers[atom] = total
         else:
             del powers[atom]
-    return tuple(sorted(powers.items(), key=lambda item: item[0].key))
+    return tuple((atom, powers[atom]) for atom in sorted(powers, key=_KEY))
 
 
 def _plain(value: Number) -> Number:
     return value.numerator if type(value) is Fraction and value.denominator == 1 else value
+
+
+def _made(terms: dict[Monomial, Number]) -> "Expr":
+    """Of coefficients that are plain and not zero."""
+    result = object.__new__(Expr)
+    result.terms = terms
+    result._hash = None
+    return result
 
 
 class Expr:
@@ -77,7 +116,7 @@ class Expr:
     terms: dict[Monomial, Number]
 
     def __init__(self, terms: Mapping[Monomial, Number]):
-        self.terms = {m: _plain(c) for m, c in terms.items() if c}
+        self.terms = {m: c if type(c) is int else _plain(c) for m, c in terms.items() if c}
         self._hash: int | None = None
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
@@ -104,10 +143,16 @@ class Expr:
 
     def __add__(self, other: "Expr | Number") -> "Expr":
         other = expr(other)
+        if not self.terms or not other.terms:
+            return other if other.terms else self
         terms = dict(self.terms)
         for monomial, coefficient in other.terms.items():
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return Expr(terms)
+            total = terms.get(monomial, 0) + coefficient
+            if total:
+                terms[monomial] = _plain(total)
+            else:
+                del terms[monomial]
+        return _made(terms)
 
     __radd__ = __add__
 
@@ -122,6 +167,10 @@ class Expr:
 
     def __mul__(self, other: "Expr | Number") -> "Expr":
         other = expr(other)
+        if len(self.terms) == 1:
+            return other._scaled(self)
+        if len(other.terms) == 1:
+            return self._scaled(other)
         terms: dict[Monomial, Number] = {}
         for m1, c1 in self.terms.items():
             for m2, c2 in other.terms.items():
@@ -130,6 +179,13 @@ class Expr:
         return Expr(terms)
 
     __rmul__ = __mul__
+
+    def _scaled(self, factor: "Expr") -> "Expr":
+        """Times an expression of one term: no two terms can meet."""
+        ((by, times),) = factor.terms.items()
+        if not by:
+            return self if times == 1 and type(times) is int else Expr({m: c * times for m, c in self.terms.items()})
+        return Expr({_times(m, by) if m else by: c * times for m, c in self.terms.items()})
 
     def __truediv__(self, other: "Expr | Number") -> "Expr":
         return self * _inverse(expr(other))
@@ -285,9 +341,12 @@ def _inverse(divisor: Expr) -> Expr:
         raise ZeroDivisionError("division by an expression that is zero")
     if len(divisor.terms) == 1:
         ((monomial, coefficient),) = divisor.terms.items()
+        over = 1 if coefficient == 1 and type(coefficient) is int else _plain(Fraction(1) / coefficient)
+        if not any(p < 0 and isinstance(a, Call) and a.function == "sum" for a, p in monomial):
+            return Expr({tuple((a, -p) for a, p in monomial): over})
         sums = product(a.arguments[0] ** -p for a, p in monomial if isinstance(a, Call) and a.function == "sum" and p < 0)
         rest = tuple((a, -p) for a, p in monomial if not (isinstance(a, Call) and a.function == "sum" and p < 0))
-        return Expr({rest: Fraction(1) / coefficient}) * sums
+        return Expr({rest: over}) * sums
     return Expr({((Call("sum", (divisor,)), -1),): 1})
 
 
@@ -309,8 +368,9 @@ def expr(value: "Expr | Number") -> Expr:
     return value if isinstance(value, Expr) else Expr({(): value})
 
 
+@lru_cache(maxsize=1 << 12)
 def symbol(name: str) -> Expr:
-    return Expr({((Symbol(name), 1),): 1})
+    return _made({((Symbol(name), 1),): 1})
 
 
 def function(name: str, *arguments: "Expr | Number") -> Expr:

@@ -105,9 +105,16 @@ class Network:
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
         self.groups = groups(strategy, mesh, table_copies)
         self.tiers = range(1, len(system.network) + 1)
+        self._calls: dict[Message, Quantity] = {}
+        self._found: dict[tuple[str, int], Expr] = {}
 
     def seconds(self, message: Message) -> Quantity:
         """One call of the message."""
+        if message not in self._calls:
+            self._calls[message] = self._seconds(message)
+        return self._calls[message]
+
+    def _seconds(self, message: Message) -> Quantity:
         if self.collective is not None:
             return Quantity(self.collective(message), SECOND)
         size = maximum(message.send_bytes, message.receive_bytes) if message.op == "p2p" else _payload(message)
@@ -129,6 +136,11 @@ class Network:
         return ring, buffer * self._ring(message) + self._depth(message)
 
     def _members(self, axis: str, tier: int) -> Expr:
+        if (axis, tier) not in self._found:
+            self._found[axis, tier] = self._inside(axis, tier)
+        return self._found[axis, tier]
+
+    def _inside(self, axis: str, tier: int) -> Expr:
         if tier == 0:
             return ONE
         total = product(a.degree for a in self.groups[axis])

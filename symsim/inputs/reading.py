@@ -12,7 +12,9 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,6 +27,7 @@ KeyPath = tuple["str | int", ...]
 
 # files are read before anything is known of them: YAML takes some 15 microseconds a byte, JSON one
 _LARGEST_TABLE, _LARGEST_JSON, _LARGEST_YAML = 16 * 2**20, 4 * 2**20, 2**19
+_LARGEST_KEPT = 2**15
 _LONGEST_NUMBER = 400
 _DEEPEST = 100
 
@@ -128,7 +131,19 @@ def read_yaml(path: "str | Path") -> Document:
 
 
 def parse_yaml(text: str, where: str) -> Document:
-    """Plain data of a YAML mapping; tags, aliases, duplicate keys and non-finite numbers are refused."""
+    """Plain data of a YAML mapping, the caller's own; tags, aliases, duplicate keys and non-finite numbers are refused."""
+    if len(text) > _LARGEST_KEPT:
+        return _parsed(text, where)
+    kept = _kept(text, where)
+    return Document(deepcopy(kept.data), where, kept.lines)
+
+
+@lru_cache(maxsize=128)
+def _kept(text: str, where: str) -> Document:
+    return _parsed(text, where)
+
+
+def _parsed(text: str, where: str) -> Document:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.events import (
