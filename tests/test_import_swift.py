@@ -179,6 +179,7 @@ def test_ranks() -> None:
         ("--clip_grad 0", {"clip_grad": 0}),
         ("--cross_entropy_loss_fusion false", {"cross_entropy_fusion": "unfused"}),
         ("--cross_entropy_fusion_impl te", {"cross_entropy_fusion": "te"}),
+        ("--cross_entropy_fusion_impl linear", {"cross_entropy_fusion": "linear"}),
         ("--pipeline_model_parallel_size 2 --virtual_pipeline_model_parallel_size 3", {"pp": 2, "vpp": 3, "overlap_p2p_comm": True}),
         ("--pipeline_model_parallel_size 2", {"pp": 2, "overlap_p2p_comm": False}),
         ("--pipeline_model_parallel_size 2 --decoder_first_pipeline_num_layers 16", {"num_layers_in_first_pipeline_stage": 16}),

@@ -77,6 +77,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "masked_softmax_fusion": (DENSE + " written out", {"seq_length": 512}, False),
     "norm_fusion": (DENSE, {}, False),
     "cross_entropy_fusion": (DENSE, {"tp": 4}, "native"),
+    "cross_entropy_chunks": (DENSE, {"cross_entropy_fusion": "liger"}, 4),
     "moe_token_dispatcher_type": (MOE, {"ep": 4}, "allgather"),
     "moe_expert_capacity_factor": (MOE, {"ep": 4, "moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}, 2.0),
     "moe_pad_expert_input_to_capacity": (MOE, {"ep": 4, "moe_expert_capacity_factor": 2.0}, True),

@@ -16,12 +16,14 @@ from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, 
 from symsim.inputs.strategy import Strategy
 
 
-def model(attention: dict[str, Any] | None = None, moe: dict[str, Any] | None = None, layers: int = 1, **rest: Any) -> Architecture:
+def model(
+    attention: dict[str, Any] | None = None, moe: dict[str, Any] | None = None, layers: int = 1, vocab_size: int = 256, **rest: Any
+) -> Architecture:
     """One kind of layer, h = 64, 8 heads of 8, two groups unless told otherwise."""
     return Architecture(
         name="small",
         hidden_size=64,
-        vocab_size=256,
+        vocab_size=vocab_size,
         layers=f"{layers} * dense",  # type: ignore[arg-type]
         layer_kinds={"dense": LayerKind(ffn="moe" if moe else "mlp")},
         attention=Attention(**{"num_attention_heads": 8, "num_query_groups": 2, "kv_channels": 8, **(attention or {})}),

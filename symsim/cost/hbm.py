@@ -9,15 +9,15 @@ loss unfused, attention written out) moves what stands between them as well.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from symsim.algebra.expr import ONE, ZERO, Expr, product
+from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.algebra.quantity import BYTE, Quantity, total
+from symsim.cost.linear_loss import linear_loss_bytes
+from symsim.cost.shapes import Shape, size
 from symsim.frameworks.kernels import Profile, multiplied_in
-from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, LinearCrossEntropy
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
 from symsim.placement.mesh import local_size
@@ -27,39 +27,13 @@ from symsim.placement.mesh import local_size
 UNFUSED_LOSS = {"forward": 38, "backward": 14}
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Products of m x k by k x n: rows, columns and depth of each, how many, bytes an element of operands and result.
-
-    kind: forward, dgrad or wgrad (accumulates: it adds to what is there). biases: bytes of a bias that it reads, or of its gradient.
-    """
-
-    m: Expr
-    n: Expr
-    k: Expr
-    groups: Expr
-    kind: str
-    width_in: int
-    width_out: int
-    biases: Expr = ZERO
-    accumulates: bool = False
-
-    @property
-    def adds(self) -> str:
-        """What `curves` knows of the kind: only a wgrad that accumulates reads what it writes."""
-        return "wgrad" if self.accumulates else "forward"
-
-    @property
-    def bytes(self) -> Expr:
-        moved = curves.gemm_bytes(self.m, self.n, self.k, groups=self.groups, kind=self.adds, width_in=self.width_in, width_out=self.width_out)
-        return moved + self.biases
-
-
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
     """What one forward kernel reads and writes on one rank."""
     op = placed.block.ops[index]
     if op.kind in PRODUCTS:
         return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
+    if isinstance(op.attrs, LinearCrossEntropy):
+        return Quantity(linear_loss_bytes(placed, index, profile.strategy, backward=False), BYTE)
     if written_out(op):
         return _attention_bytes(placed, index, backward=False)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
@@ -73,6 +47,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
         return Quantity(shape.bytes + added_afterwards(shape, profile.strategy), BYTE)
+    if isinstance(op.attrs, LinearCrossEntropy):
+        return Quantity(linear_loss_bytes(placed, kernel.forward, profile.strategy, backward=True), BYTE)
     if written_out(op):
         return _attention_bytes(placed, kernel.forward, backward=True)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
@@ -86,12 +62,6 @@ def touched(op: Op) -> list[str]:
         return [op.inputs[0], op.outputs[0], *op.outputs]
     unread = op.attrs.unread if isinstance(op.attrs, Attention) else ()
     return [*(t for t in op.inputs if t not in unread), *op.outputs]
-
-
-def size(placed: Placed, index: int, dims: Iterable[str]) -> Expr:
-    """Points of an operation's iteration over these dimensions on one rank."""
-    layout = placed.iteration[index]
-    return product(local_size(placed.mesh, placed.block, d, layout.get(d, ())) for d in dims)
 
 
 def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> Shape:

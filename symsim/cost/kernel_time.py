@@ -14,16 +14,16 @@ from fractions import Fraction
 from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.cost.hbm import (
-    Shape,
     added_afterwards,
     attention_passes,
     attention_shapes,
     backward_bytes,
     forward_bytes,
     product_shape,
-    size,
     written_out,
 )
+from symsim.cost.linear_loss import Work, linear_loss_work
+from symsim.cost.shapes import Shape, size
 from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
@@ -38,6 +38,9 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) ->
     """Kernels that the host launches for an operation. A grouped GEMM is one product an expert on the device's streams
     (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all they do apart."""
     op = placed.block.ops[index]
+    if OPERATIONS[op.kind].bound == "linear_loss":
+        work = linear_loss_work(placed, index, profile.strategy, backward=backward)
+        return work.pieces * (len(work.shapes) + len(work.passes)) + len(work.after)
     experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
     if op.einsums and op.einsums[0].chosen:
         return experts
@@ -60,6 +63,8 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _product(placed, index, "forward", profile)
     if OPERATIONS[op.kind].bound == "attention":
         return _attention(placed, index, profile, backward=False)
+    if OPERATIONS[op.kind].bound == "linear_loss":
+        return _linear_loss(linear_loss_work(placed, index, profile.strategy, backward=False), peak(op, profile.strategy), profile)
     return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
 
 
@@ -72,6 +77,8 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
         return _product(placed, kernel.forward, kernel.label, profile)
     if OPERATIONS[op.kind].bound == "attention":
         return _attention(placed, kernel.forward, profile, backward=True)
+    if OPERATIONS[op.kind].bound == "linear_loss":
+        return _linear_loss(linear_loss_work(placed, kernel.forward, profile.strategy, backward=True), peak(op, profile.strategy), profile)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
 
 
@@ -94,6 +101,14 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     return Quantity(_seconds(shape, rate, profile, grouped=shape.groups != ONE) + after, SECOND)
 
 
+def _linear_loss(work: Work, rate: Expr, profile: Profile) -> Quantity:
+    """The output layer's products of every piece, and the passes over its logits between them."""
+    of_piece = sum((_seconds(shape, rate, profile, grouped=False) for shape in work.shapes), ZERO)
+    of_piece = of_piece + sum((curves.memory_bound(moved, kind="cross_entropy") for moved in work.passes), ZERO)
+    after = sum((curves.memory_bound(moved, kind="elementwise") for moved in work.after), ZERO)
+    return Quantity(work.pieces * of_piece + after, SECOND)
+
+
 def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Expr:
     return curves.gemm(
         shape.m,
@@ -107,6 +122,7 @@ def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Ex
         grouped=grouped,
         beside=shape.biases,
         tiled=profile.assumptions["gemm_tiles"] == "counted",
+        split=shape.split,
     )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.algebra.expr import ZERO, Expr
+from symsim.cost import linear_loss
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
 from symsim.lowering.remember import Remembered, kept_as
@@ -233,12 +234,18 @@ class _Backward:
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
             if op.kind in PRODUCTS and op.module in self.into_main_gradient:
                 latest = ZERO
-            for name in [t for t in made if walk.root(t) in self.live and OPERATIONS[op.kind].role == "loss"]:
-                del self.live[walk.root(name)]  # written where the saved tensor lies
+            for name in self._become_gradients(op, made):
+                self.live.pop(name, None)
             self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op), latest)
             self.of_parameters = self.of_parameters + latest
             for name, size in made.items():
                 self._add(name, size)
+
+    def _become_gradients(self, op: Op, made: Iterable[str]) -> list[str]:
+        """Saved tensors that a loss writes gradients over, or that are the gradients."""
+        if isinstance(op.attrs, LinearCrossEntropy):
+            return [self.walk.root(t) for t in op.saves] if op.attrs.at_once else []
+        return [self.walk.root(t) for t in made if OPERATIONS[op.kind].role == "loss"]
 
     def _add(self, name: str, size: Expr) -> None:
         """A second gradient of one tensor is added to the first where that lies."""
@@ -261,6 +268,8 @@ def _node(op: Op) -> str:
 def _inside(backward: _Backward, op: Op) -> Expr:
     """What a kernel's backward allocates besides its results: PyTorch's cross entropy is two operations, and the first
     one's gradient has the size of the log-softmax (aten nll_loss_backward, _log_softmax_backward_data)."""
+    if isinstance(op.attrs, LinearCrossEntropy):
+        return linear_loss.beside_backward(backward.walk.placed, op)
     return _sum(backward.walk.size(t) for t in op.attrs.inside) if isinstance(op.attrs, CrossEntropy) else ZERO
 
 

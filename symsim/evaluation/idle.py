@@ -70,6 +70,7 @@ CONDITIONAL = (
     "bias_dropout_fusion",
     "masked_softmax_fusion",
     "cross_entropy_fusion",
+    "cross_entropy_chunks",
     "moe_token_dispatcher_type",
     "moe_expert_capacity_factor",
     "moe_pad_expert_input_to_capacity",

@@ -236,8 +236,9 @@ def _training(asked: "Asked") -> Iterator[Argument]:
     yield from _given("global-batch-size", s.micro_batch_size * s.microbatches * s.dp)
     yield from _given("train-iters", 100)
     yield ("--lr", "1e-4")
-    yield from _on("cross-entropy-loss-fusion", s.cross_entropy_fusion != "unfused")
-    yield from _given("cross-entropy-fusion-impl", None if s.cross_entropy_fusion == "unfused" else s.cross_entropy_fusion)
+    fused = s.cross_entropy_fusion in ("native", "te", "linear")
+    yield from _on("cross-entropy-loss-fusion", fused)
+    yield from _given("cross-entropy-fusion-impl", s.cross_entropy_fusion if fused else None)
     yield from _on("moe-permute-fusion", asked.architecture.moe is not None and asked.assumptions.get("moe_permute_fusion") == "true")
     gated = asked.architecture.mlp is None or asked.architecture.mlp.gated
     yield from _on(f"no-bias-{'swiglu' if gated else 'gelu'}-fusion", not s.bias_activation_fusion)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from symsim.frameworks import fuse_eager, fuse_te
 from symsim.frameworks.framework import Framework, Ring
+from symsim.frameworks.linear_loss import with_linear_loss
 from symsim.inputs.strategy import Strategy
 
 # Kernels that one operation issues where it is not one kernel, forward and backward: unfused rotary embedding
@@ -68,6 +69,7 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
 
     return replace(
         own,
+        lowerings=with_linear_loss(own.lowerings, strategy),
         shares_redistributions=assume["shared_redistribution"] == "true",
         ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp_comm_type == "all_gather"),
         counts="" if assume["dispatcher_metadata"] == "omitted" else own.counts,

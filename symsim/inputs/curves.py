@@ -130,18 +130,20 @@ def gemm(
     grouped: bool | None = None,
     beside: Expr | Number = 0,
     tiled: bool = True,
+    split: bool = False,
 ) -> Expr:
     """Seconds of `groups` products of m x k by k x n (rows, columns and depth of this product: of dgrad and wgrad too).
 
     Widths are bytes an element; `peak` is the multiplier's rate in FLOP/s; `kind` is forward, dgrad or wgrad. `grouped` says
     which coefficients apply; left out, those of a grouped GEMM do unless `groups` is 1. `beside` are bytes that the kernel
     moves besides operands and result (a bias). Not `tiled`: of an ideal machine, which computes these rows and columns and no others.
+    split: of few tiles and a long depth, which multiprocessors that have no tile share (split-K).
     """
     m, n, k, groups = expr(m), expr(n), expr(k), expr(groups)
     several = groups != 1 if grouped is None else grouped
     eta, exposed = (symbol("eta_group"), symbol("phi_group")) if several else (symbol("eta_gemm"), symbol("phi_gemm"))
     tiles = groups * ceil(m / TILE) * ceil(n / TILE)
-    worked = TILE**2 * maximum(tiles, symbol("n_sm")) if tiled else groups * m * n
+    worked = TILE**2 * (tiles if split else maximum(tiles, symbol("n_sm"))) if tiled else groups * m * n
     compute = 2 * k * worked / (peak * eta)
     moved = gemm_bytes(m, n, k, groups=groups, kind=kind, width_in=width_in, width_out=width_out) + beside
     memory = moved / (symbol("B_hbm") * symbol("eta_mem"))

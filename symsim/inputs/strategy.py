@@ -208,8 +208,13 @@ class Strategy(BaseModel):
     bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
     norm_fusion: bool = Field(True, description="te: a norm is one kernel")
-    cross_entropy_fusion: Literal["unfused", "native", "te"] = Field(
-        "unfused", description="vocabulary-parallel cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl)"
+    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut"] = Field(
+        "unfused",
+        description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); with the output layer in it, so that logits are never "
+        "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE)",
+    )
+    cross_entropy_chunks: Size | None = Field(
+        None, description="liger, chunked: chunks of tokens whose logits are there one after the other; default: vocabulary / hidden size, 8"
     )
     # mixture of experts
     moe_token_dispatcher_type: Literal["alltoall", "allgather"] = Field("alltoall", description="how tokens reach their experts")

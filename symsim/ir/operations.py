@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from symsim.algebra.expr import ONE, Expr
 from symsim.ir.einsum import Einsum
 
 
@@ -111,6 +112,22 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True)
+class LinearCrossEntropy(Projection, CrossEntropy):
+    """A product and the loss of its result in one. at_once: forward makes the gradients of its operands, and keeps those. pieces: that the
+    rows are cut into, each multiplied by itself; columns: of the result's gradient that are there at a time in backward; in_kernel: tiles
+    of the result never leave a kernel. moved: bytes a point of the result between the products; hidden: the type that the gradient of
+    the first operand is summed in; scaled: backward multiplies the gradients by that of the loss."""
+
+    at_once: bool = False
+    pieces: Expr = ONE
+    columns: int = 0
+    in_kernel: bool = False
+    moved: int = 0
+    hidden: str = ""
+    scaled: bool = False
+
+
+@dataclass(frozen=True)
 class Lookup:
     """borrowed: tables of another block."""
 
@@ -201,7 +218,7 @@ class Operation:
     sends: Collective = ""
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring"] = ""
-    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy"] = "elementwise"
+    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss"] = "elementwise"
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
@@ -238,6 +255,7 @@ OPERATIONS: dict[str, Operation] = {
         stored_by=("sac_attn", "sac_mm_attn"),
     ),
     "cross_entropy": Operation("loss", CrossEntropy, inner="softmax", bound="cross_entropy", assumed=("loss_parallel",)),
+    "linear_cross_entropy": Operation("loss", LinearCrossEntropy, inner="softmax", bound="linear_loss", assumed=("loss_parallel",)),
     "permute": Operation("moves", Exchange, bound="permute", assumed=("moe_permute_fusion",)),
     "unpermute": Operation("moves", bound="permute"),
     "exchange": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", assumed=("expert_load", "dispatcher_metadata")),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from symsim.errors import InputError
 from symsim.frameworks.choices import FRAMEWORKS
+from symsim.frameworks.linear_loss import LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
@@ -280,6 +281,19 @@ def _schedule(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"defer_embedding_wgrad_compute moves weight gradients into the end of 1f1b, and {what}")
 
 
+def _loss(_: Architecture, strategy: Strategy) -> None:
+    """A loss with the output layer in it has no weight gradient apart, and some have no chunks."""
+    how = LINEAR_LOSSES.get(strategy.cross_entropy_fusion)
+    in_chunks = " or ".join(name for name, row in LINEAR_LOSSES.items() if row.chunks)
+    if strategy.cross_entropy_chunks and (how is None or how.chunks is None):
+        raise InputError(f"cross_entropy_chunks={strategy.cross_entropy_chunks} needs cross_entropy_fusion={in_chunks}")
+    if strategy.defer_embedding_wgrad_compute and how is not None:
+        raise InputError(
+            f"defer_embedding_wgrad_compute moves a product that cross_entropy_fusion={strategy.cross_entropy_fusion} runs inside the loss; "
+            "give one of them"
+        )
+
+
 def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
     instances, ranks = strategy.num_distributed_optimizer_instances, strategy.dp * strategy.cp
     if instances > 1 and strategy.zero == 0:
@@ -415,6 +429,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     whole_batches,
     _rounds,
     _schedule,
+    _loss,
     _data_parallel,
     _overlap,
     _optimizer,

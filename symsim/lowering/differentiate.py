@@ -18,7 +18,7 @@ from symsim.algebra.expr import ONE, Expr, product
 from symsim.frameworks.framework import BY_RULE, Framework, Ring
 from symsim.ir.block import Op, Tensor
 from symsim.ir.messages import Message
-from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, CrossEntropy, Norm, Redistribution, TopK
+from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Norm, Redistribution, TopK
 from symsim.lowering.communicate import Placed
 from symsim.lowering.exchange import token_messages
 from symsim.placement.mesh import Layout, Mesh, local_elements, local_size
@@ -236,15 +236,16 @@ def _balance_messages(placed: Placed, op: Op) -> list[Message]:
 
 def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     """Reductions of a softmax over a split vocabulary, which Megatron-Core issues even in a group of one
-    (tensor_parallel/cross_entropy.py)."""
+    (tensor_parallel/cross_entropy.py); of a loss in pieces, for each of them."""
     block, mesh, op = placed.block, placed.mesh, placed.block.ops[index]
     made: list[Message] = []
-    rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.of(CrossEntropy).rows)
+    pieces = op.attrs.pieces if isinstance(op.attrs, LinearCrossEntropy) else ONE
+    rows = product(local_size(mesh, block, d, placed.iteration[index][d]) for d in op.of(CrossEntropy).rows) / pieces
     for axis in mesh.placement.of("V", within=op.name).always:
         for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
             n = times * rows
             received = n * mesh.degree(axis) if kind == "all_gather" else n
-            made.append(Message("forward", kind, axis, mesh.degree(axis), n, received, dtype, f"{what} in {op.name}"))
+            made.append(Message("forward", kind, axis, mesh.degree(axis), n, received, dtype, f"{what} in {op.name}", pieces))
     return made
 
 

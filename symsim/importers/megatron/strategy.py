@@ -387,7 +387,7 @@ def _offload(read: Settings) -> None:
 def _kernels(read: Settings) -> None:
     keys, options = read.keys, read.options
     fused = keys.flag("cross_entropy_loss_fusion", False, to="cross_entropy_fusion")
-    with_what = keys.choice("cross_entropy_fusion_impl", {"native": "native", "te": "te"}, None, to="cross_entropy_fusion")
+    with_what = keys.choice("cross_entropy_fusion_impl", {"native": "native", "te": "te", "linear": "linear"}, None, to="cross_entropy_fusion")
     if fused:
         options["cross_entropy_fusion"] = with_what or "native"
     elif with_what is not None:
