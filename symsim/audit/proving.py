@@ -17,6 +17,7 @@ from symsim.algebra.facts import Fact, declared, read_facts
 from symsim.algebra.formula import Formula
 from symsim.algebra.grammar import parse
 from symsim.algebra.proof import cleared
+from symsim.algebra.quantity import Definition
 from symsim.algebra.vocabulary import domain
 from symsim.audit.claims import Claim, mapped
 from symsim.audit.subjects import Derived
@@ -44,8 +45,7 @@ class Sides:
     def _formula(self, amount: Expr) -> Formula:
         found = self.derived.result.formula_of(amount, self.keep).written_out()
         fixed = {n: v for n, v in self.derived.fixed.items() if n not in self.keep}
-        definitions = tuple(replace(d, expr=exact(d.expr.substitute(fixed))) for d in found.definitions)
-        return replace(found, definitions=definitions)
+        return replace(found, definitions=tuple(_with(d, exact(d.expr.substitute(fixed))) for d in found.definitions))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -72,6 +72,10 @@ class Proof:
     @property
     def holds(self) -> bool:
         return is_zero(self.left)
+
+
+def _with(definition: Definition, amount: Expr) -> Definition:
+    return definition if amount is definition.expr else replace(definition, expr=amount)
 
 
 def sides_of(claim: Claim, derived: Derived) -> Sides:

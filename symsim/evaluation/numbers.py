@@ -57,6 +57,8 @@ class Evaluation:
         """An expression over definitions and symbols as a formula, of which no unit is known; `without`: definitions that stay symbols."""
         direct = amount.symbols() - set(without)
         book = self.derivation if direct <= self.derivation.definitions.keys() | self.values.keys() else self.further
+        if not direct & book.definitions.keys():
+            return Formula((Definition(Key("difference", "step"), amount, NONE, "symsim less published"),))
         known = {n: d for n, d in book.definitions.items() if n not in without}
         scope: Scope = "stage" if any(known[n].key.scope == "stage" for n in direct & known.keys()) else "step"
         asked = Definition(Key("difference", scope), amount, NONE, "symsim less published")
