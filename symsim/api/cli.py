@@ -283,9 +283,9 @@ def hold(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a report: .html, .pdf, .tex, .md or .json.")] = None,
 ) -> None:
     """Prove published formulas against what symsim derives."""
-    from symsim.audit.command import Own, run, run_accept, run_own
-
     if formula is not None:
+        from symsim.audit.own import Own, run_own
+
         if says is None or model is None or sources or accepted or output is not None:
             raise InputError("--formula needs --is and --model, and takes no SOURCE, no --accept and no -o")
         named = dict(_pair("--set", text) for text in settings or ())
@@ -293,6 +293,8 @@ def hold(
     elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
         raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
     else:
+        from symsim.audit.command import run, run_accept
+
         if accepted and output is not None:
             raise InputError("--accept stores verdicts and writes no report: give -o without it")
         status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, output, _print, _say)

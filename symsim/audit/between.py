@@ -30,7 +30,7 @@ KINDS = Literal["identity", "error", "convention", "approximation", "omission", 
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Side(Part):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from symsim.audit.accepting import accept
-from symsim.audit.own import own_claim, own_outcome, own_subject, own_text
 from symsim.audit.printed import Tables, audit_tables, table_ids, tables_text
-from symsim.audit.running import Audit, asked, audit, file_of
+from symsim.audit.running import asked, audit, file_of
 from symsim.audit.subjects import Derivations
 from symsim.audit.table import audit_table
 from symsim.audit.verdicts import judge
@@ -57,31 +55,3 @@ def run(sources: Sequence[str], as_json: bool, output: Path | None, show: Callab
 
 def _tables(names: Sequence[str]) -> Tables:
     return audit_tables(names, Derivations())
-
-
-@dataclass(frozen=True)
-class Own:
-    """A formula of the user's own, and what it is said to be of."""
-
-    formula: str
-    says: str
-    model: str
-    strategy: str
-    system: str
-    settings: Mapping[str, str]
-    given: Sequence[str]
-    explained: bool
-
-
-def run_own(own: Own, as_json: bool, show: Callable[[str], None]) -> int:
-    """The exit status: 1 where the formula is not what symsim derives."""
-    claim = own_claim(own.formula, own.says, own_subject(own.model, own.strategy, own.system, own.settings), own.given)
-    found, closest = own_outcome(claim, Derivations(), own.explained)
-    if as_json:
-        answer = Audit((found,)).to_json()
-        if closest is not None:
-            answer["results"][0]["nearest"] = {"switches": dict(closest.switches), "difference": str(closest.left)}
-        show(json.dumps(answer, indent=2) + "\n")
-    else:
-        show(own_text(found, closest, own.explained))
-    return 0 if found.verdict in ("equal", "equal_under", "tested") else 1

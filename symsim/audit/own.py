@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from symsim.algebra.facts import Fact, read_facts
@@ -17,6 +19,37 @@ from symsim.audit.verdicts import Outcome, judge
 from symsim.errors import InputError
 
 SOURCE = Source(title="a formula of one's own", authors="", year=0, url="the command line")
+
+
+@dataclass(frozen=True)
+class Own:
+    """A formula of the user's own, and what it is said to be of."""
+
+    formula: str
+    says: str
+    model: str
+    strategy: str
+    system: str
+    settings: Mapping[str, str]
+    given: Sequence[str]
+    explained: bool
+
+
+def run_own(own: Own, as_json: bool, show: Callable[[str], None]) -> int:
+    """The exit status: 1 where the formula is not what symsim derives."""
+    claim = own_claim(own.formula, own.says, own_subject(own.model, own.strategy, own.system, own.settings), own.given)
+    found, closest = own_outcome(claim, Derivations(), own.explained)
+    if as_json:
+        # processes, tables and comparisons come with it, for which a formula of one's own does not wait
+        from symsim.audit.running import Audit
+
+        answer = Audit((found,)).to_json()
+        if closest is not None:
+            answer["results"][0]["nearest"] = {"switches": dict(closest.switches), "difference": str(closest.left)}
+        show(json.dumps(answer, indent=2) + "\n")
+    else:
+        show(own_text(found, closest, own.explained))
+    return 0 if found.verdict in ("equal", "equal_under", "tested") else 1
 
 
 def own_claim(formula: str, says: str, subject: Subject, given: Sequence[str]) -> Claim:

@@ -13,7 +13,7 @@ Verdict = Literal["equal", "equal_under", "tested", "differs", "source_contradic
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def _expression(given: Any) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from symsim.algebra.expr import Number
-from symsim.audit.between import Comparison
-from symsim.audit.running import Audit
 from symsim.audit.schema import VERDICTS
 from symsim.audit.verdicts import Outcome
+
+if TYPE_CHECKING:
+    from symsim.audit.between import Comparison
+    from symsim.audit.running import Audit
 
 _WIDTH = 80
 

@@ -37,7 +37,7 @@ TILE = 128
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
     @field_validator("exposed", "efficiency", "forward", "backward", "elementwise", "permute", "cross_entropy", check_fields=False)
     @classmethod

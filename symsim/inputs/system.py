@@ -20,7 +20,7 @@ from symsim.ir.messages import COLLECTIVES
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
 def _misfit(path: KeyPath, reason: str) -> ValidationError:
