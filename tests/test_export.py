@@ -41,7 +41,7 @@ SAYABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "tp": (1, 2, 4), "pp": (1, 2, 4), "dp": (1, 2, 4), "cp": (1, 2), "micro_batch_size": (1, 2), "num_microbatches": (4, 8),
         "seq_length": (2048, 8192), "zero": (0, 1), "grad_reduce_in_fp32": (True, False), "cross_entropy_fusion": ("unfused", "te", "native"),
         "recompute": ("none", "full", "selective"), "fp8": ("none", "tensorwise", "blockwise"), "fp32_residual_connection": (True, False),
-        "clip_grad": (0.0, 1.0), "optimizer": ("adam", "sgd", "sgd_momentum"), "moe_token_dispatcher_type": ("alltoall", "allgather"),
+        "clip_grad": (0.0, 1.0), "optimizer": ("adam", "sgd", "sgd_momentum"), "moe_token_dispatcher_type": ("alltoall", "allgather", "flex"),
     },
 }  # fmt: skip
 MODELS["deepspeed"] = ("llama3-8b", "qwen2.5-7b")
@@ -84,6 +84,8 @@ def sayable(draw: st.DrawFn, kind: str) -> Asked:
         options.pop("moe_token_dispatcher_type", None)
     else:
         options |= {"ep": draw(st.sampled_from((1, 2)), label="ep"), "dp": options["dp"] * 2, "sp": options["tp"] > 1}
+        if options["ep"] == 1 and options.get("moe_token_dispatcher_type") == "flex":
+            options["moe_token_dispatcher_type"] = "alltoall"
     if architecture.moe is not None and kind == "simumax":
         options |= {"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}
     if any(kind.window for kind in architecture.layer_kinds.values()) or kind == "simumax":

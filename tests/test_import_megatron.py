@@ -131,12 +131,12 @@ def test_a_launch_script_is_a_job() -> None:
     placed = found.placed()
     assert (placed.tp, placed.pp, placed.ep, placed.etp, placed.dp, placed.sp, placed.zero) == (2, 2, 8, 1, 8, True, 1)
     assert (placed.global_batch_size, placed.microbatches, placed.cross_entropy_fusion) == (128, 16, "te")
+    assert (placed.moe_token_dispatcher_type, placed.moe_flex_dispatcher_backend) == ("flex", "deepep")
     model = found.architecture
     assert model is not None and (model.num_layers, model.vocab_size, model.kind_names()) == (24, 100096, ["dense", "moe"])
     assert found.assumptions == {
         "layernorm_linear_fusion": "fused",
         "apply_rope_fusion": "true",
-        "moe_exchange": "once_per_node",
         "moe_permute_fusion": "true",
     }
     assert [r.key for r in found.rows if r.key.startswith("--wandb") or r.key.startswith("--fp8")] == []

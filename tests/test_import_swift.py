@@ -210,13 +210,19 @@ def test_options(arguments: str, expected: dict[str, Any]) -> None:
         ("--no_rope_fusion true", {"apply_rope_fusion": "false"}),
         ("--moe_grouped_gemm false", {"moe_grouped_gemm": "false"}),
         ("--moe_permute_fusion true", {"moe_permute_fusion": "true"}),
-        ("--moe_token_dispatcher_type flex", {"moe_exchange": "once_per_node"}),
-        ("--moe_enable_deepep true --moe_token_dispatcher_type flex", {"moe_exchange": "once_per_node"}),
     ],
 )
 def test_assumptions(arguments: str, assumptions: dict[str, str]) -> None:
     found = job(f"megatron sft --model Qwen/Qwen3-30B-A3B {arguments}", version="head")
     assert {name: found.assumptions.get(name, ASSUMPTIONS[name].default) for name in assumptions} == assumptions
+
+
+@pytest.mark.parametrize("more", ["", " --moe_enable_deepep true"])
+def test_deepep(more: str) -> None:
+    command = f"megatron sft --model Qwen/Qwen3-30B-A3B --expert_model_parallel_size 4 --moe_token_dispatcher_type flex{more}"
+    found = job(command, version="head", variables={"NPROC_PER_NODE": "4"})
+    assert found.placed().moe_token_dispatcher_type == "flex" and found.placed().moe_flex_dispatcher_backend == "deepep"
+    assert {row.fate for key, row in rows(found).items() if key.startswith(("moe_token", "moe_enable"))} == {"mapped"}
 
 
 def test_what_the_model_lacks_is_left_out() -> None:

@@ -25,6 +25,7 @@ OVERLAP: dict[str, Any] = {**SP, "tp_comm_overlap": True}
 AWARE: dict[str, Any] = {"use_precision_aware_optimizer": True}
 
 # (model, strategy around it, the knob's other value)
+FLEX = {"moe_token_dispatcher_type": "flex"}
 KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "tp": (DENSE, {}, 2),
     "sp": (DENSE, {"tp": 2}, True),
@@ -79,6 +80,9 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "cross_entropy_fusion": (DENSE, {"tp": 4}, "native"),
     "cross_entropy_chunks": (DENSE, {"cross_entropy_fusion": "liger"}, 4),
     "moe_token_dispatcher_type": (MOE, {"ep": 4}, "allgather"),
+    "moe_flex_dispatcher_backend": (MOE, {"ep": 4, **FLEX}, "hybridep"),
+    "moe_flex_dispatcher_num_sms": (MOE, {"ep": 4, **FLEX}, 32),
+    "moe_permute_fusion_into_hybridep": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep"}, True),
     "moe_expert_capacity_factor": (MOE, {"ep": 4, "moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}, 2.0),
     "moe_pad_expert_input_to_capacity": (MOE, {"ep": 4, "moe_expert_capacity_factor": 2.0}, True),
     "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),

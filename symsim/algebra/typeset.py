@@ -43,6 +43,8 @@ _STAGE = {
 _SYSTEM = {
     "Phi": (r"\Phi", "FLOP/s", "peak rate of an accelerator in the strategy's precision"),
     "B_hbm": (r"B_{\mathrm{HBM}}", "byte/s", "HBM bandwidth of an accelerator"),
+    "B_sm_deepep": (r"B_{\mathrm{SM,DeepEP}}", "byte/s", "what one multiprocessor moves in an exchange by DeepEP"),
+    "B_sm_hybridep": (r"B_{\mathrm{SM,HybridEP}}", "byte/s", "what one multiprocessor moves in an exchange by HybridEP"),
     "B_host": (r"B_{\mathrm{host}}", "byte/s", "bandwidth of a rank's host link, one direction"),
     "n_sm": (r"n_{\mathrm{SM}}", "1", "multiprocessors of an accelerator"),
     "world": (r"n_{\mathrm{ranks}}", "1", "ranks"),
@@ -88,6 +90,10 @@ def entry(name: str) -> Entry:
     if call:
         latex = rf"\lambda_{{{call[1]},{word(call[2])},{call[3]}}}"
         return Entry(latex, "s", f"latency of a call of {call[2]} that reaches tier {call[1]}, of {call[3]} ranks or more")
+    exchange = re.fullmatch(r"eta_(\d+)_([a-z]+)_(\d+)", name)
+    if exchange:
+        latex = rf"\eta_{{{exchange[1]},{word(exchange[2])},{exchange[3]}}}"
+        return Entry(latex, "1", f"share of tier {exchange[1]}'s bandwidth that {exchange[2]} reaches, of {exchange[3]} ranks or more")
     tier = re.fullmatch(r"(R|B|alpha|lambda)_(\d+)", name)
     if tier:
         latex, unit, meaning = _TIERS[tier[1]]

@@ -13,10 +13,15 @@ of the outermost tier reached, or an entry of its table by collective and number
 by pair, n of them have (n - 1)/(N - 1) of B_j, and a pair 1/(N - 1). An all-to-all sends every member its own part directly: tier j carries
 (mu_j - mu_{j-1}) / n of the buffer, all tiers at once (of tokens sent once per unit, at most n / mu_{j-1} of K copies),
 and its latency grows with the depth of a tree over the group.
+The kernels of a flex dispatcher (DeepEP, HybridEP) send a token to D_j of the group's units of tier j - 1, those that hold any of its experts
+(to D_1 ranks), and pass on inside a unit of tier j what came to it from outside, so that tier j carries (mu_j - mu_{j-1}) / mu_j of it. The share
+of a tier that they reach is of the dispatcher and the group, from published tables (`exchange` of a system's tier; that of all_to_all where
+there is none), and n_e multiprocessors move no more than n_e B_sm; a call has its latency, no hop.
 
     all_gather, reduce_scatter   S (n-1)/n beta + hops          S: the gathered buffer
     all_reduce                   the least of 2 S (n-1)/n beta + 2 hops (ring) and 2 S beta + 2 depth (tree)
     all_to_all                   max_j S (mu_j - mu_{j-1})/n beta_j + depth
+    dispatch, combine            max_j S (D_j / D_1) (mu_j - mu_{j-1})/mu_j beta_j + call
     p2p, broadcast               S max_j beta_j + alpha
 
 Sources: alpha-beta of collectives: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, sec. 3-4; ring and tree over
@@ -28,16 +33,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Literal
 
 from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, SECOND, Quantity
+from symsim.cost.exchange_buffers import multiprocessors
+from symsim.inputs.architecture import Moe
 from symsim.inputs.conventions import Rule
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.messages import Message
 from symsim.placement.mesh import Mesh
+from symsim.placement.sizes import reached
 
 PER_BYTE = SECOND / BYTE
 
@@ -97,10 +106,12 @@ class Network:
         node_limit: int | None = None,
         table_copies: int = 2,
         collective: Rule | None = None,
+        moe: Moe | None = None,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
-        message by another rule."""
+        message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex)."""
+        self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
         self.groups = groups(strategy, mesh, table_copies)
@@ -120,6 +131,8 @@ class Network:
         size = maximum(message.send_bytes, message.receive_bytes) if message.op == "p2p" else _payload(message)
         buffer = Quantity(size, BYTE)
         n = message.group
+        if self.moe is not None and message.op == "all_to_all" and message.axis == "ep":
+            return self._by_kernels(message, self.moe)
         if message.op == "p2p" or message.op == "broadcast":
             return buffer * self._direct(message) + self._hop(message.axis)
         if message.op == "all_to_all":
@@ -198,6 +211,32 @@ class Network:
             parts.append(share * self._rate(message, j).expr)
         return self._worst(message, parts)
 
+    def _by_kernels(self, message: Message, moe: Moe) -> Quantity:
+        """Tokens sent, or brought back, by kernels of a dispatcher: as many as arrive anywhere, once a rank."""
+        arrived = Quantity(maximum(message.send_bytes, message.receive_bytes), BYTE)
+        backend, axis, parts = self.strategy.moe_flex_dispatcher_backend, message.axis, []
+        everywhere = product(a.degree for a in self.groups[axis])
+        to_ranks = reached(moe, everywhere)
+        for j in self.tiers:
+            inside, below = self._members(axis, j), self._members(axis, j - 1)
+            often = reached(moe, everywhere / below) if j > 1 else to_ranks
+            if j > 1 and self.node_limit is not None:
+                often = minimum(often, self.node_limit)
+            share = self._table("exchange", "eta", backend, axis, j)
+            bandwidth = symbol(f"B_{j}") * (symbol(f"eta_{j}_all_to_all") if share is None else share)
+            if j == 1 and backend in self.system.accelerator.exchange:
+                bandwidth = minimum(bandwidth, self.multiprocessors(axis) * symbol(f"B_sm_{backend}"))
+            parts.append(often / to_ranks * (inside - below) / inside / bandwidth)
+        calls = [self._table("calls", "lambda", backend, axis, j) for j in self.tiers]
+        latency = maximum(*(self._spans(axis, j) * call for j, call in zip(self.tiers, calls) if call is not None), 0)
+        key, meaning = Key("beta", "network", axis=axis, operation=backend), f"seconds a byte of what arrives of an exchange by {backend} over {axis}"
+        worst = self._once(key, Quantity(maximum(*parts, 0), PER_BYTE), meaning, rf"\beta^{{{_text(axis)}}}_{{{_text(backend)}}}")
+        return arrived * worst + Quantity(latency, SECOND)
+
+    def multiprocessors(self, axis: str) -> Expr:
+        """Those that a dispatcher's exchange takes from the kernels beside it."""
+        return multiprocessors(self.strategy, maximum(*(self._spans(axis, j) for j in self.tiers if j > 1), 0))
+
     def _latency(self, message: Message) -> Quantity:
         axis, own = message.axis, self._of_its_own(message.op)
         call = self._call(message, own)
@@ -226,15 +265,18 @@ class Network:
 
     def _by_ranks(self, message: Message, tier: int) -> Expr | None:
         """The entry of the largest number that the group is not below; of a smaller group the first."""
-        calls = self.system.network[tier - 1].calls
-        of = message.op if message.op in calls else "default"
-        if of not in calls:
+        return self._table("calls", "lambda", message.op if message.op in self.system.network[tier - 1].calls else "default", message.axis, tier)
+
+    def _table(self, part: Literal["calls", "exchange"], letter: str, of: str, axis: str, tier: int) -> Expr | None:
+        """The entry of a tier's table by ranks for a group over an axis."""
+        table = getattr(self.system.network[tier - 1], part)
+        if of not in table:
             return None
-        sizes = sorted(calls[of])
-        found = symbol(f"lambda_{tier}_{of}_{sizes[0]}")
-        members = self._members(message.axis, len(self.system.network))
+        sizes = sorted(table[of])
+        found = symbol(f"{letter}_{tier}_{of}_{sizes[0]}")
+        members = self._members(axis, len(self.system.network))
         for smaller, size in pairwise(sizes):
-            step = symbol(f"lambda_{tier}_{of}_{size}") - symbol(f"lambda_{tier}_{of}_{smaller}")
+            step = symbol(f"{letter}_{tier}_{of}_{size}") - symbol(f"{letter}_{tier}_{of}_{smaller}")
             found = found + step * minimum(1, maximum(0, members - size + 1))
         return found
 

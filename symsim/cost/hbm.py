@@ -3,7 +3,7 @@
 A kernel reads its operands and writes its results once. A matrix product has them all in the type it multiplies in; a
 weight gradient is added to the one accumulated so far, which is read and written: in the product, or (gradient_accumulation_fusion off)
 in a pass after it. What is written as several kernels (the
-loss unfused, attention written out) moves what stands between them as well.
+loss unfused, attention written out) moves what stands between them as well. What a dispatcher's kernels read and write is in their message.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ UNFUSED_LOSS = {"forward": 38, "backward": 14}
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
     """What one forward kernel reads and writes on one rank."""
     op = placed.block.ops[index]
+    if OPERATIONS[op.kind].bound == "exchange":
+        return Quantity(ZERO, BYTE)
     if op.kind in PRODUCTS:
         return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
     if isinstance(op.attrs, LinearCrossEntropy):
@@ -44,6 +46,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
 def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
     """What one backward kernel reads and writes on one rank."""
     op = placed.block.ops[kernel.forward]
+    if OPERATIONS[op.kind].bound == "exchange":
+        return Quantity(ZERO, BYTE)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
         return Quantity(shape.bytes + added_afterwards(shape, profile.strategy), BYTE)

@@ -83,8 +83,11 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
 
 
 def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], moved: Quantity, strategy: Strategy) -> Quantity:
-    """A kernel bound by HBM; small products inside it (a convolution, a recurrence) run at the multiplier's rate."""
+    """A kernel bound by HBM; small products inside it (a convolution, a recurrence) run at the multiplier's rate. One that is an exchange
+    takes what its message takes."""
     op = placed.block.ops[index]
+    if OPERATIONS[op.kind].bound == "exchange":
+        return Quantity(ZERO, SECOND)
     work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
     return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
 

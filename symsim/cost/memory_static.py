@@ -10,6 +10,7 @@ from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import Key, layers, of_stage
 from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
 from symsim.cost.count import counted_parameters, label
+from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.reduce import bucket_size, expert_groups, multiplied_in_fp8, shards
@@ -90,6 +91,7 @@ def define_static(rank: Rank) -> Static:
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     on_host, moved = _on_host(rank, shards_of_weights, per_parameter, away)
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
+    flex = strategy.moe_token_dispatcher_type == "flex"
     always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
         rank,
@@ -102,8 +104,8 @@ def define_static(rank: Rank) -> Static:
     constant = define_stage(
         rank,
         of_stage("M", "constant"),
-        always + WORKSPACES[rank.assume["library_workspace"]],
-        "placeholder weight gradients and library workspaces" + (", a buffer of reductions" if buffered else ""),
+        always + WORKSPACES[rank.assume["library_workspace"]] + exchange_buffers(rank.lowered),
+        "placeholder weight gradients and library workspaces" + (", a buffer of reductions" if buffered else "") + (", a dispatcher's" if flex else ""),
         r"M^{(i)}_{\mathrm{constant}}",
         source="TransformerEngine module/base.py get_dummy_wgrad, get_cublas_workspace_size_bytes; PyTorch CublasHandlePool.cpp",
         assumptions=("te_dummy_wgrad", "library_workspace", *(("reduction_buffers",) if buffered else ())),

@@ -66,7 +66,11 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     once, rule = lowered.profile.assumptions["moe_exchange"] == "once_per_node", lowered.profile.conventions.collective
     limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
-    return Network(book, system, lowered.profile.strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule)
+    strategy = lowered.profile.strategy
+    moe = lowered.profile.model.moe if strategy.moe_token_dispatcher_type == "flex" else None
+    return Network(
+        book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe
+    )
 
 
 def check_system(system: System, strategy: Strategy) -> None:

@@ -157,6 +157,11 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _on("moe-apply-probs-on-input", moe.router_weight_before_experts)
     yield ("--moe-grouped-gemm",)
     yield from _given("moe-token-dispatcher-type", s.moe_token_dispatcher_type)
+    if s.moe_token_dispatcher_type == "flex":
+        yield from _given("moe-flex-dispatcher-backend", s.moe_flex_dispatcher_backend)
+        # the newest argument replaces one a backend, which older versions have too
+        yield from _given(f"moe-{s.moe_flex_dispatcher_backend}-num-sms", s.moe_flex_dispatcher_num_sms)
+        yield from _on("moe-permute-fusion-into-hybridep", s.moe_permute_fusion_into_hybridep)
     yield from _given("moe-expert-capacity-factor", s.moe_expert_capacity_factor)
     yield from _on("moe-pad-expert-input-to-capacity", s.moe_pad_expert_input_to_capacity)
     yield from _given("moe-router-dtype", "fp32" if s.moe_router_dtype == "fp32" else None)

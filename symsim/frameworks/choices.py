@@ -24,6 +24,8 @@ LAUNCHES: dict[str, tuple[int, int]] = {
     "unpermute": (4, 4),
     "exchange": (4, 4),
     "exchange_back": (4, 4),
+    # the layout, what arrives where, the exchange (DeepEP deep_ep/buffer.py, get_dispatch_layout and dispatch); the handle serves the rest
+    "exchange_fused": (3, 1),
     "cross_entropy": (12, 4),
     "embed": (4, 2),
     "norm": (1, 2),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import symbol
+from symsim.frameworks import fuse_flex
 from symsim.frameworks.fuse_eager import eager_activation, eager_norm
 from symsim.frameworks.kernels import (
     Kernels,
@@ -351,6 +352,9 @@ def te_dispatch(k: Kernels, op: Op) -> None:
     rows, weights = op.outputs
     at = op.of(Exchange)
     strategy = k.profile.strategy
+    if strategy.moe_token_dispatcher_type == "flex":
+        fuse_flex.dispatch(k, op, _weight_dtype(k))
+        return
     if strategy.moe_token_dispatcher_type == "allgather":
         k.retype(weights, dtype=_weight_dtype(k))
         kept = _gathered_map(k)
@@ -421,6 +425,9 @@ def te_combine(k: Kernels, op: Op) -> None:
     y, weights, indices = op.inputs
     strategy = k.profile.strategy
     at = op.of(Exchange)
+    if strategy.moe_token_dispatcher_type == "flex":
+        fuse_flex.combine(k, op)
+        return
     if strategy.moe_token_dispatcher_type == "allgather":
         sent = Sent("combined tokens", k.dims_of(op.outputs[0]), _weight_dtype(k), "combined tokens")
         k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, sent=(sent,)), idle=frozenset({"etp"}))

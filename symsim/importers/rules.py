@@ -86,6 +86,18 @@ def _exchange(option: str, strategy: Strategy, architecture: Architecture | None
     return (option, None, "nothing is exchanged without expert parallelism") if idle else None
 
 
+def _dispatcher(strategy: Strategy, architecture: Architecture | None) -> Changed:
+    # Megatron-Core transformer/moe/token_dispatcher.py asks for ranks to exchange with
+    alone = strategy.get("ep", 1) == 1 or (architecture is not None and architecture.moe is None)
+    flex = strategy.get("moe_token_dispatcher_type") == "flex"
+    return ("moe_token_dispatcher_type", None, "nothing is exchanged without expert parallelism") if flex and alone else None
+
+
+def _of_flex(option: str, strategy: Strategy, _: Architecture | None) -> Changed:
+    idle = option in strategy and strategy.get("moe_token_dispatcher_type") != "flex"
+    return (option, None, "read with moe_token_dispatcher_type=flex only") if idle else None
+
+
 def _experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
     dense = architecture is not None and architecture.moe is None
     return ("ep", None, "ignored for a model without experts") if dense and strategy.get("ep", 1) > 1 else None
@@ -126,6 +138,8 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _shared_experts,
     _experts,
     *(partial(_exchange, option) for option in ("overlap_dispatch_backward_with_experts_wgrad", "ep_overlap_early_attn_memory_release")),
+    _dispatcher,
+    *(partial(_of_flex, option) for option in Options.model_fields if option.startswith(("moe_flex_dispatcher_", "moe_permute_fusion_"))),
     _expert_tensors,
     _recomputed,
     _whole,

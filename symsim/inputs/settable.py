@@ -12,7 +12,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.inputs.shipped import list_systems
-from symsim.inputs.system import COLLECTIVES, Accelerator, Host, Peak
+from symsim.inputs.system import COLLECTIVES, DISPATCHERS, Accelerator, Host, Peak
 from symsim.inputs.systems import load_system
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
@@ -63,10 +63,12 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     "B_host": ("host", "bandwidth"),
     "t_launch": ("host", "launch"),
     "t_gather": ("host", "gather"),
+    **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},
     **{name: ("kernels", *path) for name, path in KERNEL_SYMBOLS.items()},
 }
 _TIER_SYMBOL = re.compile(rf"(R|B|C|alpha|lambda|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
-_CALL_SYMBOL = re.compile(rf"lambda_([1-9][0-9]{{0,2}})_({'|'.join(('default', *COLLECTIVES))})_([1-9][0-9]*)")
+_CALL_SYMBOL = re.compile(rf"lambda_([1-9][0-9]{{0,2}})_({'|'.join(('default', *COLLECTIVES, *DISPATCHERS))})_([1-9][0-9]*)")
+_EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)})_([1-9][0-9]*)")
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
@@ -80,6 +82,9 @@ def system_path(name: str) -> tuple[str, ...] | None:
     call = _CALL_SYMBOL.fullmatch(name)
     if call is not None:
         return ("network", call[1], "calls", call[2], call[3])
+    exchange = _EXCHANGE_SYMBOL.fullmatch(name)
+    if exchange is not None:
+        return ("network", exchange[1], "exchange", exchange[2], exchange[3])
     tier = _TIER_SYMBOL.fullmatch(name)
     if tier is not None and (tier[1] == "eta") == (tier[3] is not None):
         return ("network", tier[2], _TIER_FIELDS[tier[1]], *([tier[3]] if tier[3] else []))

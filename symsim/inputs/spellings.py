@@ -74,6 +74,8 @@ params_dtype                    | precision                     | Megatron-Core
 bf16                            | precision                     | transformers, DeepSpeed
 fp16                            | precision                     | transformers, DeepSpeed
 moe_dispatcher_policy           | moe_token_dispatcher_type     | SimuMax
+moe_deepep_num_sms              | moe_flex_dispatcher_num_sms   | Megatron-Core
+moe_hybridep_num_sms            | moe_flex_dispatcher_num_sms   | Megatron-Core
 tp_overlapping_level            | tp_comm_halves                | Merak
 cross_entropy_loss_fusion       | cross_entropy_fusion          | Megatron-Core
 cross_entropy_fusion_impl       | cross_entropy_fusion          | Megatron-Core

@@ -217,7 +217,14 @@ class Strategy(BaseModel):
         None, description="liger, chunked: chunks of tokens whose logits are there one after the other; default: vocabulary / hidden size, 8"
     )
     # mixture of experts
-    moe_token_dispatcher_type: Literal["alltoall", "allgather"] = Field("alltoall", description="how tokens reach their experts")
+    moe_token_dispatcher_type: Literal["alltoall", "allgather", "flex"] = Field(
+        "alltoall", description="how tokens reach their experts; flex: in kernels of their own, a copy a rank, and one a node between nodes"
+    )
+    moe_flex_dispatcher_backend: Literal["deepep", "hybridep"] = Field("deepep", description="flex: whose kernels")
+    moe_flex_dispatcher_num_sms: Size | None = Field(
+        None, description="flex: multiprocessors that an exchange takes; default: the backend's own, of deepep 20, of hybridep 24, or 8 between nodes"
+    )
+    moe_permute_fusion_into_hybridep: bool = Field(False, description="flex with hybridep: rows are sorted by expert inside the exchange")
     moe_expert_capacity_factor: float | None = Field(
         None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; dropless without it"
     )

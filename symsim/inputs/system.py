@@ -16,7 +16,7 @@ from symsim.inputs.known import Bandwidth, Bytes, ComputeRate, Known, Latency, P
 from symsim.inputs.limits import LARGEST_SIZE, MOST_TIERS
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.strategy import Strategy
-from symsim.ir.messages import COLLECTIVES
+from symsim.ir.messages import COLLECTIVES, DISPATCHERS
 
 
 class Part(BaseModel):
@@ -46,6 +46,9 @@ class Accelerator(Part):
     memory_bandwidth: Bandwidth
     power: Power | None = None
     price: Price | None = Field(None, description="of one accelerator")
+    exchange: Mapping[str, Bandwidth] = Field(
+        default_factory=dict, description="what one multiprocessor moves in an exchange of tokens, by dispatcher (deepep, hybridep); no limit without it"
+    )
 
     @field_validator("multiprocessors")
     @classmethod
@@ -82,16 +85,24 @@ class Tier(Part):
     fully_connected: bool = Field(False, description="its units are linked pair by pair: bandwidth is that of all links of a rank together")
     ring: Bandwidth | None = Field(None, description="what one ring moves over the tier at most, however many of its ranks lie in a unit below")
     efficiency: Mapping[str, Positive] = Field(default_factory=dict, description="share of the bandwidth reached, by collective or 'default'")
+    exchange: Mapping[str, Mapping[int, Positive]] = Field(
+        default_factory=dict,
+        description="share of the bandwidth that a dispatcher's exchange of tokens reaches, by dispatcher (deepep, hybridep) and by ranks of the group: "
+        "the last that is no more than they are; without it that of all_to_all",
+    )
 
     @model_validator(mode="after")
     def _collectives(self) -> "Tier":
-        for part in ("efficiency", "calls"):
+        collectives = ("default", *COLLECTIVES)
+        for part, known in (("efficiency", collectives), ("calls", (*collectives, *DISPATCHERS)), ("exchange", DISPATCHERS)):
             for name in getattr(self, part):
-                if name not in ("default", *COLLECTIVES):
-                    raise _misfit((part, name), f"is no collective: {nearest(name, ('default', *COLLECTIVES))}")
-        for name, table in self.calls.items():
-            if not table or any(not 2 <= ranks <= LARGEST_SIZE for ranks in table):
-                raise _misfit(("calls", name), "should have numbers of ranks from 2 up, each with a latency")
+                if name not in known:
+                    kind = "dispatcher" if part == "exchange" else "collective"
+                    raise _misfit((part, name), f"is no {kind}: {nearest(name, known)}")
+        for part, what in (("calls", "a latency"), ("exchange", "a share")):
+            for name, table in getattr(self, part).items():
+                if not table or any(not 2 <= ranks <= LARGEST_SIZE for ranks in table):
+                    raise _misfit((part, name), f"should have numbers of ranks from 2 up, each with {what}")
         if self.fully_connected and self.ranks == "all":
             raise _misfit(("fully_connected",), "needs a number of ranks, which are linked pair by pair; ranks is all")
         return self
@@ -160,9 +171,11 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
         if tier.ring is not None:
             found[f"C_{j}"] = float(tier.ring.value)
         found |= {f"lambda_{j}_{op}_{n}": float(k.value) for op, table in tier.calls.items() for n, k in table.items()}
+        found |= {f"eta_{j}_{op}_{n}": float(k.value) for op, table in tier.exchange.items() for n, k in table.items()}
         for op in COLLECTIVES:
             share = tier.efficiency.get(op) or tier.efficiency.get("default")
             found[f"eta_{j}_{op}"] = float(share.value) if share else 1.0
+    found |= {f"B_sm_{name}": float(rate.value) for name, rate in chip.exchange.items()}
     if system.host is not None:
         found |= {"B_host": float(system.host.bandwidth.value)}
     found["t_launch"] = _seconds(system.host.launch if system.host else None)

@@ -15,6 +15,9 @@ from symsim.ir.block import WIDTHS
 # why a message of a block is sent once more in backward; or that it is of FSDP's root unit
 Purpose = Literal["", "recomputed", "gathered again", "root"]
 
+# kernels that exchange tokens with experts in place of a collective (moe_token_dispatcher_type=flex)
+DISPATCHERS = ("deepep", "hybridep")
+
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
 
 

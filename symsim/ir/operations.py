@@ -205,7 +205,8 @@ class Operation:
     transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
     gradient passes as it comes, and a collective has the collective of the gradient, or none.
     in_place: its result lies where its input lay, when nothing else reads that.
-    inner: messages inside it. bound: the closed form of its seconds. keeps: what PyTorch's autograd keeps of a primitive.
+    inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others). keeps: what PyTorch's autograd keeps
+    of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
     that backward needs only where the gradient arrives as a partial sum. completes: it takes a partial sum and completes it.
@@ -218,7 +219,7 @@ class Operation:
     sends: Collective = ""
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring"] = ""
-    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss"] = "elementwise"
+    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
@@ -260,6 +261,8 @@ OPERATIONS: dict[str, Operation] = {
     "unpermute": Operation("moves", bound="permute"),
     "exchange": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", assumed=("expert_load", "dispatcher_metadata")),
     "exchange_back": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all"),
+    "exchange_fused": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", bound="exchange", assumed=("expert_load",)),
+    "exchange_fused_back": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", bound="exchange"),
     "exchange_gather": replace(_EXCHANGE, sends="all_gather", over=("etp", "ep"), transpose="reduce_scatter"),
     "exchange_scatter": replace(_EXCHANGE, sends="reduce_scatter", over=("etp", "ep"), transpose="all_gather", completes=True),
     "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),

@@ -117,8 +117,27 @@ def _experts(architecture: Architecture, strategy: Strategy) -> None:
         )
     if strategy.moe_pad_expert_input_to_capacity and strategy.moe_expert_capacity_factor is None:
         raise InputError("moe_pad_expert_input_to_capacity=true needs moe_expert_capacity_factor, the capacity to pad to")
+    _flex(strategy)
     if strategy.moe_expert_capacity_factor is not None and strategy.moe_token_dispatcher_type == "allgather":
         raise InputError("moe_expert_capacity_factor needs moe_token_dispatcher_type=alltoall: the allgather dispatcher drops no tokens")
+
+
+def _flex(strategy: Strategy) -> None:
+    """Megatron-Core transformer/transformer_config.py, transformer/moe/token_dispatcher.py (MoEFlexTokenDispatcher)."""
+    backend = strategy.moe_flex_dispatcher_backend
+    if strategy.moe_token_dispatcher_type != "flex":
+        for name in ("moe_flex_dispatcher_num_sms", "moe_permute_fusion_into_hybridep"):
+            if getattr(strategy, name):
+                raise InputError(f"{name} belongs to moe_token_dispatcher_type=flex, and moe_token_dispatcher_type is {strategy.moe_token_dispatcher_type}")
+        return
+    if strategy.ep == 1:
+        raise InputError("moe_token_dispatcher_type=flex exchanges tokens over experts' ranks; give ep=2 or more")
+    if strategy.fusion == "eager":
+        raise InputError("moe_token_dispatcher_type=flex works with fusion=te only")
+    if strategy.moe_permute_fusion_into_hybridep and backend != "hybridep":
+        raise InputError(f"moe_permute_fusion_into_hybridep needs moe_flex_dispatcher_backend=hybridep, which is {backend}")
+    if strategy.moe_pad_expert_input_to_capacity and backend == "deepep":
+        raise InputError("moe_pad_expert_input_to_capacity does not work with moe_flex_dispatcher_backend=deepep; give hybridep, or alltoall")
 
 
 def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
@@ -333,7 +352,7 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
     if strategy.overlap_p2p_comm and strategy.vpp == 1:
         raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
-    exchanged = strategy.moe_token_dispatcher_type == "alltoall"
+    exchanged = strategy.moe_token_dispatcher_type != "allgather"
     if strategy.moe_shared_expert_overlap:
         if architecture.moe is None or not architecture.moe.moe_shared_expert_intermediate_size:
             raise InputError(f"moe_shared_expert_overlap: {architecture.name} has no shared experts")

@@ -65,6 +65,7 @@ def placement_of(strategy: Strategy) -> Placement:
         "b": Axes(("dp",)),
         "s": Axes(context, left=sequence),
         "R": Axes(left=("etp",)),
+        "R_u": Axes(left=("etp",)),
     }
     attention = {}
     if by_heads:  # the sequence moves to the heads

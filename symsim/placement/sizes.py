@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from symsim.algebra.expr import Expr, Number, ceil, expr, floor, minimum, symbol
-from symsim.inputs.architecture import Architecture
+from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, maximum, minimum, symbol
+from symsim.inputs.architecture import Architecture, Moe
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Dim
 from symsim.pipeline.schedules import schedule_sizes
@@ -102,11 +102,21 @@ def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
     return ceil(tokens_per_rank(mesh) * symbol("K") * expr(factor) / symbol("E"))
 
 
+def reached(moe: Moe, units: Expr) -> Expr:
+    """Of `units` equal parts of the experts' ranks, those that hold an expert of a token, in the mean over all choices of its K experts
+    out of E: units (1 - C(E - E/units, K) / C(E, K))."""
+    missed = ONE
+    for taken in range(moe.moe_router_topk):
+        missed = missed * (1 - moe.num_moe_experts / (units * (moe.num_moe_experts - taken)))
+    return maximum(1, units * (1 - missed))
+
+
 def dimensions(
     model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f"
 ) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
-    routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance.
+    routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance. `R_u`, under the flex dispatcher, are tokens that
+    arrive there: each once, however many of its experts are there.
     """
     sized = {name: Dim(symbol(name)) for name in values(model, strategy) if name not in ("lam",)}
     rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * symbol("lam")
@@ -114,11 +124,16 @@ def dimensions(
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
         logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
+    flex = {}
+    if strategy.moe_token_dispatcher_type == "flex" and model.moe:
+        often = reached(model.moe, mesh.degree("ep"))
+        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * symbol("lam"), symbol("b") * symbol("s") * often)
     return {
         **sized,
         "f": Dim(symbol(ffn_width)),
         "C": Dim(symbol("C")),
         "R": Dim(rows, logical),
+        **flex,
         "E_r": Dim(symbol("E")),
         "n_z": Dim(symbol("n_z")),
         "n_w": Dim(symbol("n_w")),

@@ -22,7 +22,7 @@ from symsim.cost.count import flops
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.system import Peak
-from symsim.ir.operations import UNCOUNTED
+from symsim.ir.operations import OPERATIONS, UNCOUNTED
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import runs
@@ -83,18 +83,20 @@ def achieved(kernel: Kernel) -> str:
 
 
 def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
-    """Every kernel of a block once, forward first, in the order in which they run."""
+    """Every kernel of a block once, forward first, in the order in which they run; those that are an exchange are messages."""
     remembered, numbers = result.lowered.blocks[name], _worked(result)
     placed, own = remembered.placed, float(result.values["Phi"])
     made = []
     for index, op in enumerate(placed.block.ops):
-        if op.kind in UNCOUNTED:
+        if op.kind in UNCOUNTED or OPERATIONS[op.kind].bound == "exchange":
             continue
         found = of_block("t", name, operation=op.name, phase="forward").text
         work, moved = flops(placed, index, op.products, local=True).expr, of_block("Q", name, operation=op.name).text
         made.append(_kernel(result, name, op.name, "forward", found, work, moved, numbers, own))
     for kernel in remembered.differentiated.backward:
         op = placed.block.ops[kernel.forward]
+        if OPERATIONS[op.kind].bound == "exchange":
+            continue
         found = of_block("t", name, operation=op.name, phase=kernel.label).text
         work = flops(placed, kernel.forward, kernel.products, local=True).expr
         moved = of_block("U", name, operation=op.name, phase=kernel.label).text

@@ -6,6 +6,7 @@ from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.known import Known
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.system import System, quantities
+from symsim.ir.messages import DISPATCHERS
 from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import Step, tags
@@ -18,6 +19,7 @@ _PLACES: dict[str, tuple[str, ...]] = {symbol: ("kernels", *place) for symbol, p
     "B_host": ("host", "bandwidth"),
     "t_launch": ("host", "launch"),
     "t_gather": ("host", "gather"),
+    **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},
 }
 _SYMBOLS = {place: symbol for symbol, place in _PLACES.items()}
 _OF_A_TIER = {"bandwidth": "B", "latency": "alpha", "launch": "lambda"}
@@ -29,8 +31,8 @@ def symbol_of(system: System, path: KeyPath) -> str:
         return f"Phi_{path[2]}" if path[2] != "fp8" or system.accelerator.fp8_share is None else ""
     if path[0] == "network":
         tier = int(path[1]) + 1
-        if path[2] == "calls":
-            return f"lambda_{tier}_{path[3]}_{path[4]}"
+        if path[2] in ("calls", "exchange"):
+            return f"{'lambda' if path[2] == 'calls' else 'eta'}_{tier}_{path[3]}_{path[4]}"
         if path[2] == "efficiency":
             return f"eta_{tier}_{path[3]}" if path[3] != "default" else ""
         return f"{_OF_A_TIER[str(path[2])]}_{tier}" if path[2] in _OF_A_TIER else ""

@@ -190,11 +190,8 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "multiprocessors that the exchange of tokens takes from other kernels, and its buffers",
-        """
-        moe_flex_dispatcher_num_sms moe_deepep_num_sms moe_hybridep_num_sms moe_hybridep_num_blocks_permute moe_hybridep_num_blocks_unpermute
-        moe_permute_fusion_into_hybridep moe_hybridep_pad_uneven_dispatch_inputs
-        """,
+        "blocks that sort rows inside HybridEP, or beside its exchange; rows padded where ranks have other numbers of tokens",
+        "moe_hybridep_num_blocks_permute moe_hybridep_num_blocks_unpermute moe_hybridep_pad_uneven_dispatch_inputs",
     ),
     **silent(
         "not_modelled",

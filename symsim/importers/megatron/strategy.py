@@ -8,6 +8,8 @@ from typing import Any
 from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
 from symsim.importers.keys import Keys
+from symsim.importers.megatron.dispatcher import KEYS as DISPATCHER
+from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
@@ -37,8 +39,7 @@ _PLAIN = {
     "num_distributed_optimizer_instances": "num_distributed_optimizer_instances",
 }
 _OF_EXPERTS = """
-    moe_token_dispatcher_type moe_flex_dispatcher_backend moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity
-    moe_router_dtype moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
+    moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
     """.split()
 _SWITCHES = {
     "sequence_parallel": "sp",
@@ -103,7 +104,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     _kernels(read)
     if read.mixture or architecture is None:
         _experts(read)
-    for key in _OF_EXPERTS:
+    for key in (*_OF_EXPERTS, *DISPATCHER):
         if keys.has(key) and not read.mixture and architecture is not None:
             keys.note(key, "no_cost_effect", why="the model has no experts")
             read.options.pop(key, None)
@@ -436,23 +437,7 @@ def _attention_kernel(read: Settings) -> None:
 
 def _experts(read: Settings) -> None:
     keys, options = read.keys, read.options
-    kinds = {name: name for name in ("allgather", "alltoall", "flex", "alltoall_seq")}
-    dispatcher = keys.choice("moe_token_dispatcher_type", kinds, None, to="moe_token_dispatcher_type")
-    backend = keys.choice("moe_flex_dispatcher_backend", {name: name for name in ("deepep", "hybridep", "ncclep")}, None)
-    deep = keys.flag("moe_enable_deepep", False)
-    if dispatcher == "flex":
-        options["moe_token_dispatcher_type"] = "alltoall"
-        keys.note("moe_token_dispatcher_type", to="moe_token_dispatcher_type", why="alltoall, with the exchange of the flex backend")
-        key = "moe_enable_deepep" if deep and backend is None else "moe_flex_dispatcher_backend"
-        why = f"once_per_node: {backend or 'deepep'} sends a token once to a node; the multiprocessors it takes are not counted"
-        read.assumed(key, "moe_exchange", "once_per_node", why, default=not keys.has(key))
-    elif dispatcher is not None:
-        options["moe_token_dispatcher_type"] = "allgather" if dispatcher == "allgather" else "alltoall"
-    elif read.mixture:
-        read.derived("moe_token_dispatcher_type", "moe_token_dispatcher_type", "allgather", "allgather, the default")
-    for key in ("moe_flex_dispatcher_backend", "moe_enable_deepep"):
-        if keys.has(key) and (key not in keys.rows or dispatcher != "flex"):
-            keys.note(key, "no_cost_effect", why="read with moe_token_dispatcher_type=flex only" if dispatcher != "flex" else "another key decides")
+    dispatcher(read)
     factor = keys.number("moe_expert_capacity_factor", None, to="moe_expert_capacity_factor")
     if factor is not None and factor > 0:
         options["moe_expert_capacity_factor"] = factor
