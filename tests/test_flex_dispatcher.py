@@ -15,6 +15,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 
 MIXTRAL = load_model("mixtral-8x7b").architecture
+FLEX = {"moe_token_dispatcher_type": "flex", "ep": 4, "dp": 4}
 TOKENS, HIDDEN, CHOSEN = 4096, 7168, 8
 
 
@@ -103,6 +104,7 @@ def test_rows_are_sorted_after_the_exchange_or_inside_it() -> None:
 
 def test_buffers_are_set_aside() -> None:
     """Queues of DeepEP: 10 channels to 4 ranks, 256 tokens of each with 2056 bytes beside them; HybridEP's room for all tokens of the group."""
+
     def constant(result: Result) -> float:
         return float(result.stage_numbers(result.stages[0])["M_stage_constant"])
 
@@ -122,9 +124,9 @@ def test_a_system_without_a_table_reaches_what_its_all_to_all_does() -> None:
     ("options", "words"),
     [
         ({"moe_flex_dispatcher_num_sms": 20}, "belongs to moe_token_dispatcher_type=flex"),
-        ({"moe_token_dispatcher_type": "flex"}, "give ep=2 or more"),
-        ({"moe_token_dispatcher_type": "flex", "ep": 4, "dp": 4, "fusion": "eager"}, "fusion=te only"),
-        ({"moe_token_dispatcher_type": "flex", "ep": 4, "dp": 4, "moe_permute_fusion_into_hybridep": True}, "needs moe_flex_dispatcher_backend=hybridep"),
+        ({**FLEX, "ep": 1}, "give ep=2 or more"),
+        ({**FLEX, "fusion": "eager"}, "fusion=te only"),
+        ({**FLEX, "moe_permute_fusion_into_hybridep": True}, "needs moe_flex_dispatcher_backend=hybridep"),
     ],
 )
 def test_what_cannot_be(options: dict[str, Any], words: str) -> None:

@@ -102,7 +102,9 @@ t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on 
 _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm".split(), "positive integer"),
-    **dict.fromkeys("u n_z n_w n_c lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_sm_deepep B_sm_hybridep W_chip c_chip".split(), "positive"),
+    **dict.fromkeys(
+        "u n_z n_w n_c lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_sm_deepep B_sm_hybridep W_chip c_chip".split(), "positive"
+    ),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa".split(), "non-negative"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),

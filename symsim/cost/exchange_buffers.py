@@ -1,9 +1,9 @@
 """Bytes that a dispatcher's kernels set aside for the whole run (moe_token_dispatcher_type=flex), outside PyTorch's allocator.
 
-    deepep    queues: n_e / 2 channels, to each of at most 8 peers over NVLink q tokens and, between nodes, to each node 128 twice
-              (deep_ep/buffer.py get_dispatch_config, csrc/config.hpp get_nvl_buffer_size_hint, get_rdma_buffer_size_hint)
-    hybridep  what arrives where every token of the group goes to one rank, with weights for all of a node's experts and scales of blocks
-              (csrc/hybrid_ep/buffer/intranode.cu; what it sets aside between nodes depends on their number and is not counted)
+deepep    queues: n_e / 2 channels, to each of at most 8 peers over NVLink q tokens and, between nodes, to each node 128 twice
+          (deep_ep/buffer.py get_dispatch_config, csrc/config.hpp get_nvl_buffer_size_hint, get_rdma_buffer_size_hint)
+hybridep  what arrives where every token of the group goes to one rank, with weights for all of a node's experts and scales of blocks
+          (csrc/hybrid_ep/buffer/intranode.cu; what it sets aside between nodes depends on their number and is not counted)
 """
 
 from __future__ import annotations

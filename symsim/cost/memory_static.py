@@ -105,7 +105,9 @@ def define_static(rank: Rank) -> Static:
         rank,
         of_stage("M", "constant"),
         always + WORKSPACES[rank.assume["library_workspace"]] + exchange_buffers(rank.lowered),
-        "placeholder weight gradients and library workspaces" + (", a buffer of reductions" if buffered else "") + (", a dispatcher's" if flex else ""),
+        "placeholder weight gradients and library workspaces"
+        + (", a buffer of reductions" if buffered else "")
+        + (", a dispatcher's" if flex else ""),
         r"M^{(i)}_{\mathrm{constant}}",
         source="TransformerEngine module/base.py get_dummy_wgrad, get_cublas_workspace_size_bytes; PyTorch CublasHandlePool.cpp",
         assumptions=("te_dummy_wgrad", "library_workspace", *(("reduction_buffers",) if buffered else ())),

@@ -47,7 +47,8 @@ class Accelerator(Part):
     power: Power | None = None
     price: Price | None = Field(None, description="of one accelerator")
     exchange: Mapping[str, Bandwidth] = Field(
-        default_factory=dict, description="what one multiprocessor moves in an exchange of tokens, by dispatcher (deepep, hybridep); no limit without it"
+        default_factory=dict,
+        description="what one multiprocessor moves in an exchange of tokens, by dispatcher (deepep, hybridep); no limit without it",
     )
 
     @field_validator("multiprocessors")
@@ -87,8 +88,8 @@ class Tier(Part):
     efficiency: Mapping[str, Positive] = Field(default_factory=dict, description="share of the bandwidth reached, by collective or 'default'")
     exchange: Mapping[str, Mapping[int, Positive]] = Field(
         default_factory=dict,
-        description="share of the bandwidth that a dispatcher's exchange of tokens reaches, by dispatcher (deepep, hybridep) and by ranks of the group: "
-        "the last that is no more than they are; without it that of all_to_all",
+        description="share of the bandwidth that a dispatcher's exchange of tokens reaches, by dispatcher (deepep, hybridep) and by ranks of the "
+        "group: the last that is no more than they are; without it that of all_to_all",
     )
 
     @model_validator(mode="after")

@@ -128,7 +128,7 @@ def _flex(strategy: Strategy) -> None:
     if strategy.moe_token_dispatcher_type != "flex":
         for name in ("moe_flex_dispatcher_num_sms", "moe_permute_fusion_into_hybridep"):
             if getattr(strategy, name):
-                raise InputError(f"{name} belongs to moe_token_dispatcher_type=flex, and moe_token_dispatcher_type is {strategy.moe_token_dispatcher_type}")
+                raise InputError(f"{name} belongs to moe_token_dispatcher_type=flex, which is {strategy.moe_token_dispatcher_type}")
         return
     if strategy.ep == 1:
         raise InputError("moe_token_dispatcher_type=flex exchanges tokens over experts' ranks; give ep=2 or more")

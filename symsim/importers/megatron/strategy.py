@@ -39,7 +39,8 @@ _PLAIN = {
     "num_distributed_optimizer_instances": "num_distributed_optimizer_instances",
 }
 _OF_EXPERTS = """
-    moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
+    moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type
+    moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
     """.split()
 _SWITCHES = {
     "sequence_parallel": "sp",
