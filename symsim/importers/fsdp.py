@@ -47,9 +47,14 @@ def silent_names(section: str) -> dict[str, Silent]:
     return {f"{section}.{prefix}{key}": said for key, said in _SILENT.items() for prefix in ("", "fsdp_")}
 
 
-def sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], switch: str = "fsdp", section: str = "fsdp_config") -> bool:
-    """Whether the job shards with FSDP; then its options and assumptions are set. InputError for a word that FSDP does not have."""
-    words = _words(keys, switch)
+def sharded(
+    keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], switch: str = "fsdp", section: str = "fsdp_config", on: bool = False
+) -> bool:
+    """Whether the job shards with FSDP; then its options and assumptions are set. InputError for a word that FSDP does not have.
+
+    on: something else than the switch asks for it already.
+    """
+    words = () if on else _words(keys, switch)
     key = _either(keys, section, "sharding_strategy")
     if words is None and key is None:
         return False
@@ -61,7 +66,7 @@ def sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], s
         strategy["zero"] = 0
         return False
     resharded, hybrid = _STRATEGIES[kind or "full_shard"]
-    if words is not None:
+    if words is not None and not on:
         keys.note(switch, to="zero")
     strategy["zero"] = 3
     again = _either(keys, section, "reshard_after_forward")

@@ -22,5 +22,11 @@ KINDS: dict[str, Kind] = {
     "torchtitan": Kind("one .toml file", "torchtitan.reader", "torchtitan"),
     "axolotl": Kind("FILE.yaml [DS.json]", "axolotl.reader", "axolotl"),
     "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),
+    "gpt-neox": Kind("FILE.yml ..", "gpt_neox.reader", "GPT-NeoX"),
+    "nanotron": Kind("one YAML", "nanotron.reader", "nanotron"),
+    "torchtune": Kind("one YAML", "torchtune.reader", "torchtune"),
+    "accelerate": Kind("CONFIG.yaml [ARGUMENTS.json|yaml] [DS.json]", "accelerate.reader", "Accelerate"),
+    "verl": Kind("a launch script, a YAML, or overrides (actor_rollout_ref.model.path=..)", "verl.reader", "verl"),
+    "automodel": Kind("one YAML", "automodel.reader", "NeMo Automodel"),
     "hf": Kind("one config.json", "huggingface", "Hugging Face"),
 }

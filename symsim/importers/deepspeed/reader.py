@@ -66,9 +66,9 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if files.arguments is None:
         assumptions.pop("optimizer_implementation")
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
-    _lengths(arguments, options, strategy)
+    lengths(arguments, options, strategy)
     rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
-    _attention(arguments, assumptions)
+    attention(arguments, assumptions)
     told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
     return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
 
@@ -86,7 +86,19 @@ def configured(
 
     by_arguments: the Trainer's arguments are given, and the JSON may not say otherwise.
     """
-    raw = of_sections(settings, WHOLE)
+    return of_settings(of_sections(settings, WHOLE), arguments, strategy, assumptions, architecture, options, by_arguments)
+
+
+def of_settings(
+    raw: Mapping[str, Given],
+    arguments: Keys,
+    strategy: dict[str, Any],
+    assumptions: dict[str, str],
+    architecture: "Architecture | None",
+    options: "Options",
+    by_arguments: bool = True,
+) -> list[Entry]:
+    """`configured` of a JSON's keys by their dotted names."""
     filled = _filled(raw, arguments, strategy, architecture, world_size(options))
     keys = Keys("a DeepSpeed JSON", filled, {**SILENT, **OTHER_STAGES, **CHECKPOINTING, **PIPELINE}, options.lenient)
     _batch(keys, options, strategy, by_arguments)
@@ -152,7 +164,7 @@ def _is_deepspeed(data: Mapping[str, Any]) -> bool:
     return bool(_TOP & data.keys()) or any(isinstance(data.get(key), dict) for key in ("fp16", "bf16", "bfloat16"))
 
 
-def _lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
+def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
     """seq_length of --var, else of the arguments; and the mean length of packed documents."""
     length = None
     for key in _LENGTHS:
@@ -168,7 +180,7 @@ def _lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
         strategy["packed_document_length"] = mean
 
 
-def _attention(keys: Keys, assumptions: dict[str, str]) -> None:
+def attention(keys: Keys, assumptions: dict[str, str]) -> None:
     kernels = {
         "flash_attention_2": "flash",
         "flash_attention_3": "flash",
@@ -227,7 +239,7 @@ def _batch(keys: Keys, options: "Options", strategy: dict[str, Any], by_argument
             if value is not None and value != strategy[option]:
                 keys.refuse(key, f"the arguments make it {strategy[option]}, and the Trainer refuses two values; 'auto' takes the arguments'")
     world = world_size(options)
-    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1))
+    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
     if whole is not None and world is not None and not world % shares:
         ranks = world // shares
         each, many = _third(keys, whole, ranks, each, many)

@@ -86,7 +86,7 @@ SILENT: dict[str, Silent] = {
         "not_modelled", "gathers in two levels, inside a node last: bytes between nodes once", "zero_optimization.mics_hierarchical_params_gather"
     ),
     **silent("no_cost_effect", _SCALE, _inside("fp16", "loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale")),
-    **silent("no_cost_effect", _SCALE, "fp16.consecutive_hysteresis fp16.auto_cast"),
+    **silent("no_cost_effect", _SCALE, "fp16.consecutive_hysteresis fp16.auto_cast fp16.fp16 fp16.type bf16.type"),
     **silent("not_modelled", _PRECISE, "fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads bf16.bf16_optimizer_states"),
     **silent("not_modelled", "gradients leave as they are made: 2 bytes a parameter less at the peak", "bf16.immediate_grad_update"),
     **silent("no_cost_effect", "apex's names for the same types", "amp.opt_level amp.loss_scale"),

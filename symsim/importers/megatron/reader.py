@@ -59,7 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         notes.append(f"--version {options.version} changes nothing: defaults are those of Megatron-LM at commit d98e8a64")
     if architecture is None:
         notes.append("no argument here describes a model: --of MODEL gives one")
-    rows = _written(source, keys.finish())
+    rows = as_written(source, keys.finish())
     return Job("megatron", rows, architecture, _ordered(strategy), None, settings.assumptions, tuple(notes))
 
 
@@ -122,7 +122,7 @@ def _ordered(strategy: dict[str, Any]) -> dict[str, Any]:
     return {name: plain[name] for name in Strategy.model_fields if name in plain}
 
 
-def _written(source: Source, rows: Sequence[Entry]) -> tuple[Entry, ...]:
+def as_written(source: Source, rows: Sequence[Entry]) -> tuple[Entry, ...]:
     """The ledger with every key and value as it was written; what is derived stands behind."""
     by_argument = {row.key: row for row in rows}
     found: list[Entry] = []

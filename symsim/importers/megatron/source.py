@@ -222,7 +222,7 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
         elif key in _RUN_SECTIONS or key in _SECTIONS:
             _nested(found, key, "", _resolved(value, document.place((key,)), variables), document.place((key,)))
         else:
-            _field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
+            put_field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
 
 
 def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) -> None:
@@ -232,7 +232,7 @@ def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) 
     for argument, written, value, given, where in of_nemo(document) if nemo else of_primus(document):
         value = _resolved(value, where, variables)
         if argument:
-            _field(found, argument, written, value, where, shown(given))
+            put_field(found, argument, written, value, where, shown(given))
             continue
         name = written.removeprefix("model.").removeprefix("overrides.")
         table = TABLE if nemo else PRIMUS
@@ -267,10 +267,10 @@ def _nested(found: Source, section: str, key: str, value: Any, where: str) -> No
     elif not key or isinstance(value, dict):
         raise InputError(f"{where}: {cut(written)} is {cut(shown(value))}; it should be {'a section of keys' if not key else 'a value'}")
     else:
-        _field(found, key, key.lstrip("-") if section == "MODEL_ARGS" else written, value, where)
+        put_field(found, key, key.lstrip("-") if section == "MODEL_ARGS" else written, value, where)
 
 
-def _field(found: Source, key: str, written: str, value: Any, where: str, said: str | None = None) -> None:
+def put_field(found: Source, key: str, written: str, value: Any, where: str, said: str | None = None) -> None:
     name = key.lstrip("-").replace("-", "_")
     if isinstance(value, dict):
         raise InputError(f"{where}: {cut(written)} is a section, and a value is expected")

@@ -18,6 +18,7 @@ from symsim.importers.shell.words import Expansion, Scope, Value, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
+_POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 _SILENT = frozenset(["true", ":", "set", "shift", "echo", "printf"])
 _MOST_STEPS = 20_000
 _MOST_WORDS = 20_000
@@ -164,7 +165,13 @@ class _Reader:
                 continue
             if held is True and not open_arms:
                 self.skip(*(other for other in bodies if other is not body))
-                return self.all(body)
+                try:
+                    return self.all(body)
+                except _Exit:
+                    # a script that ends without arguments of its own is read as if it had some
+                    if self.scope.positional or not _asks_for_arguments(condition):
+                        raise
+                    return None
             open_arms.append(body)
             if held is True:
                 break
@@ -344,6 +351,11 @@ def _tokens(statements: Statements) -> Iterator[Token]:
                 yield from _tokens(body)
         elif isinstance(statement, (Loop, Group)):
             yield from _tokens(statement.body)
+
+
+def _asks_for_arguments(condition: Statements) -> bool:
+    words = [token for joined in condition if isinstance(joined.statement, Test) for token in joined.statement.words]
+    return any(_POSITIONAL.search(token.source) is not None for token in (*words, *_tokens(condition)))
 
 
 def _is_test(simple: Simple) -> bool:

@@ -1,0 +1,361 @@
+"""A NeMo Automodel recipe's YAML.
+
+What its keys do: Automodel 36044ad3 (2026-08-22), nemo_automodel/components/distributed/*.py, pipelining/functional.py, moe/parallelizer.py,
+recipes/llm/train_ft.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError
+from symsim.importers.automodel.tables import SECTIONS, SILENT
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys
+from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
+from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.ranks import NODE, known_variables, variable, world_size
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections, referred, under
+from symsim.importers.torchtitan.reader import SCHEDULES
+from symsim.importers.trainer import COMPILED, FUSED
+from symsim.importers.weights import model_of
+from symsim.inputs.reading import read_yaml
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+    from symsim.inputs.architecture import Architecture
+
+_TYPES = {
+    spelling: short for short, long in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")) for spelling in (long, short, f"torch.{long}")
+} | {"auto": "bf16"}
+_STATES = {key: short for key, short in _TYPES.items() if key != "auto"}
+_DISPATCHERS = {"torch": None, **dict.fromkeys(("deepep", "hybridep", "uccl_ep", "mok"), "once_per_node")}
+_STRATEGIES = {"fsdp2": "fsdp2", "megatron_fsdp": "megatron_fsdp", "ddp": "ddp"}
+_MANAGERS = {
+    "FSDP2Manager": "fsdp2",
+    "FSDP2Config": "fsdp2",
+    "MegatronFSDPManager": "megatron_fsdp",
+    "NVFSDPManager": "megatron_fsdp",
+    "DDPManager": "ddp",
+}
+_PIPELINE = "with a pipeline parameters are gathered once a step here (zero=1); gradients wait whole in 4 bytes"
+_RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
+_NONE = ("none", "None", "null", "")
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a recipe. InputError for a key that there is not or a value that cannot be."""
+    if len(inputs) != 1:
+        raise InputError(f"'symsim import automodel' reads one YAML, and {len(inputs)} files are given")
+    known_variables(options, ("seq_length", "packed_document_length"))
+    written = of_sections(read_yaml(inputs[0]))
+    given = {key: one for key, one in referred(written).items() if not (isinstance(one.value, str) and one.value in _NONE)}
+    keys = Keys("an Automodel file", given, {**under(SECTIONS, given), **SILENT}, options.lenient)
+    strategy: dict[str, Any] = {}
+    assumptions: dict[str, str] = {}
+    architecture = _model(keys, options)
+    _mesh(keys, strategy, options)
+    _kernels(keys, strategy, assumptions, architecture)
+    _precision(keys, strategy)
+    _batch(keys, strategy, options)
+    _pipeline(keys, strategy, architecture)
+    _sharded(keys, strategy, assumptions)
+    _update(keys, strategy, assumptions)
+    _checkpoints(keys, strategy)
+    _quantised(keys, strategy)
+    settle(keys, strategy, architecture, "Automodel")
+    rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
+    notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
+    plain = {"tp": 1, "cp": 1, "pp": 1, "ep": 1, "vpp": 1}
+    strategy = {name: value for name, value in strategy.items() if plain.get(name) != value or name not in plain}
+    return Job("automodel", tuple(rows), architecture, strategy, None, assumptions, notes)
+
+
+def _model(keys: Keys, options: "Options") -> "Architecture | None":
+    """The model by its weights' name, or by its config's; depths of multi-token prediction as they are asked for."""
+    sized = [key for key in keys.given if key.startswith("model.config.") and key not in keys.table]
+    names = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config.name_or_path")
+    key = next((name for name in names if name in keys.given), names[0])
+    architecture = model_of(keys, key, options)
+    for name in sized:
+        if name not in keys.rows:
+            keys.note(
+                name, "refused" if options.model is None else "no_cost_effect", why="another size than the named model's; --of FILE gives a model"
+            )
+    for name in ("vocab_size", "n_embd", "n_head", "n_layer", "n_positions"):
+        if f"model.{name}" in keys.given:
+            keys.note(f"model.{name}", "no_cost_effect" if options.model else "refused", why="sizes of a model; --of FILE gives one")
+    depths = [keys.integer(name, None, to="mtp_num_layers") for name in ("model.num_nextn_predict_layers", "model.config.num_nextn_predict_layers")]
+    keys.flag("model.mtp_use_repeated_layer", False, to="model mtp_use_repeated_layer")
+    if any(name.startswith(("peft.", "teacher_model.")) for name in keys.given):
+        kind = "peft" if "peft._target_" in keys.given or "peft.dim" in keys.given else "teacher_model"
+        keys.rows["workload"] = Entry("workload", kind, "not_modelled", why=ADAPTERS if kind == "peft" else OTHER_MODELS)
+    if architecture is None:
+        return None
+    asked = next((number for number in depths if number is not None), None)
+    if asked is not None and asked != architecture.mtp_num_layers:
+        return architecture.model_copy(update={"mtp_num_layers": min(asked, 64)})
+    return architecture
+
+
+def _mesh(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    """Degrees; dp of the ranks that the others leave, experts over ranks of data and context parallelism."""
+    for name, option in (("tp_size", "tp"), ("cp_size", "cp"), ("pp_size", "pp"), ("ep_size", "ep")):
+        strategy[option] = keys.integer(f"distributed.{name}", 1, to=option, least=1)
+    replicas = keys.integer("distributed.dp_replicate_size", 1, to="num_distributed_optimizer_instances", least=1)
+    own = keys.integer("distributed.dp_size", None, to="dp", least=1)
+    each = strategy["tp"] * strategy["cp"] * strategy["pp"]
+    # experts lie over ranks of data and context parallelism
+    least = math.lcm(replicas, strategy["ep"] // math.gcd(strategy["ep"], strategy["cp"]))
+    world = world_size(options)
+    if world is not None:
+        keys.rows["world"] = Entry("world", str(world), "mapped", "dp")
+    elif own is not None:
+        world = own * each
+    else:
+        dp = max(1, -(-NODE // (each * least))) * least
+        world = dp * each
+        keys.rows["world"] = Entry("world", "(default)", "derived", "dp", f"{world} ranks, since the file does not say; --var world=N does")
+    if world % (each * least):
+        raise InputError(f"--var world={world}: it should be a multiple of {each * least}, the ranks that the other degrees need")
+    strategy["dp"] = world // each
+    if strategy["ep"] > 1:
+        strategy["etp"] = 1
+    if replicas > 1:
+        strategy["num_distributed_optimizer_instances"] = replicas
+    if keys.flag("distributed.sequence_parallel", False, to="sp") and strategy["tp"] > 1:
+        strategy["sp"] = True
+    elif "distributed.sequence_parallel" in keys.given and strategy["tp"] == 1:
+        keys.note("distributed.sequence_parallel", "no_cost_effect", why="nothing to split at tp_size=1")
+    if keys.flag("distributed.enable_async_tensor_parallel", False, to="tp_comm_overlap"):
+        strategy["tp_comm_overlap"] = True
+    if strategy["cp"] > 1:
+        strategy["cp_comm_type"] = "all_gather"
+
+
+def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
+    """Transformer Engine's kernels where a backend asks for them, else modules op by op."""
+    linear = keys.choice("model.backend.linear", {name: name for name in ("te", "torch", "quack")}, "torch", to="fusion")
+    core = str(keys.text("model.backend.attn", "", to="assume.attention_kernel"))
+    norm = str(keys.text("model.backend.rms_norm", "", to="norm_fusion"))
+    asked = str(keys.text("model.attn_implementation", "", to="assume.attention_kernel"))
+    for name in ("model.config._attn_implementation", "model.config.attn_implementation_new"):
+        keys.text(name, "", to="assume.attention_kernel")
+    strategy["fusion"] = "te" if "te" in (linear, core) else "eager"
+    if strategy["fusion"] == "te":
+        strategy["gradient_accumulation_fusion"] = False
+        why = "weight gradients are written and then added"
+        keys.rows["gradient_accumulation_fusion"] = Entry("gradient_accumulation_fusion", "(default)", "derived", "gradient_accumulation_fusion", why)
+        if norm.startswith("torch"):
+            strategy["norm_fusion"] = False
+    if "eager" in (core, asked):
+        assumptions["attention_kernel"] = "eager" if strategy["fusion"] == "eager" else "math"
+    if keys.flag("model.backend.rope_fusion", False, to="assume.apply_rope_fusion") and strategy["fusion"] == "te":
+        assumptions["apply_rope_fusion"] = "true"
+    keys.text("model.backend.rope", "", to="assume.apply_rope_fusion")
+    grouped = keys.choice("model.backend.experts", {"torch": False, "torch_mm": True, "gmm": True, "te": True}, True, to="assume.moe_grouped_gemm")
+    exchange = keys.choice("model.backend.dispatcher", _DISPATCHERS, None, to="assume.moe_exchange")
+    mixture = architecture is None or architecture.moe is not None
+    if mixture and not grouped:
+        assumptions["moe_grouped_gemm"] = "false"
+    if exchange is not None and strategy["ep"] > 1 and mixture:
+        assumptions["moe_exchange"] = exchange
+    elif "model.backend.dispatcher" in keys.given and strategy["ep"] == 1:
+        keys.note("model.backend.dispatcher", "no_cost_effect", why="no exchange where experts are not spread over ranks")
+    if keys.flag("model.use_liger_kernel", False):
+        keys.note("model.use_liger_kernel", "not_modelled", why=FUSED)
+    if keys.flag("compile.enabled", False):
+        keys.note("compile.enabled", "not_modelled", why=COMPILED)
+    loss = str(keys.text("loss_fn._target_", "")).rpartition(".")[2]
+    if "Linear" in loss or "Chunk" in loss:
+        keys.note("loss_fn._target_", "not_modelled", why=FUSED)
+    elif loss.startswith("TEParallel"):
+        strategy["cross_entropy_fusion"] = "te"
+        keys.note("loss_fn._target_", to="cross_entropy_fusion")
+    elif loss:
+        keys.note("loss_fn._target_", "no_cost_effect", why="the loss of the next token, op by op")
+    if strategy["fusion"] == "eager":
+        strategy.pop("cross_entropy_fusion", None)
+
+
+def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
+    strategy["precision"] = keys.choice("distributed.mp_policy.param_dtype", _STATES, "bf16", to="precision")
+    kept = keys.choice("model.torch_dtype", _TYPES, "bf16", to="main_params_dtype")
+    sent = keys.choice("distributed.mp_policy.reduce_dtype", _STATES, "fp32", to="grad_reduce_in_fp32")
+    strategy["grad_reduce_in_fp32"] = sent == "fp32" or keys.flag("distributed.grad_reduce_in_fp32", False, to="grad_reduce_in_fp32")
+    if kept != "fp32":
+        strategy["main_params_dtype"] = kept
+        if "model.torch_dtype" not in keys.given:
+            keys.note("model.torch_dtype", "derived", "main_params_dtype", "weights are updated in the type of their files, bf16")
+
+
+def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    local = keys.integer("step_scheduler.local_batch_size", 1, to="micro_batch_size", least=1)
+    whole = keys.integer("step_scheduler.global_batch_size", None, to="num_microbatches", least=1)
+    step = local * strategy["dp"]
+    rounds = 1
+    if whole is not None:
+        rounds = max(1, whole // step)
+        if whole % step:
+            keys.note("step_scheduler.global_batch_size", "derived", "num_microbatches", f"{rounds} of {step} samples on {strategy['dp']} replicas")
+    strategy |= {"micro_batch_size": local, "num_microbatches": rounds}
+    packed = 0
+    for key in ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size"):
+        packed = keys.integer(key, packed, to="seq_length")
+    length = packed or None
+    for key in ("dataset.seq_len", "dataset.seq_length", "packed_sequence.collate_max_length", "packed_sequence.max_length"):
+        found = keys.integer(key, None, to="seq_length", least=1)
+        length = length or found
+    told = variable(options, "seq_length")
+    if told is not None:
+        keys.rows["seq_length"] = Entry("seq_length", str(told), "mapped", "seq_length", "--var")
+    elif length is None:
+        why = "4096, since rows are as long as their longest sample; --var seq_length=N"
+        keys.rows["seq_length"] = Entry("seq_length", "(default)", "derived", "seq_length", why)
+    strategy["seq_length"] = told or length or 4096
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+    for key in ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size"):
+        if packed and key in keys.given and mean is None:
+            why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
+            keys.note(key, "not_modelled", "seq_length, packed_document_length", why)
+
+
+def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """Schedules are PyTorch's; layers of a stage say how many chunks a rank has."""
+    name, each, part = "1f1b", None, 1
+    for section in ("autopipeline", "distributed.pipeline"):
+        schedules = {spelt: known for known in SCHEDULES for spelt in (known, known.upper(), "Interleaved1F1B", "1F1B") if spelt.lower() == known}
+        name = keys.choice(f"{section}.pp_schedule", schedules, name, to="schedule")
+        each = keys.integer(f"{section}.layers_per_stage", each, to="vpp", least=1)
+        part = keys.integer(f"{section}.pp_microbatch_size", part, to="micro_batch_size", least=1)
+        keys.integer(f"{section}.pp_batch_size", None, to="num_microbatches", least=1)
+        for key in ("round_virtual_stages_to_pp_multiple",):
+            keys.choice(f"{section}.{key}", {"up": "up", "down": "down"}, None, to="vpp")
+        if keys.has(f"{section}.module_fqns_per_model_part"):
+            keys.note(
+                f"{section}.module_fqns_per_model_part", "not_modelled", why="stages written out by their modules; layers are spread evenly here"
+            )
+    if strategy["pp"] == 1:
+        for key in keys.given:
+            if key.startswith(("autopipeline.", "distributed.pipeline.")) and key in keys.rows:
+                keys.note(key, "no_cost_effect", why="read with a pipeline alone")
+        return
+    schedule, chunks = SCHEDULES[name]
+    if each is not None and architecture is not None and chunks > 1:
+        chunks = max(1, round(architecture.num_layers / (each * strategy["pp"])))
+    strategy["schedule"] = "1f1b" if schedule == "interleaved" and chunks == 1 else schedule
+    if chunks > 1:
+        strategy["vpp"] = chunks
+    local = strategy["micro_batch_size"]
+    if local % part:
+        raise keys.wrong("step_scheduler.local_batch_size", f"a multiple of pp_microbatch_size, {part}")
+    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * strategy["num_microbatches"]}
+    _stages(keys, strategy, architecture)
+
+
+def _stages(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """Layers that do not divide: one more in the first of the stages."""
+    stages = strategy["pp"] * int(strategy.get("vpp", 1))
+    if architecture is None or architecture.num_layers % stages == 0:
+        return
+    if architecture.num_layers < stages:
+        raise keys.wrong("distributed.pp_size", f"at most the number of layers, {architecture.num_layers}, over the chunks of a rank")
+    each, more = divmod(architecture.num_layers, stages)
+    parts = [f"t*{each + (stage < more)}" for stage in range(stages)]
+    depths = "m" * architecture.mtp_num_layers
+    strategy["pipeline_model_parallel_layout"] = "|".join(["E" + parts[0], *parts[1:-1], f"{parts[-1]}{depths}L"])
+    why = f"{each} or {each + 1} layers a stage"
+    keys.rows["stages"] = Entry("stages", "(default)", "derived", "pipeline_model_parallel_layout", why)
+
+
+def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    kind = keys.choice("distributed.strategy", _STRATEGIES, None, to="zero")
+    manager = str(keys.given["distributed._target_"].value).rpartition(".")[2] if "distributed._target_" in keys.given else ""
+    if kind is None:
+        kind = _MANAGERS.get(manager, "fsdp2")
+    again = keys.flag("distributed.reshard_after_forward", True, to="reshard_after_forward")
+    again = keys.flag("parallelizer.reshard_after_forward", again, to="reshard_after_forward")
+    experts = keys.flag("distributed.moe.reshard_after_forward", again, to="reshard_after_forward", why="units of experts and of the rest alike here")
+    stage = keys.integer("distributed.zero_dp_strategy", 3, to="zero")
+    waits = keys.flag("distributed.defer_fsdp_grad_sync", True, to="gradient_sync")
+    overlaps = [keys.flag(f"distributed.{name}", True, to=name) for name in ("overlap_grad_reduce", "overlap_param_gather")]
+    if keys.flag("distributed.average_in_collective", False, to="assume.gradient_scaling"):
+        assumptions["gradient_scaling"] = "collective"
+    keys.number("distributed.bucket_cap_mb", None, to="ddp_bucket_size")
+    if kind == "ddp" or strategy["dp"] * strategy["cp"] == 1:
+        strategy |= {"zero": 0, "overlap_grad_reduce": True}
+        strategy.pop("num_distributed_optimizer_instances", None)
+        return
+    if strategy["pp"] > 1:
+        strategy |= {"zero": 1, "overlap_grad_reduce": overlaps[0], "overlap_param_gather": overlaps[0] and overlaps[1]}
+        keys.note("distributed.strategy", "derived", "zero", _PIPELINE)
+        return
+    strategy["zero"] = min(stage, 3) if kind == "megatron_fsdp" else 3
+    if strategy["zero"] < 3:
+        strategy |= {"overlap_grad_reduce": overlaps[0], "overlap_param_gather": overlaps[0] and overlaps[1]}
+        return
+    if not again or not experts:
+        strategy["reshard_after_forward"] = False
+    if strategy["num_microbatches"] > 1 and waits and kind == "fsdp2":
+        strategy["gradient_sync"] = "last_microbatch"
+        if "distributed.defer_fsdp_grad_sync" not in keys.given:
+            keys.note("distributed.defer_fsdp_grad_sync", "derived", "gradient_sync", "gradients wait unsharded for the last micro-batch, by default")
+    assumptions["fsdp_parameters"] = "both" if kind == "megatron_fsdp" else "main"
+
+
+def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    target = str(keys.text("optimizer._target_", "torch.optim.AdamW"))
+    name = target.rpartition(".")[2].casefold()
+    name = {"flashadamw": "flash_adamw"}.get(name, name)
+    if name not in OPTIMIZERS:
+        raise keys.wrong("optimizer._target_", "an optimizer of PyTorch, Transformer Engine or bitsandbytes")
+    OPTIMIZERS[name].apply(keys, "optimizer._target_", strategy, assumptions)
+    fused = keys.flag("optimizer.fused", False, to="assume.optimizer_implementation")
+    together = keys.flag("optimizer.foreach", True, to="assume.optimizer_implementation")
+    main = keys.flag("optimizer.master_weights", False, to="main_params_dtype")
+    bits = keys.choice("optimizer.master_weight_bits", {"24": 24, "32": 32}, None, to="main_params_dtype")
+    remainders = keys.flag("optimizer.store_param_remainders", False, to="store_param_remainders")
+    states = {option: keys.choice(f"optimizer.{option}", _STATES, None, to=option) for option in ("exp_avg_dtype", "exp_avg_sq_dtype")}
+    if target.startswith("torch.optim.") and not fused and name in ("adam", "adamw"):
+        assumptions["optimizer_implementation"] = "foreach" if together else "for_loop"
+    if main or bits:
+        strategy.pop("main_params_dtype", None)
+    if main and strategy.get("zero") and strategy["precision"] == "bf16":
+        strategy |= {"use_precision_aware_optimizer": True, "store_param_remainders": remainders}
+        strategy |= {option: kind for option, kind in states.items() if kind is not None}
+    limit = keys.number("clip_grad_norm.max_norm", 1.0, to="clip_grad")
+    strategy["clip_grad"] = limit
+
+
+def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
+    whole = False
+    kinds = {"true": True, "True": True, "false": False, "False": False, "full": True, "none": False, "selective": True}
+    for key in ("parallelizer.activation_checkpointing", "distributed.activation_checkpointing"):
+        if keys.has(key):
+            given = keys.given[key].value
+            whole = kinds.get(str(given), False)
+            if str(given) not in kinds:
+                raise keys.wrong(key, "true or false")
+            keys.note(key, to="recompute")
+    keys.choice("distributed.activation_checkpointing_scope", {"all": "all", "language": "all"}, None, to="recompute")
+    if whole:
+        strategy["recompute"] = "full"
+
+
+def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:
+    recipe = keys.choice("model.backend.te_fp8.recipe", _RECIPES, None, to="fp8")
+    asked = keys.flag("fp8.enabled", False, to="fp8")
+    name = str(keys.text("fp8.recipe_name", "tensorwise", to="fp8"))
+    keys.texts("fp8.filter_fqns", [], to="fp8", why="the output layer runs in 16 bits here too")
+    if recipe is not None:
+        strategy |= {"fp8": recipe, "fusion": "te"}
+    elif asked:
+        strategy |= {"fp8": "tensorwise", "fusion": "te"}
+        keys.note("fp8.enabled", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
+        if name.startswith("rowwise"):
+            keys.note("fp8.recipe_name", "not_modelled", "fp8", "scales for every row there, one for a tensor here: passes for maxima")

@@ -1,0 +1,223 @@
+"""A torchtune configuration.
+
+What its keys do: torchtune bd2a0fc7 (2026-04-23), recipes/full_finetune_distributed.py and its siblings, torchtune/training/_distributed.py,
+torchtune/modules/loss, torchtune/models/llama3/_parallelism.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from symsim.errors import InputError, cut, nearest
+from symsim.importers.assumed import deterministic
+from symsim.importers.fsdp import HOST_PARAMETERS, host_states
+from symsim.importers.job import Job
+from symsim.importers.keys import Entry, Keys
+from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
+from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.ranks import NODE, known_variables, variable, world_size
+from symsim.importers.rules import settle
+from symsim.importers.sections import of_sections, referred, under
+from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
+from symsim.importers.trainer import COMPILED, FUSED, LENGTHS
+from symsim.inputs.models import load_model
+from symsim.inputs.reading import read_yaml
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+    from symsim.inputs.architecture import Architecture
+
+_TYPES = {"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}
+_WORKLOADS = ("teacher_model", "policy_model", "reward_and_value_model", "ref_checkpointer", "orchestration", "inference", "kd_loss")
+_EVERYTHING = "the kept inputs of every layer but the last over the host link each way"
+_CHECKPOINTS = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
+_PURE = "weights, gradients and states are all bf16"
+
+
+def read(inputs: Sequence[str], options: "Options") -> Job:
+    """The job of a torchtune YAML. InputError for a key that there is not or a value that cannot be."""
+    if len(inputs) != 1:
+        raise InputError(f"'symsim import torchtune' reads one YAML, and {len(inputs)} files are given")
+    known_variables(options, ("seq_length", "packed_document_length"))
+    written = of_sections(read_yaml(inputs[0]), ("datasets", "reward_functions"))
+    given = referred(written)
+    keys = Keys("a torchtune file", given, {**under(SECTIONS, given), **SILENT}, options.lenient)
+    strategy: dict[str, Any] = {"fusion": "eager"}
+    assumptions: dict[str, str] = {}
+    architecture = _model(keys, options)
+    _precision(keys, strategy)
+    _mesh(keys, strategy, assumptions, options, alone="single_device" in inputs[0])
+    _batch(keys, strategy, options)
+    _update(keys, strategy, assumptions)
+    _activations(keys, strategy, architecture)
+    _kernels(keys, strategy)
+    deterministic(keys, assumptions, "cudnn_deterministic_mode")
+    settle(keys, strategy, architecture, "torchtune")
+    told = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
+    notes = () if architecture is not None else ("no model of that name comes with symsim; --of MODEL says which",)
+    plain = {"tp": 1, "cp": 1}
+    strategy = {name: value for name, value in strategy.items() if plain.get(name) != value or name not in plain}
+    return Job("torchtune", tuple(told), architecture, strategy, None, assumptions, notes)
+
+
+def _model(keys: Keys, options: "Options") -> "Architecture | None":
+    """The model of the builder's name, else of the directory of weights; what else is trained or asked is said."""
+    component = str(keys.text("model._component_", ""))
+    if "lora" in component:
+        keys.note("model._component_", "not_modelled", why=ADAPTERS)
+    directory = keys.given.get("checkpointer.checkpoint_dir")
+    for key in _WORKLOADS:
+        if any(name == key or name.startswith(f"{key}.") for name in keys.given):
+            keys.rows["workload"] = Entry("workload", key, "not_modelled", why=OTHER_MODELS)
+    name = options.model or model_named(component) or (of_checkpoints(str(directory.value)) if directory is not None else None)
+    if name is None:
+        sizes = [key for key in keys.given if key.startswith("model.") and key.removeprefix("model.") in _SIZES]
+        keys.known.update(sizes)
+        keys.note("model._component_", "refused", why="no model that comes with symsim has this name; --of MODEL names one")
+        return None
+    architecture = load_model(name).architecture
+    if "lora" not in component:
+        keys.note("model._component_", to=f"model {architecture.name}", why="named by --of" if options.model else "")
+    keys.known.update(key for key in keys.given if key.startswith("model."))
+    return architecture
+
+
+_SIZES = "vocab_size num_layers num_heads num_kv_heads embed_dim max_seq_len intermediate_dim attn_dropout norm_eps".split()
+
+
+def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Everything in one type; autocast is not used."""
+    kind = keys.choice("dtype", _TYPES, "bf16", to="precision, main_params_dtype")
+    strategy |= {"precision": kind, "grad_reduce_in_fp32": kind == "fp32"}
+    if kind != "fp32":
+        strategy["main_params_dtype"] = kind
+        keys.note("dtype", to="precision, main_params_dtype", why=_PURE if kind == "bf16" else "weights, gradients and states are all fp16")
+
+
+def _mesh(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], options: "Options", alone: bool) -> None:
+    """Degrees, and FSDP over what they leave of the ranks."""
+    strategy["tp"] = keys.integer("tensor_parallel_dim", 1, to="tp, sp", least=1)
+    strategy["cp"] = keys.integer("context_parallel_dim", 1, to="cp", least=1)
+    if strategy["tp"] > 1:
+        strategy["sp"] = True
+    rotated = keys.choice("context_parallel_rotate_method", {"allgather": "all_gather", "alltoall": "p2p"}, "all_gather", to="cp_comm_type")
+    if strategy["cp"] > 1:
+        strategy["cp_comm_type"] = rotated
+    replicas = keys.integer("data_parallel_replicate_dim", 1, to="num_distributed_optimizer_instances", least=1)
+    shards = keys.number("data_parallel_shard_dim", -1, to="dp")
+    each = strategy["tp"] * strategy["cp"] * replicas
+    world = int(shards) * each if 1 <= shards <= 2**20 else world_size(options) or (1 if alone else max(1, -(-NODE // each)) * each)
+    if world % each:
+        raise InputError(f"--var world={world}: it should be a multiple of the {each} ranks of all other degrees")
+    if shards < 1:
+        told = world_size(options)
+        why = "" if told else "the recipe of one device" if alone else f"{world} ranks, since the file does not say; --var world=N does"
+        keys.rows["world"] = Entry("world", str(told or "(default)"), "mapped" if told else "derived", "dp", why)
+    strategy["dp"] = world // (strategy["tp"] * strategy["cp"])
+    again = keys.flag("fsdp_reshard_after_forward", True, to="reshard_after_forward")
+    if strategy["dp"] * strategy["cp"] == 1:
+        strategy["zero"] = 0
+        return
+    strategy["zero"] = 3
+    assumptions["fsdp_parameters"] = "main"
+    if replicas > 1:
+        strategy["num_distributed_optimizer_instances"] = replicas
+    if not again:
+        strategy["reshard_after_forward"] = False
+    for key in ("fsdp_cpu_offload", "fsdp.cpu_offload"):
+        if keys.flag(key, False):
+            strategy |= {**host_states(str(strategy["precision"])), "offload_parameters": True}
+            keys.note(key, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS)
+
+
+def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    strategy["micro_batch_size"] = keys.integer("batch_size", 1, to="micro_batch_size", least=1)
+    strategy["num_microbatches"] = keys.integer("gradient_accumulation_steps", 1, to="num_microbatches", least=1)
+    if strategy["num_microbatches"] > 1 and strategy.get("zero") == 3:
+        # fully_shard reduces in every backward unless it is told to wait, which the recipes do not
+        strategy["gradient_sync"] = "every_microbatch"
+    length = keys.integer("tokenizer.max_seq_len", None, to="seq_length", least=1)
+    told = variable(options, "seq_length")
+    if told is not None:
+        keys.rows["seq_length"] = Entry("seq_length", str(told), "mapped", "seq_length", "--var")
+    elif length is None:
+        keys.note("tokenizer.max_seq_len", "derived", "seq_length", "4096, since rows are as long as their longest sample; --var seq_length=N")
+    strategy["seq_length"] = told or length or 4096
+    packed = keys.flag("dataset.packed", False, to="seq_length", why="rows of max_seq_len, filled with samples")
+    mean = variable(options, "packed_document_length")
+    if mean is not None:
+        strategy["packed_document_length"] = mean
+    if packed and mean is None:
+        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
+        keys.note("dataset.packed", "not_modelled", "packed_document_length", why)
+    elif packed:
+        keys.note("dataset.packed", to="packed_document_length")
+    elif "dataset.packed" in keys.given:
+        keys.note("dataset.packed", "not_modelled", why=f"rows are as long as their longest sample; {LENGTHS}")
+
+
+def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    component = str(keys.text("optimizer._component_", "torch.optim.AdamW"))
+    name = {"pagedadamw": "paged_adamw", "pagedadamw8bit": "paged_adamw_8bit", "adamw8bit": "adamw_8bit"}.get(
+        component.rpartition(".")[2].casefold(), component.rpartition(".")[2].casefold()
+    )
+    if name not in OPTIMIZERS:
+        raise keys.wrong("optimizer._component_", f"an optimizer of PyTorch, torchao or bitsandbytes ({nearest(name, list(OPTIMIZERS))})")
+    OPTIMIZERS[name].apply(keys, "optimizer._component_", strategy, assumptions)
+    if not keys.flag("optimizer.fused", False, to="assume.optimizer_implementation") and component.startswith("torch.optim."):
+        assumptions["optimizer_implementation"] = "foreach"
+    if keys.flag("optimizer.foreach", True, to="assume.optimizer_implementation") is False:
+        assumptions["optimizer_implementation"] = "for_loop"
+    strategy["clip_grad"] = keys.number("clip_grad_norm", 0.0, to="clip_grad")
+    if "optimizer._component_" in keys.given and strategy.get("exp_avg_dtype") and strategy.get("zero"):
+        strategy |= {"use_precision_aware_optimizer": True}
+    elif strategy.get("exp_avg_dtype"):
+        for option in ("exp_avg_dtype", "exp_avg_sq_dtype"):
+            strategy.pop(option)
+        keys.note("optimizer._component_", "not_modelled", "optimizer", "moments of 1 byte; without shards those of the weights' type are counted")
+
+
+def _activations(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    checkpointed = keys.flag("enable_activation_checkpointing", False, to="recompute")
+    mode = keys.choice("ac_mode", {"full": "full", "selective": "selective"}, "full", to="recompute")
+    option = keys.text("ac_option", "1", to="recompute")
+    if checkpointed:
+        strategy["recompute"] = "full"
+    elif mode == "selective" and option == "op":
+        strategy["recompute"] = "sac_mm_attn"
+    elif mode == "selective" and option.isascii() and option.isdigit() and 0 < int(option[:6]):
+        strategy |= {"recompute": "full", "recompute_method": "block"}
+        if architecture is not None:
+            strategy["recompute_num_layers"] = -(-architecture.num_layers // int(option[:6]))
+    elif mode == "selective":
+        raise keys.wrong("ac_option", "op, or a whole number above 0: every so manieth layer runs again")
+    if not keys.flag("enable_activation_offloading", False):
+        return
+    if strategy.get("recompute"):
+        keys.note("enable_activation_offloading", "not_modelled", why=_CHECKPOINTS)
+    elif architecture is not None and architecture.num_layers > 1:
+        strategy["cpu_offloading_num_layers"] = architecture.num_layers - 1
+        keys.note("enable_activation_offloading", to="cpu_offloading_num_layers", why=_EVERYTHING)
+
+
+def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
+    if keys.flag("enable_fp8_training", False):
+        recipe = str(keys.text("fp8_recipe_name", "tensorwise", to="fp8"))
+        if not recipe.startswith(("tensorwise", "rowwise")):
+            raise keys.wrong("fp8_recipe_name", f"tensorwise or rowwise, not {cut(recipe)}")
+        strategy |= {"fp8": "tensorwise", "fusion": "te"}
+        keys.note("enable_fp8_training", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
+    keys.text("fp8_recipe_name", None, to="fp8")
+    _compiled(keys)
+    loss = str(keys.text("loss._component_", ""))
+    if loss:
+        chunked = "Chunk" in loss or "Linear" in loss
+        keys.note("loss._component_", "not_modelled" if chunked else "no_cost_effect", why=FUSED if chunked else "the loss of the next token")
+    keys.integer("loss.num_output_chunks", None)
+
+
+def _compiled(keys: Keys) -> None:
+    for key in ("compile", *sorted(name for name in keys.given if name.startswith("compile."))):
+        if keys.flag(key, False):
+            keys.note(key, "not_modelled", why=COMPILED)

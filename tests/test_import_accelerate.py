@@ -1,0 +1,76 @@
+"""Accelerate's files: FSDP, DeepSpeed, Megatron-LM's plugin and replicas, with the Trainer's arguments or without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "accelerate"
+
+
+def of(name: str) -> Job:
+    return load_job("accelerate", str(FILES / name / "accelerate.yaml"), str(FILES / name / "arguments.json"))
+
+
+def job(tmp_path: Path, *more: str, variables: dict[str, str] | None = None, **data: Any) -> Job:
+    path = tmp_path / "config.yaml"
+    path.write_text(format_yaml({"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 8, **data}))
+    return load_job("accelerate", str(path), *more, model="llama3-8b", variables=variables)
+
+
+def test_fsdp_with_arguments() -> None:
+    made = of("fsdp")
+    found = dict(made.strategy or {})
+    assert made.architecture is not None and made.architecture.name == "llama3.1-8b"
+    assert (found["zero"], found["dp"], found["recompute"], found["seq_length"]) == (3, 16, "full", 8192)
+    assert (found["micro_batch_size"], found["num_microbatches"], found["gradient_sync"]) == (2, 4, "last_microbatch")
+    assert made.assumptions["fsdp_parameters"] == "main" and "optimizer_implementation" not in made.assumptions
+
+
+def test_zero_3_of_the_section() -> None:
+    found = dict(of("zero3").strategy or {})
+    assert (found["zero"], found["optimizer_cpu_offload"], found["num_microbatches"], found["clip_grad"]) == (3, True, 2, 1.0)
+    assert found["dp"] == 8 and found["precision"] == "bf16"
+
+
+def test_megatron() -> None:
+    found = dict(of("megatron").strategy or {})
+    assert (found["tp"], found["pp"], found["dp"], found["sp"], found["zero"]) == (2, 2, 2, True, 1)
+    assert (found["num_microbatches"], found["recompute"], found["fusion"]) == (8, "selective", "te")
+
+
+def test_a_mesh_of_parallelism_config(tmp_path: Path) -> None:
+    mesh = {f"parallelism_config_{name}": degree for name, degree in (("tp_size", 2), ("dp_replicate_size", 2), ("dp_shard_size", 2))}
+    found = dict(job(tmp_path, fsdp_config={"fsdp_version": 2, "fsdp_reshard_after_forward": False}, parallelism_config=mesh).strategy or {})
+    assert (found["tp"], found["dp"], found["num_distributed_optimizer_instances"]) == (2, 4, 2) and found["reshard_after_forward"] is False
+
+
+def test_the_json_that_it_names_and_sizes_of_the_script(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
+    made = job(tmp_path, distributed_type="DEEPSPEED", deepspeed_config={"deepspeed_config_file": "ds.json"}, variables={"micro_batch_size": "3"})
+    found = dict(made.strategy or {})
+    assert found["zero"] == 2 and found["dp"] == 8
+    plain = dict(job(tmp_path, distributed_type="MULTI_GPU", variables={"micro_batch_size": "3", "seq_length": "256"}).strategy or {})
+    assert (plain["zero"], plain["micro_batch_size"], plain["seq_length"], plain["overlap_grad_reduce"]) == (0, 3, 256, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"num_machins": 3}, "an Accelerate file has no key 'num_machins': did you mean 'num_machines'"),
+        ({"distributed_type": "TPU"}, "distributed_type is TPU; it should be one of"),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "none.json"}}, "the file is not here"),
+        ({"parallelism_config": {"parallelism_config_tp_size": 3}}, "no multiple of"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(tmp_path: Path, data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, **data)

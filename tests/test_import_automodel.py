@@ -1,0 +1,80 @@
+"""NeMo Automodel's recipes: experts, sharding, pipelines and states, and a row for every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "automodel"
+BASE: dict[str, Any] = {
+    "model": {"pretrained_model_name_or_path": "meta-llama/Llama-3.1-8B"},
+    "step_scheduler": {"global_batch_size": 64, "local_batch_size": 4},
+    "dataset": {"seq_len": 2048},
+}
+
+
+def job(tmp_path: Path, variables: dict[str, str] | None = None, **data: Any) -> Job:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(format_yaml({**BASE, **data}))
+    return load_job("automodel", str(path), variables=variables)
+
+
+def test_experts_over_ranks() -> None:
+    made = load_job("automodel", str(FILES / "experts" / "qwen3_moe.yaml"), variables={"world": "16", "packed_document_length": "1000"})
+    found = dict(made.strategy or {})
+    assert made.architecture is not None and made.architecture.name == "qwen3-30b-a3b"
+    assert (found["ep"], found["etp"], found["dp"], found["zero"], found["fusion"]) == (8, 1, 16, 3, "te")
+    assert (found["micro_batch_size"], found["num_microbatches"], found["gradient_sync"]) == (4, 4, "last_microbatch")
+    assert found["exp_avg_dtype"] == "bf16" and found["store_param_remainders"] and "main_params_dtype" not in found
+    assert found["seq_length"] == 4096 and found["packed_document_length"] == 1000 and not found["norm_fusion"]
+    assert made.assumptions["moe_exchange"] == "once_per_node" and made.assumptions["apply_rope_fusion"] == "true"
+
+
+def test_products_in_8_bits() -> None:
+    made = load_job("automodel", str(FILES / "adapters" / "llama.yaml"))
+    found = dict(made.strategy or {})
+    assert (found["fp8"], found["dp"], found["num_microbatches"]) == ("tensorwise", 8, 1)
+    assert {row.key: row.fate for row in made.rows}["fp8.filter_fqns"] == "mapped"
+
+
+def test_a_pipeline_with_chunks(tmp_path: Path) -> None:
+    pipeline = {"pp_schedule": "interleaved1f1b", "pp_microbatch_size": 2, "layers_per_stage": 4}
+    made = job(tmp_path, {"world": "16"}, distributed={"strategy": "fsdp2", "pp_size": 4, "pipeline": pipeline})
+    found = dict(made.strategy or {})
+    assert (found["pp"], found["vpp"], found["schedule"], found["zero"]) == (4, 2, "interleaved", 1)
+    assert (found["micro_batch_size"], found["num_microbatches"]) == (2, 8)
+    assert symsim.derive(made.architecture, found).strategy.dp == 4
+
+
+def test_replicas_and_managers_of_before(tmp_path: Path) -> None:
+    ddp = dict(job(tmp_path, distributed={"strategy": "ddp"}).strategy or {})
+    assert ddp["zero"] == 0 and ddp["overlap_grad_reduce"]
+    manager = {"_target_": "nemo_automodel.components.distributed.megatron_fsdp.MegatronFSDPManager", "zero_dp_strategy": 2}
+    assert dict(job(tmp_path, distributed=manager).strategy or {})["zero"] == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"distributed": {"tpsize": 2}}, "an Automodel file has no key 'distributed.tpsize': did you mean 'distributed.tp_size'"),
+        ({"distributed": {"strategy": "zero"}}, "strategy is zero; it should be one of"),
+        ({"optimizer": {"_target_": "my.Own"}}, "an optimizer of PyTorch"),
+        ({"distributed": {"activation_checkpointing": "some"}}, "true or false"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(tmp_path: Path, data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, **data)
+
+
+def test_ranks_that_do_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a multiple of 6"):
+        job(tmp_path, {"world": "8"}, distributed={"tp_size": 3, "pp_size": 2})

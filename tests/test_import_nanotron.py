@@ -1,0 +1,90 @@
+"""nanotron's YAML: the mesh, layers over stages as it spreads them, the three families, and a row for every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.nanotron.reader import spread_layers
+from symsim.importers.reading import load_job
+from symsim.inputs.models import load_model
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "nanotron"
+MODEL = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_hidden_layers=4, vocab_size=1000)
+# of the dataclasses at 2411b022, some of every class
+NAMES = """general.benchmark_csv_path general.ignore_sanity_checks checkpoints.save_initial_state checkpoints.load_optimizer
+checkpoints.checkpoints_path_is_shared_file_system model.init_method.path model.model_config.pretraining_tp model.model_config.rope_scaling
+model.model_config.rope_interleaved model.model_config.z_loss_enabled model.model_config.flex_attention_mask model.model_config.log_attn_probs
+model.model_config.ring_attn_heads_k_stride model.model_config._use_doc_masking tokenizer.tokenizer_revision tokens.val_check_interval
+tokens.limit_test_batches optimizer.weight_decay_exclude_named_params optimizer.optimizer_factory.adam_eps optimizer.adam_beta1
+optimizer.learning_rate_scheduler.lr_decay_steps logging.log_level_replica metrics_logging.log_level profiler.record_shapes lighteval.batch_size
+lighteval.slurm.gpus_per_node s3_upload.s5cmd_path parallelism.context_parallel_size parallelism.tp_recompute_allgather""".split()
+
+
+def job(tmp_path: Path, **more: Any) -> Job:
+    data: dict[str, Any] = {"model": {"dtype": "bfloat16", "model_config": MODEL}, "tokens": {"sequence_length": 512}}
+    for key, value in more.items():
+        section = data
+        *path, last = key.split("__")
+        for name in path:
+            section[name] = dict(section.get(name) or {})
+            section = section[name]
+        section[last] = value
+    path_of = tmp_path / "config.yaml"
+    path_of.write_text(format_yaml(data))
+    return load_job("nanotron", str(path_of))
+
+
+def test_a_dense_job() -> None:
+    made = load_job("nanotron", str(FILES / "dense" / "config.yaml"))
+    found = dict(made.strategy or {})
+    assert (found["tp"], found["sp"], found["pp"], found["dp"], found["zero"], found["recompute"]) == (2, True, 2, 16, 1, "full")
+    assert found["pipeline_model_parallel_layout"] == "Et*16|t*12L" and found["ddp_bucket_size"] == 25 * 2**18
+    assert made.assumptions["tp_async_backward"] == "true" and not found["gradient_accumulation_fusion"]
+
+
+def test_experts_windows_and_bf16_alone() -> None:
+    made = load_job("nanotron", str(FILES / "experts" / "config.yaml"), variables={"packed_document_length": "700"})
+    model, found = made.architecture, dict(made.strategy or {})
+    assert model is not None and model.moe is not None and model.moe.moe_shared_expert_intermediate_size == 1408
+    assert {kind.window for kind in model.layer_kinds.values()} == {1024} and {kind.rope for kind in model.layer_kinds.values()} == {True, False}
+    assert found["main_params_dtype"] == "bf16" and not found["grad_reduce_in_fp32"] and found["packed_document_length"] == 700
+
+
+def test_the_head_counts_as_its_products() -> None:
+    model = load_model("llama3-8b").architecture
+    layer, head = 4 * 4096 * 4096 + 3 * 14336 * 4096, 128256 * 4096
+    counts = spread_layers(model, 4)
+    assert sum(counts) == 32 and counts[-1] < counts[0]
+    # a stage is full once it has passed its share of all
+    assert (counts[0] - 1) * layer <= (32 * layer + head) / 4 < counts[0] * layer
+
+
+def test_older_places_of_the_optimizers_keys(tmp_path: Path) -> None:
+    made = job(tmp_path, optimizer__torch_adam_is_fused=True, optimizer__adam_beta1=0.9)
+    assert "optimizer_implementation" not in made.assumptions
+    assert job(tmp_path).assumptions["optimizer_implementation"] == "foreach"
+
+
+def test_every_name_has_a_row(tmp_path: Path) -> None:
+    made = job(tmp_path, **{name.replace(".", "__"): None for name in NAMES})
+    assert set(NAMES) <= {row.key for row in made.rows}
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"parallelism__tpp": 2}, "a nanotron file has no key 'parallelism.tpp': did you mean 'parallelism.tp'"),
+        ({"model__model_config": {"is_mamba_config": True}}, "a model of another kind"),
+        ({"parallelism__tp_mode": "SHARD"}, "tp_mode is SHARD; it should be one of"),
+        ({"tokens__sequence_length": None}, "sequence_length is not given"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(tmp_path: Path, more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, **more)

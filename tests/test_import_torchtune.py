@@ -1,0 +1,75 @@
+"""torchtune's configurations: the model of a builder, sharding, memory, and a row for every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.importers.torchtune.tables import model_named
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "torchtune"
+
+
+def job(tmp_path: Path, model: str = "llama3_2.llama3_2_1b", **data: Any) -> Job:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(format_yaml({"model": {"_component_": f"torchtune.models.{model}"}, "tokenizer": {"max_seq_len": 1024}, **data}))
+    return load_job("torchtune", str(path))
+
+
+def test_a_full_recipe() -> None:
+    made = load_job("torchtune", str(FILES / "full" / "8B_full.yaml"), variables={"world": "16", "packed_document_length": "900"})
+    found = dict(made.strategy or {})
+    assert made.architecture is not None and made.architecture.name == "llama3.1-8b"
+    assert (found["zero"], found["dp"], found["main_params_dtype"], found["recompute"], found["seq_length"]) == (3, 16, "bf16", "full", 8192)
+    assert found["packed_document_length"] == 900 and "optimizer_implementation" not in made.assumptions
+    told = {row.key: row for row in made.rows}
+    assert told["batch_size_val"].value == "2" and told["loss._component_"].fate != "refused"
+
+
+def test_one_device_keeps_its_activations_on_the_host() -> None:
+    made = load_job("torchtune", str(FILES / "lora" / "3B_lora_single_device.yaml"))
+    found = dict(made.strategy or {})
+    assert (found["dp"], found["zero"], found["cpu_offloading_num_layers"], found["num_microbatches"]) == (1, 0, 27, 8)
+
+
+def test_tensor_parallel_host_and_8_bit_states(tmp_path: Path) -> None:
+    optimizer = {"_component_": "bitsandbytes.optim.PagedAdamW8bit"}
+    found = dict(job(tmp_path, tensor_parallel_dim=2, fsdp_cpu_offload=True, optimizer=optimizer, clip_grad_norm=0.5).strategy or {})
+    assert found["tp"] == 2 and found["sp"] and found["dp"] == 4 and found["offload_parameters"] and found["exp_avg_dtype"] == "fp8"
+    assert found["clip_grad"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("component", "model"),
+    [
+        ("torchtune.models.llama3_1.qlora_llama3_1_405b", "llama3.1-405b"),
+        ("torchtune.models.llama3_3.llama3_3_70b", "llama3.1-70b"),
+        ("torchtune.models.qwen2_5.lora_qwen2_5_7b_base", "qwen2.5-7b"),
+        ("torchtune.models.qwen3.qwen3_8b_instruct", "qwen3-8b"),
+        ("torchtune.models.gemma2.gemma2_9b", "gemma-2-9b"),
+        ("torchtune.models.mistral.lora_mistral_7b", "mistral-7b-v0.1"),
+        ("torchtune.models.llama2.llama2", None),
+    ],
+)
+def test_models_by_their_builders(component: str, model: str | None) -> None:
+    assert model_named(component) == model
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"batchsize": 3}, "a torchtune file has no key 'batchsize': did you mean 'batch_size'"),
+        ({"dtype": "int8"}, "dtype is int8; it should be one of"),
+        ({"optimizer": {"_component_": "my.Own"}}, "an optimizer of PyTorch"),
+        ({"ac_mode": "selective", "ac_option": "x"}, "a whole number above 0"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(tmp_path: Path, data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, **data)
