@@ -18,7 +18,7 @@ from symsim.errors import InputError
 from symsim.inputs.reading import parse_yaml
 
 AT = "mine.yaml:6: "
-IMPORT = "column 1: '__import__('os')' is not allowed: the only functions are max, min, ceil, floor, log2 and at"
+IMPORT = "column 1: '__import__('os')' is not allowed: the only functions are max, min, sqrt, ceil, floor, log2 and at"
 HEAD = """\
 source: {title: T, authors: A et al., year: 2024, arxiv: "2401.00001"}
 symbols: {t: tp}

@@ -195,6 +195,7 @@ def test_left_where_it_is_not_so(amount: str, facts: str) -> None:
         ("max(2*dp, dp + s)/dp", "dp -> oo", "2"),
         ("ceil(s/dp) + floor(b + 1/dp) + floor(b - 1/dp)", "dp -> oo", "2*b"),
         ("ceil(dp*s/128)/dp", "dp -> oo", "s/128"),
+        ("sqrt(b/dp + 4)", "dp -> oo", "2"),
         ("log2(dp)/dp + b", "dp -> oo", "b"),
         ("at(tf, dp, tw, s)", "dp -> oo", "tf"),
         ("at(tf, s, tw, dp)", "dp -> oo", "tw"),

@@ -90,7 +90,9 @@ class _Limit:
         row = FUNCTIONS.get(call.function)
         if row is not None and row.whole:
             return self._rounded(call.function, arguments[0])
-        if row is None:
+        if call.function == "sqrt" and self._leading(arguments[0])[0] <= 0:
+            return function("sqrt", self.of(arguments[0]))
+        if row is None or row.chosen is None:
             raise NoLimit(f"the limit of '{cut(call.key[1])}' as {self.words} is not known: expand it first")
         values, keys = Call(call.function, arguments).branches
         for place, key in enumerate(keys):

@@ -2,7 +2,7 @@
 
 Every count symsim derives is a product of sizes over a product of degrees, so this closed, canonical form
 covers the derivation exactly, builds in microseconds, and evaluates to integers without rounding. Functions
-that are not polynomial (max, min, ceil, floor, log2) appear as opaque atoms and are never rewritten, so
+that are not polynomial (max, min, sqrt, ceil, floor, log2) appear as opaque atoms and are never rewritten, so
 ceil(x/y) keeps its true division. `algebra.view` is the SymPy view, for algebra.
 Seconds are evaluated in floating point: a rate given as a float makes everything that stands on it a float.
 """
@@ -323,6 +323,9 @@ def _atom_slope(atom: Atom, name: str, values: Mapping[str, Number] | None) -> E
         if all(name not in a.symbols() for a in atom.arguments):
             return ZERO
         raise ValueError(f"{atom.function} has no derivative by {name}: expand it first")
+    if callable(row.slope):
+        slope: Expr = row.slope(Expr({((atom, 1),): 1})) * atom.arguments[0].diff(name, values)
+        return slope
     if row.slope is not None:
         return row.slope * atom.arguments[0].diff(name, values) if row.slope else ZERO
     assert row.chosen is not None
@@ -358,7 +361,7 @@ def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
         return of_largest(zip(arguments[::2], arguments[1::2]))
     if function in FUNCTIONS and all(a.is_constant for a in arguments):
         value = EXACT[function](*(a.constant() for a in arguments))
-        if value == value:
+        if value == value and (function != "sqrt" or not isinstance(value, float)):
             return expr(value)
     return Expr({((Call(function, arguments), 1),): 1})
 
@@ -410,6 +413,10 @@ def floor(value: "Expr | Number") -> Expr:
 def log2(value: "Expr | Number") -> Expr:
     """The depth of a binary tree over so many leaves (`operators.tree_depth`)."""
     return function("log2", value)
+
+
+def sqrt(value: "Expr | Number") -> Expr:
+    return function("sqrt", value)
 
 
 def product(factors: Iterable["Expr | Number"]) -> Expr:

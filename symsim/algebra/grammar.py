@@ -1,6 +1,6 @@
 """The grammar of formulas and settings: arithmetic and nothing else, read without evaluating anything.
 
-    number | name | a + b | a - b | a * b | a / b | a ** 3 | -a | (a) | max(a, ..) | min(a, ..) | ceil(a) | floor(a)
+    number | name | a + b | a - b | a * b | a / b | a ** 3 | -a | (a) | max(a, ..) | min(a, ..) | sqrt(a) | ceil(a) | floor(a)
     | log2(a), the depth of a binary tree | at(a, x, b, y, ..), of a, b, .. the one whose x, y, .. is largest
 
 Python's own parser makes the tree; only whitelisted nodes are turned into an `Expr`, and sizes are bounded so
@@ -233,7 +233,7 @@ class _Reader:
     def _call(self, node: ast.Call, depth: int) -> Expr:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in _FUNCTIONS:
-            raise self._refuse(node, "is not allowed: the only functions are max, min, ceil, floor, log2 and at")
+            raise self._refuse(node, "is not allowed: the only functions are max, min, sqrt, ceil, floor, log2 and at")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
         one = _FUNCTIONS[name].operands == 1

@@ -41,7 +41,7 @@ class Operator:
     gives_truth: bool = False
     commutes: bool = False
     # 1 where the result rises with an operand, -1 where it falls, of operands that are not negative; none where that is not so.
-    # of such operands the result is not negative either (keeps_sign); of others than positive ones it is no number (of_positive)
+    # of such operands the result is not negative either (keeps_sign); of negative ones it is no number (of_positive)
     ways: tuple[int, ...] = ()
     keeps_sign: bool = False
     of_positive: bool = False
@@ -66,8 +66,8 @@ class Operator:
     # in a formula: LaTeX, and of SymPy and its expressions; without them no formula holds it as a function
     latex: str = ""
     sympy: Callable[..., Any] | None = None
-    # how fast it rises with its operand; None: as the operand does whose key is `chosen` of all keys
-    slope: int | None = None
+    # how fast it rises with its operand, or that of the operation itself; None: as the operand does whose key is `chosen` of all keys
+    slope: int | Callable[[Any], Any] | None = None
     chosen: Callable[..., Any] | None = None
     whole: bool = False
     below: tuple[Bound, ...] = ()
@@ -108,6 +108,16 @@ def tree_depth(leaves: Number) -> Number:
     if not leaves > 0:
         return math.nan
     return (math.ceil(leaves) - 1).bit_length() if leaves != math.inf else leaves
+
+
+def square_root(x: Number) -> Number:
+    """Exact where the root is rational; below zero nan."""
+    if isinstance(x, float) or not x >= 0:
+        return math.sqrt(x) if x >= 0 else math.nan
+    exact = Fraction(x)
+    over, under = math.isqrt(exact.numerator), math.isqrt(exact.denominator)
+    found = Fraction(over, under)
+    return math.sqrt(exact) if found * found != exact else over if under == 1 else found
 
 
 def of_largest(*pairs: Number) -> Number:
@@ -212,6 +222,23 @@ def _extremes() -> Iterator[Operator]:
         chosen=extreme(min),
     )
     yield Operator("at", None, of_largest, latex=r"\mathrm{at}({})", sympy=_sympy_at, chosen=extreme(max))
+    yield Operator(
+        "sqrt",
+        1,
+        square_root,
+        ways=(1,),
+        keeps_sign=True,
+        twice=True,
+        python="(sqrt({0}) if {0} >= 0 else nan)",
+        python_positive="sqrt({0})",
+        numpy="sqrt",
+        c="sqrt({})",
+        of_positive=True,
+        latex=r"\sqrt{{}}",
+        sympy=lambda sympy, x: sympy.sqrt(x),
+        slope=lambda root: 1 / (2 * root),
+        below=((_zero, _itself, False),),
+    )
     # a divisor of several terms
     yield Operator("sum", 1, _itself, ways=(1,), latex="({})", sympy=lambda sympy, x: x, slope=1)
 

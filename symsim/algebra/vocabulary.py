@@ -22,6 +22,12 @@ SYMBOLS: dict[str, Entry] = _table(r"""
 b       | b             | 1    | sequences in a micro-batch, per data-parallel rank
 s       | s             | 1    | sequence length in tokens
 u       | u             | 1    | mean length of a document packed into a sequence
+q_u     | q_u           | 1    | variance of the documents' lengths, over their mean squared
+k_u     | k_u           | 1    | variance of a row's attention work, over its mean squared, of rows as long as a document is on average
+u_w     | u_w           | 1    | mean of a document's tokens, at most w of each
+u_ww    | u_w^{(2)}     | 1    | mean square of a document's tokens, at most w of each
+u_r     | u_r           | 1    | mean of a document's tokens behind its last whole chunk
+u_rr    | u_r^{(2)}     | 1    | mean square of a document's tokens behind its last whole chunk
 h       | h             | 1    | hidden size
 L       | L             | 1    | decoder layers
 V       | V             | 1    | vocabulary size
@@ -106,6 +112,8 @@ _DOMAINS: dict[str, str] = {
         "u n_z n_w n_c lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_sm_deepep B_sm_hybridep W_chip c_chip".split(), "positive"
     ),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
+    **dict.fromkeys("u_w u_ww".split(), "positive"),
+    **dict.fromkeys("q_u k_u u_r u_rr".split(), "non-negative"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa".split(), "non-negative"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),

@@ -58,7 +58,6 @@ def count(lowered: Lowered) -> Counted:
 
 def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
-    packed = strategy.packed_document_length is not None
     reaches = {model.layer_kinds[k].reach for k in model.kind_names()}
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
@@ -66,7 +65,7 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
         ("chunk", "n_c", "the same inside a chunk of attention"),
     ):
         if reach in reaches:
-            keys = Quantity(keys_per_query(assume["causal"], reach, packed) * attended(strategy, assume))
+            keys = Quantity(keys_per_query(assume["causal"], reach, strategy) * attended(strategy, assume))
             book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(

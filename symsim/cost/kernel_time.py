@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, symbol
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.cost.hbm import (
     added_afterwards,
@@ -32,6 +32,7 @@ from symsim.ir.operations import OPERATIONS, Attention
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp
 from symsim.placement.mesh import local_size
+from symsim.placement.sizes import REACHES, span
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
@@ -136,16 +137,15 @@ _IN_ORDER = 1 / (1 - Fraction("0.379"))
 def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
     """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
     op, block, strategy = placed.block.ops[index], placed.block, profile.strategy
-    at, packed = op.of(Attention), strategy.packed_document_length is not None
+    at = op.of(Attention)
     if written_out(op):
         return _written_out_attention(placed, index, profile, backward=backward)
 
     def local(dim: str) -> Expr:
         return size(placed, index, [dim])
 
-    reach = symbol("u") if packed else symbol("s")
-    keys = reach if at.keys == "n_z" else minimum(symbol("w"), reach)  # a chunk is a short causal sequence, a window a full band
-    keys = keys * attended(strategy, profile.assumptions)
+    # a chunk is a short causal sequence, a window a full band
+    keys = span(REACHES[at.keys], strategy) * attended(strategy, profile.assumptions)
     seconds = curves.attention(
         local("b"),
         local(at.heads),

@@ -21,6 +21,7 @@ from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, define_left_over
+from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.memory_static import main_type, state_bytes
 from symsim.cost.reduce import (
     arrivals,
@@ -114,6 +115,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
+    define_attention(book, lowered)
     _sharded_parameters(book, network, lowered)
     zero = _sharding(lowered)
     over = [*axes, "fsdp"] if zero == 3 else axes
@@ -402,10 +404,11 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     define(of_step("t", "optimizer"), Quantity(symbol("t_opt"), SECOND), "the optimizer", r"t_{\mathrm{opt}}")
     slower = waited_share(system, lowered) * symbol("t_pipeline")
     if slower:
-        waiting = "waiting for the slowest of many ranks"
-        define(of_step("exposed", axis="stragglers"), Quantity(slower, SECOND), waiting, rf"\epsilon^{{{label('stragglers')}}}", ("stragglers",))
+        meaning = "waiting for the slowest of many ranks"
+        define(of_step("exposed", axis="stragglers"), Quantity(slower, SECOND), meaning, rf"\epsilon^{{{label('stragglers')}}}", ("stragglers",))
         slower = of_step("exposed", axis="stragglers").expr
-    whole = symbol("t_pipeline") + slower + symbol("t_tail")
+    waiting = longest_rows(book, lowered)
+    whole = symbol("t_pipeline") + slower + waiting + symbol("t_tail")
     define(of_step("t", "step"), Quantity(whole, SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define(of_step("t", "compute"), Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")

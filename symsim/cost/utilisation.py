@@ -39,13 +39,13 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
 
 def _outside(book: Derivation, lowered: Lowered) -> set[str]:
     """Defines what is counted outside windows and chunks; the letters of the totals that have any."""
-    packed = lowered.profile.strategy.packed_document_length is not None
+    strategy = lowered.profile.strategy
     beyond: dict[str, Expr] = {}
     for name, reach in KEYS.items():
-        if Key(name, "sizes") not in book or book[Key(name, "sizes")].expr == keys_per_query("exact", reach, packed):
+        if Key(name, "sizes") not in book or book[Key(name, "sizes")].expr == keys_per_query("exact", reach, strategy):
             continue
         meaning = f"keys that a query sees inside its {reach}, on average"
-        inside = Quantity(keys_per_query("exact", reach, packed))
+        inside = Quantity(keys_per_query("exact", reach, strategy))
         keys = Key(name, "sizes", part="in")
         book.define(keys, inside, meaning, unit=NONE, latex=rf"{name}^{{\mathrm{{in}}}}", source="counting")
         beyond[name] = symbol(name) - keys.expr

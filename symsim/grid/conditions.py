@@ -1,7 +1,7 @@
 """The grammar of filters, objectives and derived axes: arithmetic, comparisons and logic over named quantities.
 
     number | name.with.dots | 'text' | true | false | -a | a + b | a - b | a * b | a / b | a // b | a % b | a ** 3
-    max(a, ..) | min(a, ..) | ceil(a) | floor(a) | log2(a) | abs(a)
+    max(a, ..) | min(a, ..) | sqrt(a) | ceil(a) | floor(a) | log2(a) | abs(a)
     a < b | a <= b | a > b | a >= b | a == b | a != b | a < b <= c | a and b | a or b | not a | (a)
 
 Text is read as in `symsim.algebra.grammar`: Python's parser makes the tree, whitelisted nodes alone become a `Node`, and
@@ -242,7 +242,7 @@ class _ConditionReader(_Reader):
     def _function(self, node: ast.Call, depth: int) -> Node:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
         if function not in _FUNCTIONS:
-            raise self._refuse(node, "is not allowed: the only functions are min, max, ceil, floor, log2 and abs")
+            raise self._refuse(node, "is not allowed: the only functions are min, max, sqrt, ceil, floor, log2 and abs")
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self._refuse(node, "is not allowed: arguments are expressions separated by commas")
         several = _FUNCTIONS[function].operands is None

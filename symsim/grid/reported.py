@@ -69,7 +69,7 @@ class Reported:
 
     def _symbol(self, name: str) -> Value | None:
         """A symbol's value over the cell: of the strategy, of the reductions over stages, or a number."""
-        if name in SYMBOLS:
+        if name in SYMBOLS and (name != "u" or self.variant.result.strategy.document_lengths is None):
             return self._field(SYMBOLS[name])
         if name == "group":
             return self._array(self.variant.family.size("group"))

@@ -198,6 +198,14 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "with x = log2 n rounded up and n the least of the units of the last tier but one, dp and the experts' dp (nodes)",
         "none: steps are means of equal ranks; nodes: SimuMax v1.2 (enable_straggler_model), which gives no measurement for it",
     ),
+    "row_balance": Assumption(
+        "drawn",
+        ("drawn", "balanced"),
+        "rows of documents of several lengths: drawn, so that the step waits for the longest of its micro-batches and data ranks: the "
+        "expected maximum of so many normal numbers of the rows' mean and variance (drawn), or chosen so that all have as much work (balanced)",
+        "drawn: Tippett, Biometrika 17, 1925 (expected extremes of normal samples); balanced: Megatron-Core's sequence packing scheduler "
+        "and hybrid context parallelism (datasets/data_schedule.py)",
+    ),
     "reduction_buffers": Assumption(
         "none",
         ("none", "one", "two"),

@@ -56,7 +56,7 @@ def read_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mappi
         document = _canonical(Document(dict(text_or_path), "the strategy"))
     elif text_or_path is None or not text_or_path.strip():
         document = Document({}, "the strategy")
-    elif text_or_path.lower().endswith((".yaml", ".yml", ".json")) or os.path.exists(text_or_path):
+    elif (text_or_path.lower().endswith((".yaml", ".yml", ".json")) and "=@" not in text_or_path) or os.path.exists(text_or_path):
         document = _canonical(read_json(text_or_path) if text_or_path.lower().endswith(".json") else read_yaml(text_or_path))
     elif "=" in text_or_path:
         document = _canonical(Document(_inline(text_or_path), f"strategy '{cut(text_or_path)}'"))
@@ -98,8 +98,8 @@ def _inline(text: str) -> dict[str, Any]:
         name, equals, value = part.partition("=")
         if equals:
             pairs.append([name.strip(), value.strip()])
-        elif pairs and pairs[-1][0] == "pipeline_model_parallel_layout":
-            # a layout's own commas are cosmetic, but they are its own
+        elif pairs and pairs[-1][0] in ("pipeline_model_parallel_layout", "document_lengths"):
+            # a layout's own commas are cosmetic, but they are its own; a distribution has one too
             pairs[-1][1] += f",{part.strip()}"
         elif part.strip():
             raise InputError(f"strategy '{cut(text)}': '{cut(part.strip())}' is not NAME=VALUE")
@@ -125,7 +125,7 @@ def _canonical(document: Document) -> Document:
         if name in data:
             raise InputError(f"{document.place((given,))}: {given} and {spelt[name]} are the same setting; give one of them")
         spelt[name] = given
-        data[name] = _list(value) if _takes_list(name) else value
+        data[name] = _list(value) if _takes_list(name) else str(value) if name == "document_lengths" and type(value) is int else value
         lines |= {(name, *path[1:]): line for path, line in document.lines.items() if path[0] == given}
     unknown = next((name for name in data if name not in Strategy.model_fields and name != RANKS), None)
     if unknown is not None:

@@ -82,6 +82,9 @@ class Strategy(BaseModel):
     packed_document_length: Size | None = Field(
         None, description="mean length of the documents packed into a sequence; attention stays inside a document"
     )
+    document_lengths: str | None = Field(
+        None, max_length=4096, description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them"
+    )
     attention_sparse_ratio: float = Field(0.0, ge=0, lt=1, description="share of the scores that flash attention leaves out, besides its mask")
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(

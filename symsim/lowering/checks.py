@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.frameworks.linear_loss import LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.lengths import documents
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
@@ -191,9 +192,27 @@ def _sequence(_: Architecture, strategy: Strategy) -> None:
             f"sp=true splits seq_length={strategy.seq_length} over tp*cp={product} ranks, which does not divide it; "
             f"the next length that fits is {nearest_length}"
         )
-    if strategy.packed_document_length is not None and strategy.packed_document_length > strategy.seq_length:
-        length = strategy.packed_document_length
-        raise InputError(f"packed_document_length={length} is longer than the sequence of {strategy.seq_length} tokens it is packed into")
+    _documents(strategy)
+
+
+def _documents(strategy: Strategy) -> None:
+    lengths, row = documents(strategy), strategy.seq_length
+    if strategy.document_lengths is not None and strategy.packed_document_length is not None:
+        raise InputError("document_lengths and packed_document_length both say how long documents are; give one of them")
+    name = "packed_document_length" if strategy.document_lengths is None else "document_lengths"
+    if lengths is None:
+        return
+    if lengths.mean > row:
+        raise InputError(f"{name}={lengths.mean} is longer than the sequence of {row} tokens it is packed into")
+    if lengths.longest is not None and lengths.longest[0] > row:
+        length, where = lengths.longest
+        raise InputError(f"{where}: a document of {length:,} tokens does not fit into a row of seq_length={row}: cut it, as the trainer does")
+    weighted = lengths.mean * (1 + lengths.spread)
+    if weighted > row:
+        raise InputError(
+            f"document_lengths={cut(str(strategy.document_lengths), 60)}: E[u^2]/E[u] is {float(weighted):,.0f} tokens, more than the row of "
+            f"seq_length={row}: some documents do not fit; give the mean and the variation of what is left of them, or a file"
+        )
 
 
 def _pipeline(architecture: Architecture, strategy: Strategy) -> None:

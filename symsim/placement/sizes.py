@@ -7,19 +7,22 @@ from fractions import Fraction
 
 from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, maximum, minimum, symbol
 from symsim.inputs.architecture import Architecture, Moe
+from symsim.inputs.lengths import documents
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Dim
 from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
+# the dimension of keys, and how far its attention reaches
+REACHES = {"n_z": "all", "n_w": "window", "n_c": "chunk"}
+
 
 def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     """Every symbol of vocabulary.py that the model and the strategy determine."""
-    at = model.attention
+    at, lengths = model.attention, documents(strategy)
     found: dict[str, Number | None] = {
         "b": strategy.micro_batch_size,
         "s": strategy.seq_length,
-        "u": strategy.packed_document_length,
         "m": strategy.microbatches,
         "lam": 1,
         "h": model.hidden_size,
@@ -66,28 +69,55 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
             "D_v": la.linear_value_head_dim,
             "W_c": la.linear_conv_kernel_dim,
         }
+    if lengths is not None:
+        found |= lengths.values()
+        for w in {kind.window for kind in model.layer_kinds.values() if kind.window}:
+            found |= lengths.inside(w)
     if strategy.hierarchical_context_parallel_sizes:
         found |= dict(zip(("cp_a2a", "cp_p2p"), strategy.hierarchical_context_parallel_sizes))
     return {name: value for name, value in found.items() if value is not None}
 
 
-def keys_per_query(causal: str, reach: str, packed: bool = False) -> Expr:
+def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
     reach: all; window: query i sees min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
     sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
+
+    Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
+    is E[f(u)]/E[u] a token, and E[u^2]/E[u] = u (1 + q_u).
     """
-    s = symbol("u") if packed else symbol("s")
-    if causal == "full":
-        return s
-    if causal == "half":
-        return s / 2
+    lengths = documents(strategy)
+    s = symbol("s") if lengths is None else symbol("u")
+    varied = lengths is not None and lengths.varied
+    if causal in ("full", "half"):
+        every = span("all", strategy)
+        return every if causal == "full" else every / 2
+    if varied and reach == "window":
+        u, w, inside = symbol("u"), symbol("w"), symbol("u_w")
+        return ((symbol("u_ww") + inside) / 2 + w * (u - inside)) / u
+    if reach == "all" or varied:
+        return (span(reach, strategy) + 1) / 2
     if reach == "chunk":
         w, chunks = symbol("w"), floor(s / symbol("w"))
         rest = s - chunks * w
         return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
-    most = minimum(symbol("w"), s) if reach == "window" else s
+    most = minimum(symbol("w"), s)
     return most - most * (most - 1) / (2 * s)
+
+
+def span(reach: str, strategy: Strategy) -> Expr:
+    """The keys that a token has in reach on average, before and behind it: of its row or document, at most a window or its chunk."""
+    lengths = documents(strategy)
+    if lengths is None or not lengths.varied:
+        row = symbol("s") if lengths is None else symbol("u")
+        return row if reach == "all" else minimum(symbol("w"), row)
+    u, w = symbol("u"), symbol("w")
+    if reach == "all":
+        return u * (1 + symbol("q_u"))
+    if reach == "window":
+        return (symbol("u_ww") + w * (u - symbol("u_w"))) / u
+    return (w * (u - symbol("u_r")) + symbol("u_rr")) / u
 
 
 def tokens_per_rank(mesh: Mesh) -> Expr:

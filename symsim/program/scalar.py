@@ -23,7 +23,7 @@ from symsim.program.steps import lowered
 from symsim.program.unrolled import Unrolled, at_base, unroll
 from symsim.program.value import Value
 
-HEAD = ["from math import ceil, floor, nan"]
+HEAD = ["from math import ceil, floor, nan, sqrt"]
 
 
 def scalar_kernel(base: Base, free: Sequence[str], quantities: Sequence[str]) -> Callable[..., dict[str, float]]:

@@ -79,4 +79,6 @@ class Scope:
             return arguments[0]
         if call.function == "at":
             return self.program.of_largest(list(zip(arguments[::2], arguments[1::2])))
+        if FUNCTIONS[call.function].operands == 1:
+            return self.program.apply(call.function, *arguments)
         return self.program.extreme(call.function, arguments)

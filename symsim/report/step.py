@@ -214,6 +214,8 @@ class Step:
 def axis_words(axis: str) -> str:
     if axis == "stragglers":
         return "waiting for slower ranks"
+    if axis == "lengths":
+        return "waiting for the longest rows"
     said = "messages over " + axis.replace("_", " and ")
     return f"{_AXES.get(axis, said)}, not hidden"
 

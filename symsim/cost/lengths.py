@@ -1,0 +1,145 @@
+"""What a step waits for because rows differ: documents of several lengths make some rows' attention longer than others'.
+
+A row of s tokens is so many documents that Var(sum of u^2) = s Var(u^2 - r u) / E[u], with r = E[u^2]/E[u] (the variance of a
+renewal reward process: Ross, Stochastic Processes, sec. 3.6), so the attention of a micro-batch of b rows deviates by
+
+    kappa = sqrt(u k_u / (b s))         of its mean; k_u = Var(u^2 - r u) / (E[u] r)^2, for lognormal lengths q^4 - 2 q^2 + q, q = 1 + q_u
+
+Of n normal numbers the largest lies xi(n) deviations above their mean. The pipeline waits for the longest of all micro-batches as often as
+it waits at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and data-parallel ranks wait for one another: every
+micro-batch where they gather parameters or exchange tokens, else at the end of the step, when m of them have been added up.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
+from symsim.algebra.quantity import SECOND, Quantity, total
+from symsim.algebra.reductions import stages_at
+from symsim.cost.count import label
+from symsim.cost.hbm import written_out
+from symsim.inputs.lengths import documents
+from symsim.ir.operations import Attention
+from symsim.lowering.lowered import Lowered
+from symsim.pipeline.stages import runs
+
+# expected largest of 1, 2, 4, .. standard normal numbers, integrated to four digits: Tippett, Biometrika 17, 1925
+_LARGEST = (
+    *(0.0, 0.5642, 1.0294, 1.4236, 1.7660, 2.0697, 2.3437, 2.5946, 2.8269, 3.0439, 3.2482),
+    *(3.4418, 3.6261, 3.8023, 3.9714, 4.1341, 4.2911, 4.4430, 4.5903, 4.7332, 4.8723),
+)
+
+
+def expected_largest(n: Expr) -> Expr:
+    """Of n standard normal numbers. Between powers of two a chord over n^(1/8), at most 1.8 % too little (at 3)."""
+    if n == ONE:
+        return ZERO
+    return minimum(*(slope * sqrt(sqrt(sqrt(n))) + rest for slope, rest in _CHORDS))
+
+
+def _chords() -> list[tuple[Fraction, Fraction]]:
+    """Slopes and offsets of the lines through neighbours, over the eighth root."""
+    found = []
+    for k, (low, high) in enumerate(zip(_LARGEST, _LARGEST[1:])):
+        left, right = 2 ** (k / 8), 2 ** ((k + 1) / 8)
+        slope = (high - low) / (right - left)
+        found.append((Fraction(round(slope * 10**4), 10**4), Fraction(round((low - slope * left) * 10**4), 10**4)))
+    return found
+
+
+_CHORDS = _chords()
+
+
+def rows_differ(lowered: Lowered) -> bool:
+    lengths = documents(lowered.profile.strategy)
+    return lengths is not None and lengths.varied and lowered.profile.assumptions["row_balance"] == "drawn"
+
+
+def define_attention(book: Derivation, lowered: Lowered) -> None:
+    """Of stage i, where rows differ: t_attention_stage, a micro-batch's attention over whole documents, forward, backward and again."""
+    if not rows_differ(lowered):
+        return
+    parts = []
+    for name, remembered in lowered.blocks.items():
+        ops = remembered.placed.block.ops
+        whole = [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys == "n_z" and not written_out(op)]
+        again = layers(name, again=True).expr if name in lowered.checkpointed else ZERO
+        for i in whole:
+            forward = Quantity(of_block("t", name, operation=ops[i].name, phase="forward").expr, SECOND)
+            parts.append(forward * symbol(runs(name)))
+            parts += [forward * (symbol(runs(name)) - again)] if i in remembered.recomputed else []
+            parts += [forward * again] if name in lowered.checkpointed and i in lowered.checkpointed[name].recomputed else []
+            parts += [
+                Quantity(of_block("t", name, operation=ops[i].name, phase=k.label).expr, SECOND) * symbol(runs(name))
+                for k in remembered.differentiated.backward
+                if k.forward == i
+            ]
+    meaning = "stage i: attention of a micro-batch over whole documents, forward, backward and again"
+    book.define(of_stage("t", "attention"), total(parts, SECOND), meaning, unit=SECOND, latex=r"t_A^{(i)}")
+
+
+def _together(lowered: Lowered) -> Expr:
+    """Replicas that wait for one another every micro-batch: all that gather parameters or reduce gradients, or those that share experts."""
+    mesh, strategy = lowered.mesh, lowered.profile.strategy
+    if strategy.zero >= 2:
+        return mesh.degree("dp")
+    if lowered.profile.model.moe is None or not mesh.active("ep"):
+        return ONE
+    inside = mesh.degree("tp") * mesh.group(mesh.context_axes)
+    return minimum(mesh.degree("dp"), maximum(1, mesh.degree("ep") * mesh.degree("etp") / inside))
+
+
+_SAID = {
+    "together": "replicas that wait every micro-batch",
+    "apart": "groups of replicas",
+    "microbatches": "micro-batches of all replicas",
+}
+
+
+def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
+    """Defines t_attention, kappa_rows, xi_* and e_lengths, the seconds of a step that others wait for the longest rows: its symbol, or zero."""
+    if not rows_differ(lowered):
+        return ZERO
+    u, m = symbol("u"), symbol("m")
+    slowest = stages_at(of_stage("t", "attention").expr, of_stage("t").expr)
+    meaning = "attention of a micro-batch over whole documents, on the slowest stage"
+    attention = book.define(of_step("t", "attention"), Quantity(slowest, SECOND), meaning, unit=SECOND, latex="t_A")
+    deviation = book.define(
+        Key("kappa_rows", "step"),
+        Quantity(sqrt(u * symbol("k_u") / (symbol("b") * symbol("s")))),
+        "standard deviation of a micro-batch's attention work, over its mean",
+        latex=r"\sigma_A",
+        source="renewal reward process: Ross, Stochastic Processes, sec. 3.6",
+    )
+    waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
+    most = symbol("s") / (u * (1 + symbol("q_u"))) - 1
+    longer = minimum(deviation.expr * _deviations(book, lowered, waits), (m + waits) * most)
+    return book.define(
+        of_step("exposed", axis="lengths"),
+        attention * longer,
+        "waiting for the longest rows",
+        unit=SECOND,
+        latex=rf"\epsilon^{{{label('lengths')}}}",
+        assumptions=("row_balance",),
+    ).expr
+
+
+def _deviations(book: Derivation, lowered: Lowered, waits: Expr) -> Expr:
+    """By how many deviations of a micro-batch's work a step is longer. waits: micro-batches' times that the slowest stage waits."""
+    m, replicas, together = symbol("m"), lowered.mesh.degree("dp"), _together(lowered)
+    found = ZERO
+    for part, n, times in (("together", together, m), ("apart", replicas / together, sqrt(m)), ("microbatches", m * replicas, waits)):
+        if n == ONE or not times:
+            continue
+        largest = book.define(
+            Key("xi", "step", part=part),
+            Quantity(expected_largest(n)),
+            f"expected largest of as many normal numbers as there are {_SAID[part]}",
+            latex=rf"\xi_{{{label(part)}}}",
+            source="Tippett, Biometrika 17, 1925",
+        )
+        found = found + times * largest.expr
+    return found

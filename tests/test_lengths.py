@@ -1,0 +1,259 @@
+"""Documents of several lengths in a row: closed forms against sums over documents that are drawn, files of lengths, and what a step waits for."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from symsim.algebra.expr import ONE, symbol
+from symsim.api.result import derive
+from symsim.cost.lengths import expected_largest
+from symsim.errors import InputError
+from symsim.evaluation.numbers import Evaluation
+from symsim.grid.api import sweep
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.lengths import documents
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.systems import load_system
+
+SYSTEM = load_system("h100-sxm")
+ROW, WINDOW = 16384, 512
+DENSE = load_model("llama3-8b").architecture
+
+
+def made(options: str, model: Architecture = DENSE, system: bool = True, **assumptions: str) -> Evaluation:
+    return derive(model, load_strategy(f"seq_length={ROW},{options}"), assumptions, None, SYSTEM if system else None)
+
+
+@cache
+def within(kind: str) -> Architecture:
+    """Llama 3 8B whose layers have a window, or chunks, of 512 tokens."""
+    own = {"window": WINDOW, "chunked": kind == "chunk"}
+    return DENSE.model_copy(update={"layer_kinds": {name: spec.model_copy(update=own) for name, spec in DENSE.layer_kinds.items()}})
+
+
+def drawn(seed: int) -> list[int]:
+    """Documents that fill a row."""
+    draw, found = random.Random(seed), []
+    while sum(found) < ROW:
+        found.append(min(max(1, round(draw.lognormvariate(6.5, 1.1))), ROW - sum(found)))
+    return found
+
+
+def written(path: Path, lengths: object) -> str:
+    path.write_text(lengths if isinstance(lengths, str) else json.dumps(lengths))
+    return f"document_lengths=@{path}"
+
+
+# attention -----------------------------------------------------------------------------------------------------------------
+
+
+def pairs(length: int, causal: str, window: int, chunk: int) -> Fraction:
+    """Queries and the keys that they are charged for in one document, counted one by one."""
+    if causal != "exact":
+        return Fraction(length * length, 1 if causal == "full" else 2)
+    return Fraction(sum(min(i + 1, window, i % chunk + 1) for i in range(length)))
+
+
+@pytest.mark.parametrize(
+    ("reach", "causal"), [("all", "full"), ("all", "half"), ("all", "exact"), ("window", "exact"), ("window", "half"), ("chunk", "exact")]
+)
+def test_attention_is_the_sum_over_documents(reach: str, causal: str, tmp_path: Path) -> None:
+    lengths = drawn(7)
+    assert sum(lengths) == ROW and len(set(lengths)) > 5 and max(lengths) > 3 * WINDOW > 9 * min(lengths)
+    model = DENSE if reach == "all" else within(reach)
+    result = made(written(tmp_path / "row.json", lengths), model, system=False, causal=causal)
+    keys = {"window": (WINDOW, ROW), "chunk": (ROW, WINDOW)}.get(reach, (ROW, ROW))
+    scores = 4 * 32 * 128 * sum(pairs(u, causal, *keys) for u in lengths)
+    assert result.numbers["F_dense_attention_core"] == scores
+    equal = made(f"packed_document_length={round(Fraction(ROW, len(lengths)))}", model, system=False, causal=causal)
+    assert float(equal.numbers["F_dense_attention_core"]) < 0.95 * scores or reach == "chunk"
+
+
+def test_seconds_take_the_same_mean(tmp_path: Path) -> None:
+    """Flash attention's work is linear in the keys in reach, so that it, too, is a sum over documents."""
+    lengths = drawn(3)
+    for reach in ("all", "window", "chunk"):
+        result = made(written(tmp_path / f"{reach}.json", lengths), DENSE if reach == "all" else within(reach))
+        spans = {
+            "all": sum(u * u for u in lengths),
+            "window": sum(u * min(u, WINDOW) for u in lengths),
+            "chunk": sum(u // WINDOW * WINDOW**2 + (u % WINDOW) ** 2 for u in lengths),
+        }
+        span = Fraction(spans[reach], ROW)
+        values = {**result.values, "tau_fa": 0}
+        found = result.derivation.definitions["t_f_dense_attention_core"].expr.evaluate(values)
+        work = 32 * ROW * span * 4 * 128 / (values["Phi_bf16"] * values["eta_fa"] * (1 if reach == "window" else 2))
+        assert float(found) == pytest.approx(float(work), rel=1e-12)
+
+
+def test_equal_lengths_are_the_mean() -> None:
+    one, other = (made(o).to_json() for o in ("document_lengths=2048", "packed_document_length=2048"))
+    for found in (one, other):
+        del found["strategy"]
+    assert one == other
+    assert documents(load_strategy({"document_lengths": 2048})).mean == 2048
+    flat = made("document_lengths=lognormal:2048+0")
+    assert flat.value("time.step") == made("packed_document_length=2048").value("time.step")
+
+
+def test_the_formula_says_the_moments() -> None:
+    result = made("document_lengths=lognormal:1500+0.8,dp=8")
+    assert str(result.formula("n_z").expand()) == "q_u*u + u"
+    sizes = {str(s) for s in result.formula("n_z").sympy().free_symbols}
+    assert sizes == {"u", "q_u"} and result.values["q_u"] == Fraction(16, 25)
+    step = result.formula("time.step").sympy()
+    assert {"u", "q_u", "k_u", "s", "m"} <= {str(x) for x in step.free_symbols}
+
+
+def test_a_lognormal_distribution_has_the_moments_of_what_it_draws() -> None:
+    lengths = documents(load_strategy("document_lengths=lognormal:1500,0.8"))
+    assert lengths is not None
+    sigma = math.sqrt(math.log1p(0.64))
+    u = np.random.default_rng(0).lognormal(math.log(1500) - sigma**2 / 2, sigma, 4_000_000)
+    weighted = (u**2).mean() / u.mean()
+    assert float(lengths.mean * (1 + lengths.spread)) == pytest.approx(weighted, rel=3e-3)
+    assert float(lengths.further) == pytest.approx(((u**2 - weighted * u) ** 2).mean() / (u.mean() * weighted) ** 2, rel=0.05)
+    most, rest = np.minimum(u, 1024), u % 1024
+    inside = {"u_w": most.mean(), "u_ww": (most**2).mean(), "u_r": rest.mean(), "u_rr": (rest**2).mean()}
+    for name, value in lengths.inside(1024).items():
+        assert float(value) == pytest.approx(inside[name], rel=2e-3), name
+
+
+# what a step waits for -----------------------------------------------------------------------------------------------------
+
+
+def largest(n: int) -> float:
+    return float(expected_largest(symbol("n")).evaluate({"n": n}))
+
+
+def test_the_largest_of_normal_numbers() -> None:
+    draws = np.random.default_rng(1).standard_normal((40_000, 96))
+    for n in (2, 3, 5, 8, 12, 24, 64, 96):
+        assert largest(n) == pytest.approx(draws[:, :n].max(1).mean(), rel=0.025), n
+    # 1 / sqrt(pi), and 3 / (2 sqrt(pi)), of which the chord lacks 1.8 %
+    assert largest(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-4) and not expected_largest(ONE)
+    assert -0.018 < largest(3) / (1.5 / math.sqrt(math.pi)) - 1 < -0.017
+    steps = [largest(n) for n in (*range(1, 99), 1000, 10**4, 10**6)]
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize(
+    ("spread", "row", "dp", "m", "pp", "error"),
+    [(0.3, 32768, 8, 8, 1, 0.02), (0.3, 32768, 8, 8, 4, 0.02), (0.8, 32768, 8, 8, 1, 0.06), (0.8, 32768, 8, 8, 4, 0.06), (0.8, 16384, 64, 4, 1, 0.1)],
+)
+def test_the_step_waits_for_the_longest_rows(spread: float, row: int, dp: int, m: int, pp: int, error: float) -> None:
+    """Attention of a step, against rows of documents drawn one by one, the last cut: the longest replica, and 1F1B over equal stages."""
+    options = f"document_lengths=lognormal:1500+{spread},seq_length={row},dp={dp},num_microbatches={m},pp={pp}"
+    result = derive(DENSE, load_strategy(options), None, None, SYSTEM)
+    per_row = float(result.value("t_attention"))
+    waits = float(result.value("t_bubble") / result.value("t_slow")) if pp > 1 else 0
+    found = (m + waits) * per_row + float(result.value("time.exposed.lengths"))
+    draw, sigma = np.random.default_rng(2), math.sqrt(math.log1p(spread**2))
+    u = draw.lognormal(math.log(1500) - sigma**2 / 2, sigma, (dp * m * 40, int(row / 1500 * 2) + 40)).clip(max=row)
+    ends = u.cumsum(1)
+    inside = ends <= row
+    squares = (u**2 * inside).sum(1) + (row - np.where(inside, ends, 0).max(1)) ** 2
+    rows = (squares / (row * 1500 * (1 + spread**2))).reshape(-1, dp, m)
+    simulated = (rows.sum(2) + waits * rows.max(2)).max(1).mean() * per_row
+    assert found == pytest.approx(simulated, rel=error)
+    assert found > 1.02 * (m + waits) * per_row
+
+
+def test_who_waits_for_whom() -> None:
+    """At the end of a step for sums of its micro-batches; where parameters are gathered in every layer for each of them; balanced rows for none."""
+    options = "document_lengths=lognormal:1500+0.5,dp=16,num_microbatches=9"
+    result = made(options)
+    kappa, attention = float(result.value("kappa_rows")), float(result.value("t_attention"))
+    assert kappa == pytest.approx(math.sqrt(1500 * (1.25**4 - 2 * 1.25**2 + 1.25) / ROW))
+    assert float(result.value("time.exposed.lengths")) == pytest.approx(attention * kappa * 3 * 1.766, rel=1e-4)
+    sharded = made(options + ",zero=3")
+    assert float(sharded.value("time.exposed.lengths")) == pytest.approx(float(sharded.value("t_attention")) * kappa * 9 * 1.766, rel=1e-4)
+    balanced = made(options, row_balance="balanced")
+    assert balanced.value("time.step") == pytest.approx(result.value("time.step") - result.value("time.exposed.lengths"))
+    assert "lengths" not in balanced.to_json()["time"]["exposed"]
+    # no row is more than one document
+    alone = made("document_lengths=lognormal:8000+1,dp=512")
+    assert float(alone.value("time.exposed.lengths")) == pytest.approx(float(alone.value("t_attention")) * (ROW / 16000 - 1))
+
+
+def test_experts_bring_replicas_together() -> None:
+    options = load_strategy("document_lengths=lognormal:1000+0.5,dp=16,ep=8,num_microbatches=4")
+    result = derive(load_model("mixtral-8x7b").architecture, options, None, None, SYSTEM)
+    expected = float(result.value("kappa_rows")) * (4 * 1.4236 + 2 * 0.5642) * float(result.value("t_attention"))
+    assert float(result.value("time.exposed.lengths")) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_grid_has_the_numbers_of_each_point(tmp_path: Path) -> None:
+    axes = [f"seq_length={ROW},{2 * ROW}", "dp=3,16"]
+    rows = sweep("llama3-8b", axes, written(tmp_path / "row.json", drawn(5)), "h100-sxm")
+    assert len(rows) == 4
+    for at in range(len(rows)):
+        point = ",".join(f"{n}={int(rows.rows[n][at])}" for n in ("seq_length", "dp"))
+        one = derive(DENSE, load_strategy(f"{point},document_lengths=@{tmp_path / 'row.json'}"), None, None, SYSTEM)
+        assert float(rows.rows["time.step"][at]) == pytest.approx(float(one.value("time.step")), rel=1e-12)
+
+
+# what is given ---------------------------------------------------------------------------------------------------------------
+
+
+def test_three_ways_to_write_a_file(tmp_path: Path) -> None:
+    listed = documents(load_strategy(written(tmp_path / "a.json", [500, 700, 700, 1000])))
+    counted = documents(load_strategy(written(tmp_path / "b.json", '{"500": 1, "1000": 1,\n "700": 2}')))
+    lines = documents(load_strategy(written(tmp_path / "c.txt", "500\n700\n\n700\n1000\n")))
+    assert listed is not None and listed.mean == 725 and listed.spread == Fraction(557500, 725**2) - 1
+    assert listed.values() == counted.values() == lines.values()  # type: ignore[union-attr]
+    alike = documents(load_strategy(written(tmp_path / "d.txt", "512\n512\n")))
+    assert alike is not None and not alike.varied and alike.values() == {"u": 512}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no lengths"),
+        ("[]", "holds no lengths"),
+        ("12\n-3\n", ":2: '-3' is no length of a document"),
+        ("12\nabc\n", ":2: 'abc' is no length"),
+        ("12\n0\n", ":2: '0' is no length"),
+        ("12\n99999999999999999999\n", ":2: '99999999999999999999' is no length"),
+        ("[12,\n 3.5]", ":2: '3.5' is no length"),
+        ("[12,\n true]", ":2: 'True' is no length"),
+        ("[12,\n\n [3]]", ":3: '[3]' is no length"),
+        ('{"12": 1,\n "x": 2}', ":2: 'x' is no length"),
+        ('{"12": 1,\n "13": -2}', ":2: -2 documents of 13 tokens"),
+        ("[12,\n 3", ":2: not JSON"),
+        ("[" * 100_000, "is no JSON list of lengths"),
+        ("[12,\n 20000]", f":2: a document of 20,000 tokens does not fit into a row of seq_length={ROW}"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        made(written(tmp_path / "lengths.json", text), system=False)
+    assert said in str(raised.value) and "lengths.json" in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("document_lengths=@nowhere.json", "nowhere.json: no such file"),
+        ("document_lengths=0", "document_lengths takes a length"),
+        ("document_lengths=lognormal:1500", "lognormal:MEAN+CV"),
+        ("document_lengths=lognormal:1500+1000", "a coefficient of variation from 0 to 100"),
+        ("document_lengths=lognormal:1e999999+1", "document_lengths takes a length"),
+        ("document_lengths=lognormal:1500+4", "some documents do not fit"),
+        ("document_lengths=20000", "document_lengths=20000 is longer than the sequence"),
+        ("document_lengths=1500,packed_document_length=1500", "give one of them"),
+    ],
+)
+def test_a_bad_option_is_one_sentence(options: str, said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        made(options, system=False)
+    assert said in str(raised.value) and "\n" not in str(raised.value)
