@@ -48,15 +48,15 @@ def _default(value: Any) -> str:
 
 
 def effects() -> None:
-    """derivations/effects.yaml, and docs/assumptions.md from it."""
-    from symsim.audit.effects import CASES, alternatives, measure, numbers, said
+    """derivations/effects.json, and docs/assumptions.md from it."""
+    from symsim.audit.effects import CASES, alternatives, measure, numbers
+    from symsim.inputs.effects import said
 
     before = {model: numbers(model, {}) for model in CASES}
     found = [measure(name, choice, before) for name, choice in alternatives()]
-    rows = [json.dumps({k: v for k, v in e.model_dump().items() if v != ""}) for e in found]
-    cases = "".join(f"  {model}: {json.dumps(strategy)}\n" for model, strategy in CASES.items())
-    text = "# What each assumption moves: made by `python docs/remake.py`. Changes over the default's number, as shares.\n"
-    (ROOT / "derivations" / "effects.yaml").write_text(f"{text}cases:\n{cases}effects:\n" + "".join(f"- {r}\n" for r in rows))
+    rows = ",\n".join(f"  {json.dumps({k: v for k, v in e.model_dump().items() if v != ''})}" for e in found)
+    head = f'"system": {json.dumps(SYSTEM)}, "cases": {json.dumps(CASES)}'
+    (ROOT / "derivations" / "effects.json").write_text(f'{{{head}, "effects": [\n{rows}\n]}}\n')
     lines = [
         "# Assumptions",
         "",

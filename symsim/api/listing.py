@@ -79,8 +79,8 @@ def _symbols() -> str:
 
 def _assumptions() -> str:
     """Of each its default and choices, meaning and source, and what each alternative moves in three known models."""
-    from symsim.audit.effects import said, stored
     from symsim.inputs.assumptions import ASSUMPTIONS
+    from symsim.inputs.effects import said, stored
 
     moved: dict[str, list[str]] = {}
     for effect in stored().effects:

@@ -1,15 +1,11 @@
-"""What each assumption moves, and by how much, on three models that many know: derivations/effects.yaml, made by `python docs/remake.py`."""
+"""Measures what each assumption moves, and by how much, on three models that many know: `python docs/remake.py` stores it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pydantic import BaseModel, ConfigDict
-
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.reading import parse_yaml, read_text
-from symsim.inputs.shipped import derivations_directory
-from symsim.inputs.validation import validate
+from symsim.inputs.effects import QUANTITIES, Effect
 
 SYSTEM = "h100-sxm"
 CASES = {
@@ -17,41 +13,6 @@ CASES = {
     "llama3-70b": "tp=8,sp=true,cp=2,pp=4,dp=8,num_microbatches=32,seq_length=8192,overlap_grad_reduce=true,overlap_param_gather=true",
     "deepseek-v3": "tp=2,sp=true,pp=8,ep=32,dp=64,num_microbatches=32,recompute=selective,recompute_modules=core_attn+mlp,fp8=blockwise",
 }
-QUANTITIES = {
-    "forward": "FLOPs of a forward",
-    "backward": "FLOPs of a backward",
-    "recompute": "FLOPs computed again",
-    "messages": "bytes handed to messages",
-    "saved": "saved bytes of a micro-batch",
-    "peak": "peak memory",
-    "step": "time of a step",
-    "mfu": "MFU",
-}
-
-
-class Effect(BaseModel):
-    """One alternative to a default: by quantity the change over the default's number, a share."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    assumption: str
-    choice: str
-    moves: dict[str, dict[str, float]]
-    refused: str = ""
-
-
-class File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cases: dict[str, str]
-    effects: tuple[Effect, ...]
-
-
-def stored() -> File:
-    """The effects that were measured last."""
-    path = derivations_directory() / "effects.yaml"
-    document = parse_yaml(read_text(path), str(path))
-    return validate(File, document.data, document.where, document)
 
 
 def alternatives() -> Iterator[tuple[str, str]]:
@@ -86,12 +47,3 @@ def numbers(model: str, overrides: Mapping[str, str]) -> dict[str, float]:
     saved = max(found["activations"]["saved_per_microbatch"])
     counted = (flops["forward"], flops["backward"], flops["recompute"], sent, saved, found["memory"]["peak"], found["time"]["step"], found["mfu"])
     return dict(zip(QUANTITIES, map(float, counted)))
-
-
-def said(effect: Effect) -> str:
-    """One line: half: forward -2.1 % gpt3-175b, -5.3 % llama3-70b; step ..."""
-    by_quantity = {q: [f"{100 * m[q]:+.2g} % {model}" for model, m in effect.moves.items() if q in m] for q in QUANTITIES}
-    parts = [f"{q} {', '.join(amounts)}" for q, amounts in by_quantity.items() if amounts]
-    if effect.refused and not parts:
-        return f"{effect.choice}: refused in these cases"
-    return f"{effect.choice}: {'; '.join(parts) or 'moves none of the three'}"

@@ -9,6 +9,7 @@ from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import format_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.effects import said_in_brief, stored
 from symsim.inputs.strategy import Strategy
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
@@ -197,20 +198,25 @@ def in_force(result: Evaluation) -> dict[str, str]:
 
 
 def assumptions(result: Evaluation) -> Section:
-    """Those that a definition names or the user changed first, the rest after."""
+    """Those that a definition names or the user changed first, the rest after; of each what its alternatives move in known models."""
     listed = in_force(result)
     named = {a for d in result.derivation.definitions.values() for a in d.assumptions}
     changed = {a for a, v in result.assumptions.items() if v != ASSUMPTIONS[a].default}
-    columns = (Column("assumption", 13), Column("in force", 7.5), Column("meaning", 24), Column("source", 16))
+    effects = stored()
+    moved = {n: "; ".join(said_in_brief(e) for e in effects.effects if e.assumption == n) for n in listed}
+    columns = (Column("assumption", 11), Column("in force", 6.5), Column("meaning", 20), Column("source", 13), Column("an alternative moves", 14))
 
     def table(caption: str, names: list[str]) -> list[Part]:
-        rows = tuple(Row((Code(n), result.assumptions[n], ASSUMPTIONS[n].meaning, ASSUMPTIONS[n].source)) for n in names)
+        rows = tuple(Row((Code(n), _chosen(result, n), ASSUMPTIONS[n].meaning, ASSUMPTIONS[n].source, moved[n])) for n in names)
         return [Table(spans(caption), columns, rows)] if rows else []
 
     first = [n for n in listed if n in named | changed]
     said = Paragraph(
         spans(
-            "What follows neither from the einsums nor from the placement is assumed. ", Code("--set assume.NAME=VALUE"), " overrides an assumption."
+            "What follows neither from the einsums nor from the placement is assumed. ",
+            Code("--set assume.NAME=VALUE"),
+            " overrides an assumption. What an alternative moves is its change over the default's number, the least and the most of ",
+            f"{', '.join(effects.cases)} on {effects.system}, each under one strategy (docs/assumptions.md).",
         )
     )
     return Section(
@@ -221,3 +227,8 @@ def assumptions(result: Evaluation) -> Section:
             *table("Also in force.", [n for n in listed if n not in first]),
         ),
     )
+
+
+def _chosen(result: Evaluation, name: str) -> str:
+    chosen, default = result.assumptions[name], ASSUMPTIONS[name].default
+    return chosen if chosen == default else f"{chosen} (default {default})"
