@@ -52,6 +52,31 @@ def test_attention_first() -> None:
     assert 0 < fell <= of(early, "A_moe")
 
 
+FLEX = ",moe_token_dispatcher_type=flex,moe_flex_dispatcher_num_sms=33"
+
+
+def seconds(result: Result, experts: bool, *phases: str) -> float:
+    """Kernels of the layer's experts, or of all the rest of it; no kernel has two of these names."""
+    ending = {"forward": ("t_f_moe_", ""), "inputs": ("t_b_moe_", ("dgrad", "backward")), "weights": ("t_b_moe_", "wgrad")}
+    found = 0.0
+    for phase in phases:
+        head, tail = ending[phase]
+        own = [n for n in result.numbers if n.startswith(head) and n.endswith(tail)]
+        found += sum(of(result, n) for n in own if any(part in n for part in ("permute", "experts_fc", "experts_act")) == experts)
+    return found
+
+
+@pytest.mark.parametrize("rate", ["8 GB/s", "40 GB/s", "450 GB/s"])
+def test_each_exchange_has_its_part_of_the_layer_beside_it(rate: str) -> None:
+    """Of 33 multiprocessors of 132 that an exchange takes, a quarter of its seconds shows; where its part is too short, what is left over."""
+    alone, beside = made(FLEX, rate), made(FLEX + ",overlap_moe_expert_parallel_comm=true", rate)
+    half = of(alone, "c_f_moe_ep") / 2
+    for phase, parts in (("f", ("inputs", "weights")), ("b", ("forward",))):
+        expected = sum(max(half / 4, half - seconds(alone, experts, *parts)) for experts in (True, False))
+        assert of(beside, f"e_{phase}_moe_ep") == pytest.approx(expected, rel=0.01)
+    assert of(alone, "e_f_moe_ep") == of(alone, "c_f_moe_ep")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

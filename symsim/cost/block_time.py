@@ -21,7 +21,9 @@ from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.beside_product import left_beside_product
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
+from symsim.cost.exchange_overlap import left_of_exchange
 from symsim.cost.gathering import sharded
+from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
@@ -105,12 +107,12 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
     if not whole:
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
-        host = partial(_host, lowered, remembered)
+        host = partial(_host, lowered, name, remembered)
         define("forward", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}")
         define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
         define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
     again = [i for i in kernels.forward if i in remembered.recomputed]
-    define("again", (kernels.forward[i] for i in again), _host(lowered, remembered, again, False), "run again in backward", r"t^{r}")
+    define("again", (kernels.forward[i] for i in again), _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     exposed: dict[str, dict[str, Key]] = {"forward": {}, "backward": {}}
     for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
         messages = _by_convention(lowered, name, between_ranks(sent))
@@ -141,16 +143,18 @@ def _titled(name: str, whole: bool) -> str:
     return label(f"{name}_ckpt" if whole else name)
 
 
-def _host(lowered: Lowered, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
-    """Seconds of the host: a launch a kernel (backward None: a weight gradient is one), and, where sharded parameters are
-    gathered module by module, a gather for each in every pass that reads them."""
+def _host(lowered: Lowered, name: str, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
+    """Seconds of the host: a launch a kernel (backward None: a weight gradient is one) or a CUDA graph, which has the weight gradients with
+    the others, and, where sharded parameters are gathered module by module, a gather for each in every pass that reads them."""
     profile, placed = lowered.profile, remembered.placed
     if profile.assumptions["host_launch"] == "hidden":
         return ZERO
-    indices = list(indices)
+    indices, graphs = launched(profile, name, placed, list(indices))
     made = sum((launches(placed, i, profile, backward=bool(backward)) for i in indices), ZERO) * symbol("t_launch")
     if backward is None and not profile.strategy.gradient_accumulation_fusion:
         made = 2 * made
+    if graphs and backward is not None:
+        made = made + graphs * symbol("t_launch")
     if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)
@@ -200,7 +204,8 @@ def _exposed(
         beside = total(own, SECOND) * ((degree - 1) / degree)
         hidden = _beyond(sent, beside)
     elif axis == "ep":
-        hidden = _exchanged(lowered, name, forward, sent, times, remembered, kernels)
+        taken = network.taken(axis) if strategy.moe_token_dispatcher_type == "flex" else ZERO
+        hidden = left_of_exchange(lowered, forward, sent, times, remembered, kernels.forward, kernels.backward, taken)
     key = of_block("e", name, whole, phase=phase, axis=axis)
     book.define(
         key,
@@ -222,43 +227,5 @@ def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Messag
     return exposed(lowered.profile.strategy.tp_comm_halves, turns, after) + others
 
 
-def _exchanged(
-    lowered: Lowered,
-    name: str,
-    forward: bool,
-    sent: Quantity,
-    times: list[tuple[int, Message, Quantity]],
-    remembered: Remembered,
-    kernels: _Kernels,
-) -> Quantity:
-    """What is left of an exchange of tokens beside another micro-batch, the shared experts, or the experts' weight gradients (Megatron-Core
-    models/common/model_chunk_schedule_plan.py, transformer/moe/moe_layer.py)."""
-    strategy, ops = lowered.profile.strategy, remembered.placed.block.ops
-    first = next(i for i in kernels.forward if ops[i].module == "experts" and ops[i].kind in PRODUCTS)
-    dispatched = total((t for i, _, t in times if i < first), SECOND)
-    combined = total((t for i, _, t in times if i > first), SECOND)
-    if strategy.overlap_moe_expert_parallel_comm:
-        phases = ("inputs", "weights") if forward else ("forward", "weights") if strategy.delay_wgrad_compute else ("forward",)
-        beside = total((Quantity(of_block("t", name, phase=p).expr, SECOND) for p in phases), SECOND)
-        if not strategy.ep_overlap_early_attn_memory_release:
-            return _beyond(sent, beside)
-        # attention's backward, which they ran beside, has run by then
-        alone, other = (combined, dispatched) if forward else (dispatched, combined)
-        return _beyond(other, beside) + alone
-    if strategy.moe_shared_expert_overlap:
-        return _beyond(sent, _shared_experts(forward, remembered, kernels))
-    if strategy.overlap_dispatch_backward_with_experts_wgrad and not forward:
-        weights = total((t for (i, kind), t in kernels.backward.items() if kind == "wgrad" and ops[i].module == "experts"), SECOND)
-        return _beyond(dispatched, weights) + combined
-    return sent
-
-
 def _beyond(message: Quantity, beside: Quantity) -> Quantity:
     return Quantity(maximum(0, message.expr - beside.expr), SECOND) if beside.expr else message
-
-
-def _shared_experts(forward: bool, remembered: Remembered, kernels: _Kernels) -> Quantity:
-    ops = remembered.placed.block.ops
-    if forward:
-        return total((q for i, q in kernels.forward.items() if ops[i].module == "shared_experts"), SECOND)
-    return total((q for (i, _), q in kernels.backward.items() if ops[i].module == "shared_experts"), SECOND)

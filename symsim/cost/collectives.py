@@ -237,6 +237,10 @@ class Network:
         """Those that a dispatcher's exchange takes from the kernels beside it."""
         return multiprocessors(self.strategy, maximum(*(self._spans(axis, j) for j in self.tiers if j > 1), 0))
 
+    def taken(self, axis: str) -> Expr:
+        """The share of the multiprocessors that a dispatcher's exchange takes."""
+        return minimum(1, self.multiprocessors(axis) / symbol("n_sm"))
+
     def _latency(self, message: Message) -> Quantity:
         axis, own = message.axis, self._of_its_own(message.op)
         call = self._call(message, own)

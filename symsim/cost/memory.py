@@ -19,6 +19,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, Definition, Quantity
 from symsim.algebra.reductions import stages_max
 from symsim.cost.count import label
+from symsim.cost.graphs import static_inputs
 from symsim.cost.memory_activations import Activations, define_activations, define_workspaces
 from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after, worst
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, parameters_of, reduction_buffer, shard_gradients
@@ -42,6 +43,7 @@ def peak_memory(book: Derivation, lowered: Lowered) -> None:
     static = define_static(rank)
     define_workspaces(rank)
     activations = define_activations(rank)
+    static = static._replace(constant=static.constant + static_inputs(rank))
     _define_peak(rank, static, activations, _define_moments(rank, static, activations))
     _define_host(rank, static, activations)
 

@@ -71,6 +71,8 @@ CONDITIONAL = (
     "masked_softmax_fusion",
     "cross_entropy_fusion",
     "cross_entropy_chunks",
+    "cuda_graph_impl",
+    "cuda_graph_scope",
     "moe_token_dispatcher_type",
     "moe_flex_dispatcher_backend",
     "moe_flex_dispatcher_num_sms",

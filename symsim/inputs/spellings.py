@@ -74,6 +74,7 @@ params_dtype                    | precision                     | Megatron-Core
 bf16                            | precision                     | transformers, DeepSpeed
 fp16                            | precision                     | transformers, DeepSpeed
 moe_dispatcher_policy           | moe_token_dispatcher_type     | SimuMax
+cuda_graph_modules              | cuda_graph_scope              | Megatron-Core
 moe_deepep_num_sms              | moe_flex_dispatcher_num_sms   | Megatron-Core
 moe_hybridep_num_sms            | moe_flex_dispatcher_num_sms   | Megatron-Core
 tp_overlapping_level            | tp_comm_halves                | Merak

@@ -207,6 +207,12 @@ class Strategy(BaseModel):
     gradient_accumulation_fusion: bool = Field(
         True, description="te: weight gradients are added to the accumulated ones in their product; else written in 16 bits and added in a pass"
     )
+    cuda_graph_impl: Literal["none", "local", "transformer_engine", "full_iteration"] = Field(
+        "none", description="te: layers, or all of forward and backward (full_iteration), are launched as CUDA graphs"
+    )
+    cuda_graph_scope: tuple[Literal["attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"], ...] = Field(
+        (), description="local, transformer_engine: parts of a layer that are graphs (cuda_graph_modules); default: the whole layer"
+    )
     bias_activation_fusion: bool = Field(True, description="te: a bias, the activation, its gate and routing weights are one kernel")
     bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")

@@ -141,6 +141,25 @@ def _flex(strategy: Strategy) -> None:
         raise InputError("moe_pad_expert_input_to_capacity does not work with moe_flex_dispatcher_backend=deepep; give hybridep, or alltoall")
 
 
+def _graphs(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer/transformer_config.py, cuda_graph_impl and cuda_graph_modules."""
+    impl, scope = strategy.cuda_graph_impl, strategy.cuda_graph_scope
+    if scope and impl in ("none", "full_iteration"):
+        raise InputError(f"cuda_graph_scope belongs to cuda_graph_impl=local or transformer_engine, and cuda_graph_impl is {impl}")
+    if impl == "none":
+        return
+    if strategy.fusion == "eager":
+        raise InputError(f"cuda_graph_impl={impl} works with fusion=te only")
+    if "moe_preprocess" in scope and "moe_router" not in scope:
+        raise InputError("cuda_graph_scope=moe_preprocess needs moe_router beside it")
+    if "moe" in scope and "moe_router" in scope:
+        raise InputError("cuda_graph_scope names moe_router, which is part of moe; give one of them")
+    whole = impl != "full_iteration" and (not scope or "moe" in scope)
+    if whole and _has_moe(architecture) and not strategy.moe_pad_expert_input_to_capacity:
+        what = "cuda_graph_scope=moe" if scope else "a whole layer as a CUDA graph (no cuda_graph_scope)"
+        raise InputError(f"{what} needs rows of a fixed number: moe_pad_expert_input_to_capacity=true with moe_expert_capacity_factor")
+
+
 def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
     cp, kind, sizes = strategy.cp, strategy.cp_comm_type, strategy.hierarchical_context_parallel_sizes
     if sizes is not None and kind != "a2a+p2p":
@@ -461,6 +480,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _named_placement,
     _tensor_parallel,
     _experts,
+    _graphs,
     _context_parallel,
     _sequence,
     _pipeline,
