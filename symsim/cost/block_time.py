@@ -27,7 +27,7 @@ from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
-from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Projection
+from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 
