@@ -8,6 +8,7 @@ from typing import Any
 
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.conventions import OWN, Conventions, changed
+from symsim.inputs.models import override_architecture
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
@@ -30,7 +31,8 @@ class Question:
 class Difference:
     """One row. here, there: what symsim and the other system do; source: where in theirs; moves: quantities it can move.
 
-    options: of the conventions; assumptions and strategy: as `--set` takes them, None for an option that goes. They are all that it consists of.
+    options: of the conventions; assumptions, strategy and fields of the model: as `--set` takes them, None for an option that goes. They are
+    all that it consists of.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Difference:
     options: Mapping[str, Any] = field(default_factory=dict)
     assumptions: Mapping[str, str] = field(default_factory=dict)
     strategy: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
 
 
 def applied(question: Question, differences: Iterable[Difference]) -> Question:
@@ -52,6 +55,7 @@ def applied(question: Question, differences: Iterable[Difference]) -> Question:
             strategy = load_strategy({name: value for name, value in asked.items() if value is not None})
         question = replace(
             question,
+            model=override_architecture(question.model, d.model),
             strategy=strategy,
             assumptions={**question.assumptions, **d.assumptions},
             conventions=changed(question.conventions, d.options),

@@ -11,7 +11,7 @@ from symsim.errors import InputError, nearest
 if TYPE_CHECKING:
     from symsim.compat.difference import Difference, Question
 
-KINDS = {"simumax": "simumax.differences"}
+KINDS = {"simumax": "simumax.differences", "calculon": "calculon.differences"}
 
 
 def differences(kind: str, question: "Question") -> "Sequence[Difference]":

@@ -91,6 +91,8 @@ def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remember
 def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whole: bool, remembered: Remembered, kernels: _Kernels) -> BlockTime:
     title, words = _titled(name, whole), _said(name, whole)
 
+    rule = lowered.profile.conventions.again.get("seconds")
+
     def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
         """The kernels one after the other, or the host where it is slower."""
         device = total(parts, SECOND).expr
@@ -112,7 +114,8 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
         define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
     again = [i for i in kernels.forward if i in remembered.recomputed]
-    define("again", (kernels.forward[i] for i in again), _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
+    repeated = (kernels.forward[i] for i in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
+    define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     exposed: dict[str, dict[str, Key]] = {"forward": {}, "backward": {}}
     for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
         messages = _by_convention(lowered, name, between_ranks(sent))

@@ -7,7 +7,7 @@ HBM bytes, saved bytes by tensor. Then the totals: of the model, and of pipeline
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
@@ -17,6 +17,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
+from symsim.inputs.conventions import Rule
 from symsim.ir.block import Tensor
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
 from symsim.lowering.communicate import Placed
@@ -50,7 +51,7 @@ def count(lowered: Lowered) -> Counted:
     for name, remembered in lowered.blocks.items():
         _block(made, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
-        _recomputation(made, name, remembered, whole=True)
+        _recomputation(made, name, remembered, lowered.profile, whole=True)
     _model_totals(made.derivation, lowered)
     _stage_totals(made.derivation, lowered)
     return made
@@ -107,11 +108,13 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
             continue
         if op.products:
             made.ops[name].append((index, of_block("F", name, operation=op.name).text))
-            for letter, found, where in (("F", forward, ""), ("X", executed, ", on one rank")):
+        here = _by_convention(profile.conventions.counted, placed, index, "forward", profile, FLOP)
+        for letter, found, where, own in (("F", forward, "", None), ("X", executed, ", on one rank", here)):
+            if op.products or own is not None:
                 found.append(
                     book.define(
                         of_block(letter, name, operation=op.name),
-                        flops(placed, index, op.products, local=letter == "X"),
+                        flops(placed, index, op.products, local=letter == "X") if own is None else own,
                         f"{op.name}, forward{where}",
                         unit=FLOP,
                         latex=rf"{letter}_{{{label(op.name)}}}",
@@ -121,7 +124,7 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
         moved.append(
             book.define(
                 of_block("Q", name, operation=op.name),
-                forward_bytes(placed, index, profile),
+                _by_convention(profile.conventions.moved, placed, index, "forward", profile, BYTE) or forward_bytes(placed, index, profile),
                 f"{op.name}, bytes read and written on one rank",
                 unit=BYTE,
                 latex=rf"Q_{{{label(op.name)}}}",
@@ -132,7 +135,7 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
     book.define(of_block("X", name), total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, latex=f"X_{{{title}}}")
     book.define(of_block("Q", name), total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, latex=f"Q_{{{title}}}")
     _backward(book, name, remembered, profile, title)
-    _recomputation(made, name, remembered)
+    _recomputation(made, name, remembered, profile)
 
 
 def assumed(placed: Placed, of: Callable[[Operation], tuple[str, ...]]) -> tuple[str, ...]:
@@ -149,21 +152,25 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
         moved.append(
             book.define(
                 of_block("U", name, operation=op.name, phase=kernel.label),
-                backward_bytes(placed, kernel, profile),
+                _by_convention(profile.conventions.moved, placed, kernel.forward, kernel.label, profile, BYTE)
+                or backward_bytes(placed, kernel, profile),
                 f"{op.name}, {kernel.label}, bytes read and written on one rank",
                 unit=BYTE,
                 latex=rf"U^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
             )
         )
+        own = _by_convention(profile.conventions.counted, placed, kernel.forward, kernel.label, profile, FLOP)
+        local += [] if own is None else [own]
         if not kernel.products:
             continue
         times = profile.conventions.attention_backward if isinstance(op.attrs, Attention) else None
         if op.kind in PRODUCTS or times is not None:
             whole.append(Quantity(of_block("F", name, operation=op.name).expr * (times or 1), FLOP))
-            local.append(Quantity(of_block("X", name, operation=op.name).expr * (times or 1), FLOP))
+            here = Quantity(of_block("X", name, operation=op.name).expr * (times or 1), FLOP)
         else:
             whole.append(flops(placed, kernel.forward, kernel.products, local=False))
-            local.append(flops(placed, kernel.forward, kernel.products, local=True))
+            here = flops(placed, kernel.forward, kernel.products, local=True)
+        local += [here] if own is None else []
     rests_on, words = assumed(placed, lambda row: row.gradients_by + row.counted_by), in_words(name)
     book.define(
         of_block("G", name),
@@ -177,7 +184,13 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
     book.define(of_block("U", name), total(moved, BYTE), f"{words}: HBM bytes of backward on one rank", unit=BYTE, latex=f"U_{{{title}}}")
 
 
-def _recomputation(made: Counted, name: str, remembered: Remembered, whole: bool = False) -> None:
+def _by_convention(rules: Mapping[str, Rule], placed: Placed, index: int, phase: str, profile: Profile, unit: Unit) -> Quantity | None:
+    """What another system's rule for this kind of operation counts; None where there is none."""
+    rule = rules.get(placed.block.ops[index].kind)
+    return None if rule is None else Quantity(rule(placed, index, phase, profile), unit)
+
+
+def _recomputation(made: Counted, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
     """Recomputed FLOPs and saved bytes, of the block as the strategy recomputes it; whole: in full."""
     book, placed = made.derivation, remembered.placed
     again = [i for i in sorted(remembered.recomputed) if placed.block.ops[i].products]
@@ -190,9 +203,11 @@ def _recomputation(made: Counted, name: str, remembered: Remembered, whole: bool
         latex=f"R_{{{title}}}",
         assumptions=("recompute_early_stop",) if again else (),
     )
+    rule = profile.conventions.again.get("flops")
+    executed = total((Quantity(of_block("X", name, operation=placed.block.ops[i].name).expr, FLOP) for i in again), FLOP)
     book.define(
         of_block("Z", name, whole),
-        total((Quantity(of_block("X", name, operation=placed.block.ops[i].name).expr, FLOP) for i in again), FLOP),
+        executed if rule is None else Quantity(rule(name, whole), FLOP),
         f"{in_words(name)}: computed again in backward, on one rank",
         unit=FLOP,
         latex=f"Z_{{{title}}}",

@@ -69,10 +69,11 @@ def define_static(rank: Rank) -> Static:
         copies = _quantised(rank, rank.lowered.profile.conventions.fp8_weights, precision)
         # in place of the parameter itself, where that is kept in FP8
         weights = weights + copies * (1 - Fraction(precision, 2) if strategy.fp8_param_gather else 1)
+    held = {part: rule(rank.lowered) for part, rule in rank.lowered.profile.conventions.held.items()}
     kept_weights = define_stage(
         rank,
         of_stage("M", "weights"),
-        weights * rank.schedule.weights,
+        held.get("weights", weights * rank.schedule.weights),
         "parameters (and their FP8 copies for rows and columns)" if strategy.fp8 != "none" else "parameters",
         r"M^{(i)}_{\mathrm{weights}}",
         source="Megatron-Core docs/user-guide/features/dist_optimizer.md; FP8: TransformerEngine module/linear.py (cached for all micro-batches)",
@@ -81,7 +82,7 @@ def define_static(rank: Rank) -> Static:
     gradients = define_stage(
         rank,
         of_stage("M", "gradients"),
-        _of_each(rank, gradient_width(rank), "gradients") * rank.schedule.weights,
+        held.get("gradients", _of_each(rank, gradient_width(rank), "gradients") * rank.schedule.weights),
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
@@ -96,7 +97,7 @@ def define_static(rank: Rank) -> Static:
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
-        states * (1 - away),
+        held.get("optimizer", states * (1 - away)),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
         source="Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py",

@@ -19,6 +19,7 @@ KINDS: dict[str, Kind] = {
     "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak.reader", "Merak"),
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed.reader", "DeepSpeed"),
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax.reader", "SimuMax"),
+    "calculon": Kind("APPLICATION.json EXECUTION.json SYSTEM.json", "calculon.reader", "Calculon"),
     "torchtitan": Kind("one .toml file", "torchtitan.reader", "torchtitan"),
     "axolotl": Kind("FILE.yaml [DS.json]", "axolotl.reader", "axolotl"),
     "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),

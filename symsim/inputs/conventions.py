@@ -45,6 +45,11 @@ class Conventions:
     kept_twice: operations, by kind or by the label of a weight, whose kept input is a copy of their own, and the tensor (or "*").
     kept_alone: kept views, by the kind of operation and the last part of the name, that keep nothing of what they look into but themselves.
     leaves: the leaves of a layer in their order, of those layers that are recomputed; a segment keeps the inputs of its first leaf alone.
+    alone: the layers of a model are all that there is: no embedding, final norm, head or loss.
+    counted: FLOPs of a kernel on one rank by the kind of operation: (placed block, index, phase, profile) -> expression.
+    moved: bytes that it reads and writes, likewise.
+    again: `flops` and `seconds` of what a block runs again: (name of the block, whether it is recomputed in full) -> expression.
+    held: bytes of a rank of stage i, of `weights`, `gradients`, `optimizer` or at the `peak`: (lowered) -> expression.
     attention_backward: products of attention's backward as a multiple of forward's.
     fp8_weights: bytes an element of a weight that is multiplied in FP8, with all copies.
     kernels: seconds of a kernel by the kind of operation: (placed block, index, phase, profile) -> expression.
@@ -60,6 +65,11 @@ class Conventions:
     kept_twice: frozenset[tuple[str, str]] = frozenset()
     kept_alone: frozenset[tuple[str, str]] = frozenset()
     leaves: tuple[Leaf, ...] = ()
+    alone: bool = False
+    counted: Mapping[str, Rule] = field(default_factory=dict)
+    moved: Mapping[str, Rule] = field(default_factory=dict)
+    again: Mapping[str, Rule] = field(default_factory=dict)
+    held: Mapping[str, Rule] = field(default_factory=dict)
     attention_backward: Fraction | None = None
     fp8_weights: int | None = None
     kernels: Mapping[str, Rule] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Calculon (git caa4b11)."""
