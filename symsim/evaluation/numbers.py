@@ -258,7 +258,7 @@ class Evaluation:
         if self.lowered.checkpointed:
             kinds, kept = self._checkpointed(stage)
             found |= {layers(k, again=True).text: n for k, n in kinds.items()} | {"checkpoints_i": kept}
-        alone = self.lowered.profile.conventions.alone
+        alone = self.lowered.alone
         first, loss, mtp = int(stage.embedding and not alone), int(stage.loss and not alone), 0 if alone else stage.mtp
         # the final norm is with the loss, or with the last layer where depths of MTP read it (transformer_block.py)
         holds_norm = any(c.last == model.num_layers and c.last > c.first for c in stage.chunks) if model.mtp_num_layers and not alone else loss

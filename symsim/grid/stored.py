@@ -37,9 +37,10 @@ _FORMAT = "3"
 
 @dataclass(frozen=True)
 class Kept:
-    """Of a lowering, what an evaluation asks for: which blocks are under full recomputation."""
+    """Of a lowering, what an evaluation asks for: which blocks are under full recomputation, and that there are others than layers."""
 
     checkpointed: Mapping[str, None]
+    alone: bool = False
 
 
 def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:

@@ -21,3 +21,8 @@ class Lowered:
     mesh: Mesh
     blocks: Mapping[str, Remembered]
     checkpointed: Mapping[str, Remembered]
+
+    @property
+    def alone(self) -> bool:
+        """Whether layers are all that there is, by a convention."""
+        return self.profile.conventions.alone
