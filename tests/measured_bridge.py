@@ -1,12 +1,16 @@
 """The rows of Megatron-Bridge's performance summary in ../shared/measured/published.yaml.
 
-A row gives model, machine, layout, batch and tokens/s/GPU. What it does not say is taken from the performance recipes at
-067f987df (src/megatron/bridge/perf_recipes) and listed in every case's `guessed`: they belong to the newest container.
+A row gives model, machine, layout, batch and tokens/s/GPU. What it does not say is in the recipe of its container
+(measured_bridge_recipes.json), which is of the same layout for most rows; of others the nearest, and the case's `guessed` says so.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from measured_row import Case, Rows, Uncovered, architecture, data_parallel, note, row, strategy
@@ -34,10 +38,57 @@ PRECISIONS = {
     "FP8-MX": "mxfp8",
     "MXFP8": "mxfp8",
 }
-# the recipes of these two count the embedding and the loss as layers of the split
-COUNTS_ENDS = ("llama3.1-405b", "qwen3-235b-a22b")
-# stages' contents by pp*vpp (recipes/deepseek, recipes/kimi), with the MTP depth where one is trained
-LAYOUTS = {4: "Et*16|t*16|t*16|t*13mL", 8: "Et*8|(t*8|)*6t*5mL", 16: "Et*4|(t*4|)*14tmL", 32: "Et|(tt|)*30mL"}
+PRECISION_NAMES = {name: {"none": "bf16", "tensorwise": "fp8_cs", "blockwise": "fp8_sc", "mxfp8": "fp8_mx"}[fp8] for name, fp8 in PRECISIONS.items()}
+READ_ABOVE = (
+    "recompute_granularity",
+    "pipeline_model_parallel_layout",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+    "mtp_num_layers",
+    "cp_comm_type",
+    "optimizer",
+    "overlap_grad_reduce",
+    "overlap_param_gather",
+    "tp_comm_overlap",
+    "moe_expert_capacity_factor",
+    "moe_pad_expert_input_to_capacity",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe sets, and the printed fields in which a row differs from it."""
+
+    name: str
+    settings: dict[str, Any]
+    differs: tuple[str, ...]
+
+
+@cache
+def _recipes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path(__file__).with_name("measured_bridge_recipes.json").read_text())["recipes"]
+    return found
+
+
+def recipe(at: dict[str, Any], model: str, chip: str, precision: str) -> Recipe:
+    """Of the recipes of the row's container for this model and chip the one that is nearest to what the row prints: of its precision
+    where there is one, with the fewest fields of the layout that differ."""
+    container = ".".join(at["container"].split()[0].split(".")[:2])
+    task = "sft" if at["task"].startswith("SFT") else "pretrain"
+    ranked = []
+    for place, one in enumerate(_recipes()):
+        of = {tuple(name.split()) for name in one["of"]}
+        precisions = {p for c, p in of if c == container}
+        if (one["model"], one["chip"], one["task"]) != (model, chip, task) or not precisions:
+            continue
+        printed = {name: at.get(name) or 1 for name in one["layout"]}
+        differs = tuple(name for name, value in one["layout"].items() if printed[name] != value)
+        other = () if PRECISION_NAMES[precision] in precisions else ("precision",)
+        ranked.append(((len(other), len(differs), place), one, (*other, *differs)))
+    if not ranked:
+        return Recipe("of no recipe", {}, ("all settings",))
+    _, best, differs = min(ranked, key=lambda r: r[0])
+    return Recipe(f"of Megatron-Bridge for {container}", best["settings"], differs)
 
 
 def rows(data: dict[str, Any]) -> Rows:
@@ -91,12 +142,11 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     model = architecture(base, {}, 128 * tp)
     moe = model.moe is not None
     dropped = variant == "tokendrop)"
-    newest = tuple(int(n) for n in at["container"].split()[0].split(".")) >= (26, 6)
-    # full-iteration graphs with all-to-alls hidden behind other micro-batches came with 26.06, for MXFP8; on H100 Qwen3-235B had them before
-    hidden = moe and ep > 1 and ((newest and PRECISIONS[precision] == "mxfp8") or (chip == "h100" and base == "qwen3-235b-a22b" and vpp > 1))
+    found = recipe(at, base, chip, precision)
+    as_set = found.settings
     chunks = pp * vpp
-    layout = LAYOUTS.get(chunks) if base in ("deepseek-v3", "kimi-k2") and chunks > 1 else None
-    ends = base in COUNTS_ENDS and pp > 1 and model.num_layers % chunks and not (model.num_layers + 2) % chunks
+    layout = as_set.get("pipeline_model_parallel_layout") if chunks > 1 and not {"pp", "vp"} & {*found.differs} else None
+    ends = pp > 1 and bool(model.num_layers % chunks) and not (model.num_layers + 2) % chunks
     plan, unnamed = strategy(
         {
             "tp": tp,
@@ -111,8 +161,9 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
             "micro_batch_size": at["mbs"],
             "global_batch_size": at["gbs"],
             "seq_length": at["seq"],
-            "grad_reduce_in_fp32": base == "kimi-k2",
+            "grad_reduce_in_fp32": False,
             "fp8": PRECISIONS[precision],
+            "fp8_param_gather": PRECISIONS[precision] in ("tensorwise", "mxfp8") and not at.get("fsdp"),
             "cross_entropy_fusion": "te",
             "account_for_embedding_in_pipeline_split": True if ends else None,
             "account_for_loss_in_pipeline_split": True if ends else None,
@@ -120,46 +171,20 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
             "mtp_num_layers": mtp or None,
             "moe_expert_capacity_factor": 1 if dropped else None,
             "moe_pad_expert_input_to_capacity": True if dropped else None,
-            "overlap_grad_reduce": dp > 1,
-            "overlap_param_gather": dp > 1,
-            "tp_comm_overlap": tp > 1 and not (moe and chip == "h100"),
+            "overlap_grad_reduce": dp > 1 and as_set.get("overlap_grad_reduce", True),
+            "overlap_param_gather": dp > 1 and as_set.get("overlap_grad_reduce", True) and as_set.get("overlap_param_gather", True),
+            "tp_comm_overlap": tp > 1 and as_set.get("tp_comm_overlap", False),
             "overlap_p2p_comm": vpp > 1,
-            "overlap_moe_expert_parallel_comm": hidden,
-            "delay_wgrad_compute": hidden,
-            "optimizer": "muon" if base == "kimi-k2" else None,
-            **_recomputed(base, chip, PRECISIONS[precision], newest),
+            "recompute": as_set.get("recompute_granularity"),
+            "optimizer": "muon" if "muon" in as_set.get("optimizer", "") else None,
+            "cp_comm_type": as_set.get("cp_comm_type") if cp > 1 else None,
+            **{n: tuple(v) if isinstance(v, list) else v for n, v in as_set.items() if n not in READ_ABOVE},
         }
     )
     seconds = at["gbs"] * at["seq"] / (at["tokens_per_s_per_gpu"] * gpus)
-    kernels = "HybridEP or DeepEP dispatch and CUDA graphs where the recipe has them; routing forced to balance" if moe else ""
-    offload = "the recipe offloads activations of some layers to the host" if at.get("fsdp") and base == "llama3-70b" else ""
     tuned = "fine-tuning on packed documents of unknown length" if at["task"].startswith("SFT") else ""
-    guessed = ("recompute", "overlap", *(("precision",) if "?" in at["precision"] else ()), *(("pipeline layout",) if layout or ends else ()))
-    said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU", unnamed, kernels, offload, tuned)
-    # HybridEP and DeepEP are in the recipes of Blackwell machines
-    exchange = "per_expert" if chip == "h100" else "once_per_node"
+    guessed = (*(("precision",) if "?" in at["precision"] else ()), *(("settings of a recipe with another layout",) if found.differs else ()))
+    said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU; settings {found.name}", unnamed, tuned)
+    exchange = "once_per_node" if as_set.get("moe_token_dispatcher_type") == "flex" else "per_expert"
     assumptions = {"moe_permute_fusion": "true", "moe_exchange": exchange} if moe else {}
     return Case(name, section, model, plan, assumptions, SYSTEMS[at["system"]], seconds, None, said, guessed)
-
-
-def _recomputed(model: str, chip: str, fp8: str, newest: bool) -> dict[str, Any]:
-    """What the recipe of the model on the machine runs again in backward."""
-    modules: tuple[str, ...] = ()
-    if model == "deepseek-v3":
-        modules = {
-            ("gb300", "none"): ("moe_act",),
-            ("gb300", "tensorwise"): ("mla_up_proj",),
-            ("gb300", "mxfp8"): () if newest else ("mla_up_proj",),
-            ("gb200", "tensorwise"): ("mlp",),
-            ("b200", "mxfp8"): ("mla_up_proj", "mlp"),
-            ("h100", "none"): ("mla_up_proj", "mlp"),
-            ("h100", "tensorwise"): ("mla_up_proj", "mlp"),
-            ("h100", "blockwise"): ("mla_up_proj", "mlp"),
-        }.get((chip, fp8), ("mla_up_proj",))
-    elif model == "kimi-k2":
-        modules = ("mla_up_proj", "mlp") if chip == "h100" else ("mla_up_proj",)
-    elif model == "gpt-oss-120b" and chip != "gb300" and not (chip == "gb200" and fp8 == "mxfp8" and newest):
-        modules = ("layernorm", "moe_act")
-    elif model == "llama3-8b" and chip == "h100" and fp8 == "tensorwise":
-        return {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 5}
-    return {"recompute": "selective", "recompute_modules": modules} if modules else {}
