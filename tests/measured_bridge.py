@@ -1,7 +1,8 @@
 """The rows of Megatron-Bridge's performance summary in ../shared/measured/published.yaml.
 
 A row gives model, machine, layout, batch and tokens/s/GPU. What it does not say is in the recipe of its container
-(measured_bridge_recipes.json), which is of the same layout for most rows; of others the nearest, and the case's `guessed` says so.
+(measured_bridge_recipes.json), which is of the same layout for most rows; of the others it is that of the nearest
+recipe, and the case's `guessed` says so.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ PRECISIONS = {
     "MXFP8": "mxfp8",
 }
 PRECISION_NAMES = {name: {"none": "bf16", "tensorwise": "fp8_cs", "blockwise": "fp8_sc", "mxfp8": "fp8_mx"}[fp8] for name, fp8 in PRECISIONS.items()}
+# oldest first
+CONTAINERS = ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01", "26.06", "26.06.01", "26.08")
 READ_ABOVE = (
     "recompute_granularity",
     "pipeline_model_parallel_layout",
@@ -70,25 +73,28 @@ def _recipes() -> list[dict[str, Any]]:
     return found
 
 
+def _version(container: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in container.split("."))
+
+
 def recipe(at: dict[str, Any], model: str, chip: str, precision: str) -> Recipe:
-    """Of the recipes of the row's container for this model and chip the one that is nearest to what the row prints: of its precision
-    where there is one, with the fewest fields of the layout that differ."""
-    container = ".".join(at["container"].split()[0].split(".")[:2])
+    """Of the recipes for this model, chip and task the one nearest to what the row prints: of its precision where there is one, with the
+    fewest fields of the layout that differ, and of those the one of the nearest container."""
     task = "sft" if at["task"].startswith("SFT") else "pretrain"
+    own = sum(_version(c) < _version(at["container"].split()[0]) for c in CONTAINERS)
     ranked = []
     for place, one in enumerate(_recipes()):
-        of = {tuple(name.split()) for name in one["of"]}
-        precisions = {p for c, p in of if c == container}
-        if (one["model"], one["chip"], one["task"]) != (model, chip, task) or not precisions:
+        if (one["model"], one["chip"], one["task"]) != (model, chip, task):
             continue
-        printed = {name: at.get(name) or 1 for name in one["layout"]}
-        differs = tuple(name for name, value in one["layout"].items() if printed[name] != value)
-        other = () if PRECISION_NAMES[precision] in precisions else ("precision",)
-        ranked.append(((len(other), len(differs), place), one, (*other, *differs)))
+        differs = tuple(name for name, value in one["layout"].items() if (at.get(name) or 1) != value)
+        for container, of in (name.split() for name in one["of"]):
+            away = abs(CONTAINERS.index(container) - own)
+            other = (of != PRECISION_NAMES[precision], len(differs), away, place)
+            ranked.append((other, container, one["settings"], (*("precision",) * other[0], *("container",) * (away > 1), *differs)))
     if not ranked:
         return Recipe("of no recipe", {}, ("all settings",))
-    _, best, differs = min(ranked, key=lambda r: r[0])
-    return Recipe(f"of Megatron-Bridge for {container}", best["settings"], differs)
+    _, container, settings, differs = min(ranked, key=lambda r: r[0])
+    return Recipe(f"of Megatron-Bridge for {container}", settings, differs)
 
 
 def rows(data: dict[str, Any]) -> Rows:

@@ -38,7 +38,7 @@ def error(identifier: str) -> float:
 
 
 # SimuMax's machines within 3 %. Published runs: 4 % for the steps of Korthikanti et al. and of Megatron-Core on H100; those of
-# Megatron-Bridge and of parallel folding, with many guessed settings, within 15 %.
+# Megatron-Bridge and of parallel folding, with some guessed settings, within 15 %.
 MEANS = {"b200/": 0.03, "a100/": 0.03, "korthikanti/": 0.05, "megatron-h100/": 0.05, "bridge/": 0.15, "folding/": 0.15}
 RUNS = sorted({name.partition("/")[0] + "/" for name in MEASURED})
 
