@@ -19,6 +19,7 @@ from symsim.inputs.systems import load_system
 DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}
 SYSTEM = load_system("h100-sxm")
+LORA: dict[str, Any] = {"tuner_type": "lora"}
 SP: dict[str, Any] = {"tp": 4, "sp": True}
 GROUPS: dict[str, Any] = {"pp": 4, "vpp": 2, "num_microbatches": 16, "microbatch_group_size_per_vp_stage": 8}
 OVERLAP: dict[str, Any] = {**SP, "tp_comm_overlap": True}
@@ -90,6 +91,13 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),
     "moe_router_load_balancing_type": (MOE, {**SP, "ep": 4}, "aux_loss"),
     "mtp_num_layers": (MLA, {}, 1),
+    "tuner_type": (DENSE, {}, "lora"),
+    "lora_rank": (DENSE, LORA, 32),
+    "lora_dropout": (DENSE, LORA, 0.05),
+    "target_modules": (DENSE, LORA, ("linear_qkv",)),
+    "modules_to_save": (DENSE, LORA, ("lm_head",)),
+    "freeze_parameters": (DENSE, {}, ("layers.0-7",)),
+    "trainable_parameters": (DENSE, {"freeze_parameters": ("layers",)}, ("layers.31",)),
     "optimizer": (DENSE, {}, "sgd"),
     "use_precision_aware_optimizer": (DENSE, {}, True),
     "store_param_remainders": (DENSE, AWARE, False),

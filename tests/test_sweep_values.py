@@ -53,6 +53,8 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "context parallel": ("llama3-8b", "a100-sxm-80", ["tp=1,2", "sp==tp>1", "cp=1,2,4", "cp_comm_type=p2p,all_gather,a2a", *SIZES], []),
     "tied tables": ("gemma-2-2b", "h100-sxm", ["tp=1,2", "pp=1,2,4", "dp=1,4", *SIZES], []),
     "sharded": ("llama3-8b", "h100-sxm", ["zero=0,1,2,3", "dp=1,2,8", "fusion=te,eager", *SIZES], []),
+    "adapters": ("llama3-8b", "h100-sxm", ["tuner_type=full,lora", "lora_rank=4,64", "tp=1,2", "sp==tp>1", "pp=1,3", "dp=1,4", *SIZES], []),
+    "frozen layers": ("llama3-8b", "h100-sxm", ["freeze_parameters=embedding+layers.0-9,norm", "zero=1,3", "dp=1,4", *SIZES], []),
     "HSDP": ("llama3-8b", "h100-sxm", ["zero=1,3", "dp=8,16", "num_distributed_optimizer_instances=1,2,4", *SIZES], []),
     "recompute": ("llama3-8b", "h100-sxm", ["recompute=none,full", "pp=1,2,3", "vpp=1,2", "recompute_method=uniform,block", *SIZES], []),
     "selective": ("llama3-8b", "h100-sxm", ["recompute=selective", "recompute_modules=core_attn,core_attn+mlp,layernorm", "tp=1,2", *SIZES], []),

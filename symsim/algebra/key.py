@@ -107,7 +107,7 @@ _LAYOUTS: dict[tuple[str, str], tuple[str, ...]] = {
         ("sizes", "", "quantity part"),
         ("network", "", "quantity axis tier operation"),
         ("block", "", "quantity block ckpt of operation tensor kernel part"),
-        ("block", "N P", "quantity block module tensor"),
+        ("block", "N P N_trained P_trained", "quantity block module tensor"),
         ("block", "t", "quantity letter block ckpt operation kernel"),
         ("block", "c e", "quantity letter block ckpt axis"),
         ("block", "W", "quantity direction block ckpt"),

@@ -256,18 +256,45 @@ def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:
 
 
 def _parameters(book: Derivation, name: str, placed: Placed) -> None:
+    """Parameters by module, and those of them that are trained where not all are."""
     for module in MODULES:
         owned = [t for t in counted_parameters(placed) if t.module == module]
-        if not owned:
-            continue
-        for prefix, local, where in (("N", False, ""), ("P", True, ", held by one rank")):
-            book.define(
-                of_block(prefix, name, module=module),
-                total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in owned), ELEMENT),
-                f"{in_words(name)}: {module} parameters{where}",
-                unit=ELEMENT,
-                latex=f"{prefix}_{{{label(name)},{label(module)}}}",
-            )
+        for some, suffix, which in ((owned, "", ""), ([t for t in owned if t.gradient], "_trained", "trained ")):
+            if not owned or (suffix and some == owned):
+                continue
+            for prefix, local, where in (("N", False, ""), ("P", True, ", held by one rank")):
+                over = r"^{\mathrm{trained}}" if suffix else ""
+                book.define(
+                    of_block(f"{prefix}{suffix}", name, module=module),
+                    total((Quantity(parameter_elements(placed, t, local=local), ELEMENT) for t in some), ELEMENT),
+                    f"{in_words(name)}: {which}{module} parameters{where}",
+                    unit=ELEMENT,
+                    latex=f"{prefix}{over}_{{{label(name)},{label(module)}}}",
+                )
+
+
+def some_frozen(lowered: Lowered) -> bool:
+    """Whether any parameter is not trained."""
+    return any(not t.gradient for b in lowered.blocks.values() for t in b.placed.block.parameters())
+
+
+def trained_of(book: Derivation, letter: str, block: str, module: str) -> Expr:
+    """Trained parameters of a block's module: N of the model, P held by one rank."""
+    own = of_block(f"{letter}_trained", block, module=module)
+    if own not in book:
+        return of_block(letter, block, module=module).expr
+    return own.expr if book[own].expr else ZERO
+
+
+def trained_part(lowered: Lowered, part: str) -> Expr:
+    """The trained parameters of a rank of stage i: its dense part, or those of experts."""
+    return of_stage("P_trained" if some_frozen(lowered) else "P", part).expr
+
+
+def trained_output_layer(book: Derivation, lowered: Lowered) -> Expr:
+    """Elements of the output layer that one rank of stage i holds and trains."""
+    weights = (t for t in lowered.blocks["head"].placed.block.parameters() if t.module == "lm_head")
+    return held_output_layer(book) if all(t.gradient for t in weights) else ZERO
 
 
 def multiplicity(lowered: Lowered) -> dict[str, Expr]:
@@ -287,6 +314,10 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
             named = Key("N", module=module)
             modules.append(book.define(named, total(parts, ELEMENT), f"{module} parameters", unit=ELEMENT, latex=f"N_{{{label(module)}}}"))
     book.define(Key("N"), total(modules, ELEMENT), "parameters", unit=ELEMENT, latex="N")
+    if some_frozen(lowered):
+        held = [(n, m) for m in MODULES for n in lowered.blocks if of_block("N", n, module=m) in book]
+        trained = total((Quantity(trained_of(book, "N", n, m), ELEMENT) * copies[n] for n, m in held), ELEMENT)
+        book.define(Key("N", part="trained"), trained, "parameters that are trained", unit=ELEMENT, latex=r"N_{\mathrm{trained}}")
     if Key("N", module="experts") in book:
         idle = Quantity(Key("N", module="experts").expr, ELEMENT) * (1 - symbol("K") / symbol("E"))
         book.define(
@@ -337,6 +368,8 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     stage("U", BYTE, "HBM bytes of backward of one rank of stage i, one micro-batch")
     stage("A", BYTE, "bytes one micro-batch keeps on one rank of stage i")
     _stage_parameters(book, lowered)
+    if some_frozen(lowered):
+        _stage_trained(book, lowered)
 
 
 def _output_layer(book: Derivation, placed: Placed) -> None:
@@ -393,3 +426,17 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
         unit=ELEMENT,
         latex=r"P^{(i)}",
     )
+
+
+def _stage_trained(book: Derivation, lowered: Lowered) -> None:
+    """The trained parameters of one rank of stage i: what has gradients, and states of the optimizer."""
+    for part, what in (
+        ("dense", "trained parameters of one rank of stage i outside experts"),
+        ("expert", "trained expert parameters of one rank of stage i"),
+    ):
+        found = ZERO if part == "expert" else trained_output_layer(book, lowered)
+        for n in lowered.blocks:
+            own = [m for m in MODULES if of_block("P", n, module=m) in book and (m == "experts") == (part == "expert")]
+            found = found + sum((trained_of(book, "P", n, m) * symbol(holds(n)) for m in own if (n, m) != ("head", "lm_head")), ZERO)
+        latex = rf"P^{{(i)}}_{{\mathrm{{{part},trained}}}}"
+        book.define(of_stage("P_trained", part), Quantity(found, ELEMENT), what, unit=ELEMENT, latex=latex)

@@ -45,13 +45,15 @@ def linear_loss_work(placed: Placed, index: int, strategy: Strategy, *, backward
     if backward and at.at_once:
         return Work(ONE, (), (), _scaled(placed, op, at) + _added(placed, op, strategy))
     pieces, logits, gradients = _products(placed, index, at, columns=backward)
+    if not any(placed.block.tensors[t].gradient for t in op.inputs if placed.block.tensors[t].kind == "parameter"):
+        gradients = gradients[:1]
     passes = (logits.m * logits.n * at.moved,) if at.moved else ()
     if not backward:
         return Work(pieces, (logits, *(gradients if at.at_once else ())), passes, _cast(placed, op, at) if at.at_once else ())
     return Work(pieces, (logits, *gradients), passes, _cast(placed, op, at) + _added(placed, op, strategy))
 
 
-def _products(placed: Placed, index: int, at: LinearCrossEntropy, *, columns: bool) -> tuple[Expr, Shape, tuple[Shape, Shape]]:
+def _products(placed: Placed, index: int, at: LinearCrossEntropy, *, columns: bool) -> tuple[Expr, Shape, tuple[Shape, ...]]:
     """How many pieces, and of one of them the logits and the two gradients."""
     op = placed.block.ops[index]
     (says,) = op.einsums
@@ -90,7 +92,7 @@ def _cast(placed: Placed, op: Op, at: LinearCrossEntropy) -> tuple[Expr, ...]:
 def _added(placed: Placed, op: Op, strategy: Strategy) -> tuple[Expr, ...]:
     """The weight's gradient added to the accumulated one: reads both, writes the sum."""
     kept = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
-    weights = [t for t in op.inputs if placed.block.tensors[t].kind == "parameter"]
+    weights = [t for t in op.inputs if placed.block.tensors[t].kind == "parameter" and placed.block.tensors[t].gradient]
     return tuple(elements(placed, t) * (WIDTHS[placed.block.tensors[t].dtype] + 2 * kept) for t in weights)
 
 

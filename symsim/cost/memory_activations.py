@@ -53,7 +53,7 @@ def define_workspaces(rank: Rank) -> None:
         for phase, short, found in (("forward", "fwd", forward), ("backward", "bwd", backward)):
             rank.book.define(
                 of_block("W", name, again, phase=phase),
-                Quantity(maximum(*(_held_at(rank, m) for m in found)), BYTE),
+                Quantity(maximum(*(_held_at(rank, m) for m in found)) if found else ZERO, BYTE),
                 f"{words}: bytes at the worst kernel of {phase} ({_kernels(found)})",
                 unit=BYTE,
                 latex=rf"W^{{\mathrm{{{short}}}}}_{{{title}}}",

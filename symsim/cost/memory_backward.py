@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
-from symsim.cost.count import held_output_layer
-from symsim.cost.memory_gathered import gathered_parameters, parameters_of, reduction_buffer, root_parameters, shard_gradients, unit_bytes
+from symsim.cost.count import trained_of, trained_output_layer
+from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
 from symsim.ir.block import WIDTHS
 
@@ -119,14 +119,14 @@ def gradients_after(rank: Rank, name: str) -> Expr:
     (under FSDP they wait, whole, for the root's reduction), and always that of a table it shares with the embedding."""
     if rank.framework.main_gradients or name == "head":
         return ZERO
-    of_head = held_output_layer(rank.book) * WIDTHS[rank.strategy.precision]
+    of_head = trained_output_layer(rank.book, rank.lowered) * WIDTHS[rank.strategy.precision]
     return (of_head if rank.strategy.zero == 3 else rank.fresh * of_head) + _tied_gradient(rank)
 
 
 def _tied_gradient(rank: Rank) -> Expr:
     """The gradient that the head makes of a table it shares with the stage's embedding: it waits for the lookup's, and
     both are there as they are added (torch autograd input_buffer.cpp)."""
-    if rank.framework.main_gradients or not rank.model.tie_word_embeddings:
+    if rank.framework.main_gradients or not rank.model.tie_word_embeddings or not trained_output_layer(rank.book, rank.lowered):
         return ZERO
     return of_stage("P_output").expr * (symbol("loss_i") - symbol("output_i")) * WIDTHS[rank.strategy.precision]
 
@@ -141,14 +141,16 @@ def first_layers(rank: Rank) -> Expr:
     if rank.strategy.zero == 3:
         waiting = gradients_after(rank, kind)
         # the shards of this layer's gradients and of the root's are still to come
-        to_come = shard_gradients(rank, parameters_of(rank, kind) + root_parameters(rank))
+        to_come = shard_gradients(rank, trained_parameters(rank, kind) + trained_root(rank))
         units = gathered_parameters(rank, kind, backward=True) + reduction_buffer(rank, kind) + waiting - to_come
-        last = gathered_parameters(rank, "embedding", backward=True) + waiting - shard_gradients(rank, root_parameters(rank))
+        last = gathered_parameters(rank, "embedding", backward=True) + waiting - shard_gradients(rank, trained_root(rank))
         return maximum(layer + units * symbol("first_i"), table + last, *_sums(rank, 2 * _tied_gradient(rank) + last))
     width = WIDTHS[rank.strategy.precision]
-    tables = of_block("P", "embedding", module="embedding").expr * width * symbol("first_i")
+    tables = trained_of(rank.book, "P", "embedding", "embedding") * width * symbol("first_i")
     head, sums = _tied_gradient(rank), _sums(rank, (3 - rank.fresh) * _tied_gradient(rank))
-    return maximum(layer - rank.fresh * (unit_bytes(rank, kind) * symbol("first_i") + tables) + head, table - rank.fresh * tables + head, *sums)
+    return maximum(
+        layer - rank.fresh * (trained_parameters(rank, kind) * width * symbol("first_i") + tables) + head, table - rank.fresh * tables + head, *sums
+    )
 
 
 def _sums(rank: Rank, held: Expr) -> list[Expr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
-from symsim.cost.count import MODULES, held_output_layer
+from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer
 from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
@@ -15,6 +15,10 @@ from symsim.ir.block import WIDTHS
 
 def parameters_of(rank: Rank, kind: str) -> Expr:
     return total(key.expr for key in _parameters(rank.book, kind))
+
+
+def trained_parameters(rank: Rank, kind: str) -> Expr:
+    return total(trained_of(rank.book, "P", kind, key.module) for key in _parameters(rank.book, kind))
 
 
 def unit_bytes(rank: Rank, kind: str) -> Expr:
@@ -27,7 +31,7 @@ def reduction_buffer(rank: Rank, kind: str) -> Expr:
     bucket = rank.strategy.ddp_bucket_size
     if rank.assume["reduction_buffers"] != "none":
         return ZERO
-    return (parameters_of(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
+    return (trained_parameters(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
 
 
 def shard_gradients(rank: Rank, parameters: Expr) -> Expr:
@@ -63,6 +67,14 @@ def first_gather(rank: Rank) -> Expr:
     kind = rank.model.layers[0].kinds[0]
     root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
     return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + of_block("A", "embedding").expr) * symbol("first_i")
+
+
+def trained_root(rank: Rank) -> Expr:
+    """Of the root's parameters, those that are trained."""
+    found = trained_of(rank.book, "P", "embedding", "embedding") * symbol("embedding_i") + trained_output_layer(rank.book, rank.lowered)
+    if of_block("P", "head", module="norm") in rank.book:
+        found = found + trained_of(rank.book, "P", "head", "norm") * symbol("last_layer_i")
+    return found
 
 
 def root_parameters(rank: Rank) -> Expr:

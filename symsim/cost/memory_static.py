@@ -9,7 +9,7 @@ from typing import NamedTuple
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import Key, layers, of_stage
 from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
-from symsim.cost.count import counted_parameters, label
+from symsim.cost.count import counted_parameters, label, some_frozen, trained_part
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
@@ -37,16 +37,23 @@ class Static(NamedTuple):
     link: Mapping[str, Expr]
 
 
-def _sharded_parameters(rank: Rank) -> list[tuple[Expr, Expr]]:
-    """(parameters of a rank, ranks over which one copy is sharded) of the dense part and of the experts."""
-    apart = expert_groups(rank.lowered)
-    return [(of_stage("P", "dense").expr, shards(rank.lowered, False).shard), (of_stage("P", "expert").expr, shards(rank.lowered, apart).shard)]
-
-
 def _of_each(rank: Rank, width: int, store: str) -> Expr:
-    """Bytes of `width` a parameter, split over the ranks that share it where the placement has this store so."""
-    split = rank.lowered.mesh.placement.stores[store]
-    return sum((n * width / (shard if split else ONE) for n, shard in _sharded_parameters(rank)), ZERO)
+    """Bytes of `width` a trained parameter, split over the ranks that share it where the placement has this store so."""
+    return sum((trained_part(rank.lowered, part) * width / shard for part, shard in _copies(rank, store)), ZERO)
+
+
+def _of_frozen(rank: Rank, width: int) -> Expr:
+    """Bytes of `width` a parameter that is not trained, which lies where the others do."""
+    if not some_frozen(rank.lowered):
+        return ZERO
+    frozen = {part: of_stage("P", part).expr - trained_part(rank.lowered, part) for part in ("dense", "expert")}
+    return sum((frozen[part] * width / shard for part, shard in _copies(rank, "parameters")), ZERO)
+
+
+def _copies(rank: Rank, store: str) -> list[tuple[str, Expr]]:
+    """The dense part and the experts, and over how many ranks one copy of what is stored of them is sharded."""
+    split, apart = rank.lowered.mesh.placement.stores[store], expert_groups(rank.lowered)
+    return [(part, shards(rank.lowered, expert).shard if split else ONE) for part, expert in (("dense", False), ("expert", apart))]
 
 
 def gradient_width(rank: Rank) -> int:
@@ -59,7 +66,7 @@ def define_static(rank: Rank) -> Static:
     precision = WIDTHS[strategy.precision]
     main = main_type(strategy)
     only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
-    weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters")
+    weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters") + _of_frozen(rank, precision)
     shards_of_weights = weights
     if strategy.offload_parameters:
         weights = ZERO
@@ -184,7 +191,7 @@ def _te_weights(rank: Rank, kind: str) -> list[Expr]:
             placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter" and len(placed.block.tensors[t].dims) > 1
         ]
         if op.kind in PRODUCTS and op.module in rank.framework.placeholders:
-            for w in weights[:1]:
+            for w in (w for w in weights[:1] if w.gradient):
                 found.append(elements(placed, w.name) / (_local_experts(rank) if "E" in w.dims else 1))
     return found
 
@@ -233,7 +240,7 @@ def _largest_parameter(rank: Rank) -> Expr:
     """Elements of the largest parameter that one rank updates."""
     candidates: list[Expr] = []
     for name, remembered in rank.lowered.blocks.items():
-        for tensor in counted_parameters(remembered.placed):
+        for tensor in (t for t in counted_parameters(remembered.placed) if t.gradient):
             expert = "E" in tensor.dims and expert_groups(rank.lowered)
             split = rank.lowered.mesh.placement.stores["optimizer states"]
             shard = shards(rank.lowered, expert).shard if split else ONE

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import of_block, of_stage
+from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
-from symsim.cost.count import MODULES, counted_parameters, held_output_layer
+from symsim.cost.count import MODULES, counted_parameters, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.frameworks.kernels import multiplied_in
 from symsim.inputs.strategy import Strategy
@@ -141,21 +141,21 @@ def _kept_in_fp8(lowered: Lowered, expert: bool | None) -> Expr:
     found = ZERO
     for name, remembered in lowered.blocks.items():
         weights = multiplied_in_fp8(remembered.placed, lowered.profile.strategy)
-        own = (elements(remembered.placed, t.name) for t in weights if expert is None or (t.module == "experts") == expert)
+        own = (elements(remembered.placed, t.name) for t in weights if t.gradient and (expert is None or (t.module == "experts") == expert))
         found = found + sum(own, ZERO) * symbol(holds(name))
     return found
 
 
-def tensor_parallel_gradients(lowered: Lowered, name: str) -> Expr:
-    """Elements of a block's parameters whose gradient is summed over tp at the end of the step (one coalesced call):
+def tensor_parallel_gradients(lowered: Lowered, name: str, axis: str = "tp") -> Expr:
+    """Elements of a block's parameters whose gradient is summed over tp (or etp) at the end of the step (one coalesced call):
     norms and other weights that saw only their rank's tokens, and head norms that saw only its heads."""
     remembered = lowered.blocks[name]
     placed = remembered.placed
     reduced = remembered.differentiated.reduced_over
-    marked = _expert_biases(lowered, placed)
+    marked = _expert_biases(lowered, placed) if axis == "tp" else set()
     found = ZERO
     for tensor in counted_parameters(placed):
-        if "tp" in reduced.get(tensor.name, ()) or tensor.name in marked:
+        if axis in reduced.get(tensor.name, ()) or (tensor.name in marked and tensor.gradient):
             found = found + elements(placed, tensor.name)
     return found
 
@@ -172,12 +172,13 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
 @dataclass(frozen=True)
 class Unit:
     """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it; the root
-    is what is in no other. whole: of them, those that are never sharded; kept: of the units, those that stay gathered for backward; late: the
-    share that is gathered only when the unit runs."""
+    is what is in no other. trained: of the elements, those that have gradients; whole: those that are never sharded; kept: of the units,
+    those that stay gathered for backward; late: the share that is gathered only when the unit runs."""
 
     what: str
     elements: Expr
     times: Expr
+    trained: Expr
     expert: bool = False
     root: bool = False
     whole: Expr = ZERO
@@ -193,20 +194,28 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
         keys = [of_block("P", block, module=m) for m in MODULES if expert is None or (m == "experts") == expert]
         return sum((key.expr for key in keys if key in derivation), ZERO)
 
+    def trained(block: str, expert: bool | None = None) -> Expr:
+        own = [m for m in MODULES if of_block("P", block, module=m) in derivation and (expert is None or (m == "experts") == expert)]
+        return sum((trained_of(derivation, "P", block, m) for m in own), ZERO)
+
     units = []
     for kind in lowered.profile.model.kind_names():
         times, kept = symbol(holds(kind)), kept_layers(lowered, kind)
         for expert, name in ((False, f"{in_words(kind)} layer"), (True, f"experts of a {in_words(kind)} layer"))[: 2 if apart else 1]:
             own = expert if apart else None
             whole = never_sharded(lowered, kind, expert=own)
-            units.append(Unit(name, held(kind, expert=own), times, expert, whole=whole, kept=kept, late=late(lowered, kind)))
+            learnt = trained(kind, expert=own)
+            units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind)))
     root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
+    learnt = trained("embedding") * symbol("embedding_i") + trained_output_layer(derivation, lowered)
     norm = of_block("P", "head", module="norm")
     if norm in derivation:
         root = root + norm.expr * symbol("last_layer_i")
+        learnt = learnt + trained_of(derivation, "P", "head", "norm") * symbol("last_layer_i")
     if "mtp" in lowered.blocks:
         root = root + held("mtp") * symbol("mtp_copies_i")
-    return [u for u in (*units, Unit("root", root, ONE, root=True)) if u.elements]
+        learnt = learnt + trained("mtp") * symbol("mtp_copies_i")
+    return [u for u in (*units, Unit("root", root, ONE, learnt, root=True)) if u.elements]
 
 
 def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
@@ -220,7 +229,7 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     made: list[Message] = []
     for unit in units if strategy.zero == 3 else ():
         group = shards(lowered, unit.expert)
-        n, share, gathered = unit.elements, unit.elements / group.shard, unit.elements - unit.whole
+        n, share, gathered = unit.trained, unit.trained / group.shard, unit.elements - unit.whole
         of: Purpose = "root" if unit.root else ""
         gather = Message(
             "forward", "all_gather", group.inside, group.shard, ZERO, gathered, strategy.precision, unit.what, unit.times, once, of, unit.late
@@ -235,8 +244,9 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
                 held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
                 again = replace(gather, phase="backward", group=held_by, send_elements=gathered / held_by, per="microbatch")
                 made.append(replace(again, count=unit.times - unit.kept))
-            made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
-        if group.instances != ONE:
+            if n:
+                made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
+        if group.instances != ONE and n:
             made.append(Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, sync, of))
     return made
 
@@ -312,12 +322,12 @@ def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False
         strategy.account_for_loss_in_pipeline_split,
     )
     mixed = of_experts and len({model.layer_kinds[k].ffn for k in model.kind_names()}) > 1
-    return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven)) else ONE
+    return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven) or some_frozen(lowered)) else ONE
 
 
 def _over_data_ranks(lowered: Lowered) -> list[Message]:
     """Gradients and parameters over the ranks that share them; experts apart where they have ranks of their own."""
-    dense, expert = of_stage("P", "dense").expr, of_stage("P", "expert").expr
+    dense, expert = trained_part(lowered, "dense"), trained_part(lowered, "expert")
     if not expert_groups(lowered):
         return scaled(step_messages(lowered, dense + expert, ZERO), _where_there_are(lowered, dense + expert))
     has_experts = lowered.profile.model.moe is not None
@@ -328,15 +338,15 @@ def _over_data_ranks(lowered: Lowered) -> list[Message]:
 
 
 def _over_tensor_ranks(lowered: Lowered) -> list[Message]:
-    """Gradients of norms and other weights that saw a share of the tokens, summed over tensor ranks in one call."""
-    if not lowered.mesh.active("tp"):
-        return []
-    n = sum((tensor_parallel_gradients(lowered, b) * symbol(holds(b)) for b in lowered.blocks), ZERO)
-    if not n:
-        return []
-    what = "gradients of parameters that saw a share of the tokens"
-    tp = lowered.mesh.degree("tp")
-    return [Message("step", "all_reduce", "tp", tp, n, n, _gradient_type(lowered), what, _where_there_are(lowered, n), "step")]
+    """Gradients of norms and other weights that saw a share of the tokens (of experts' adapters: of the rows), summed over tensor ranks in
+    one call."""
+    made = []
+    for axis, what in (("tp", "parameters that saw a share of the tokens"), ("etp", "adapters that saw a share of the rows")):
+        n = sum((tensor_parallel_gradients(lowered, b, axis) * symbol(holds(b)) for b in lowered.blocks), ZERO)
+        if n and lowered.mesh.active(axis):
+            often, group = _where_there_are(lowered, n), lowered.mesh.degree(axis)
+            made.append(Message("step", "all_reduce", axis, group, n, n, _gradient_type(lowered), f"gradients of {what}", often, "step"))
+    return made
 
 
 def _copied_table(lowered: Lowered) -> list[Message]:
@@ -347,7 +357,10 @@ def _copied_table(lowered: Lowered) -> list[Message]:
         return []
     held = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
     placed = lowered.blocks["embedding"].placed
-    n = elements(placed, next(t.name for t in placed.block.parameters() if "V" in t.dims))
+    table = next(t for t in placed.block.parameters() if "V" in t.dims)
+    if not table.gradient:
+        return []
+    n = elements(placed, table.name)
     what = "gradient of the embedding table that several stages hold"
     return [Message("step", "all_reduce", "embd", ONE * copies, n, n, _gradient_type(lowered), what, held, "step")]
 

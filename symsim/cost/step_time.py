@@ -19,7 +19,7 @@ from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
-from symsim.cost.count import label
+from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.memory_static import main_type, state_bytes
@@ -257,7 +257,7 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
     """Into how many buckets the gradients of a stage are cut, and its parameters, where they are gathered in others."""
     strategy = lowered.profile.strategy
     # a stage of an empty chunk has no bucket, and nothing to divide among them
-    held = of_stage("P", "dense").expr + of_stage("P", "expert").expr
+    held = trained_part(lowered, "dense") + trained_part(lowered, "expert")
     buckets = maximum(1, ceil(held / bucket_size(strategy, shards(lowered, False).ranks)))
     if strategy.overlap_grad_reduce or strategy.overlap_param_gather:
         book.define(of_stage("n_bucket"), Quantity(buckets), "gradient buckets of stage i", latex=r"n_{\mathrm{bucket}}")
@@ -296,7 +296,7 @@ def _optimizer(lowered: Lowered) -> Quantity:
     apart = expert_groups(lowered)
     here = 1 - Fraction(str(strategy.optimizer_offload_fraction)) if strategy.optimizer_cpu_offload else 1
     seconds = Quantity(ZERO, SECOND)
-    for held, expert in ((of_stage("P", "dense").expr, False), (of_stage("P", "expert").expr, True)):
+    for held, expert in ((trained_part(lowered, "dense"), False), (trained_part(lowered, "expert"), True)):
         group = shards(lowered, expert and apart)
         owned = held / (group.shard if strategy.zero else ONE)
         whole = owned if strategy.zero == 3 else held

@@ -148,7 +148,7 @@ class _Backward:
 
     def moments(self) -> list[Moment]:
         for name in self.block.outputs:
-            if self.block.tensors[name].kind == "activation":
+            if self.block.tensors[name].kind == "activation" and self.block.tensors[name].gradient:
                 self.gradients[name] = self.walk.gradient(name)
         for index in range(len(self.block.ops) - 1, -1, -1):
             op = self.block.ops[index]

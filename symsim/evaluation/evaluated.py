@@ -23,6 +23,7 @@ from symsim.inputs.systems import override_system
 from symsim.inputs.trained import trained
 from symsim.lowering.checks import check
 from symsim.lowering.lower import lower
+from symsim.lowering.tuned import tuned
 
 
 def _imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
@@ -60,7 +61,7 @@ def evaluated(
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})
-    lowered = lower(model, strategy, given, conventions)
+    lowered = lower(tuned(model, strategy), strategy, given, conventions)
     model = lowered.profile.model
     counted = count(lowered)
     peak_memory(counted.derivation, lowered)

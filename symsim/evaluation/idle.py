@@ -92,6 +92,11 @@ CONDITIONAL = (
     "deallocate_pipeline_outputs",
     "variable_seq_lengths",
     "wgrad_deferral_limit",
+    "lora_rank",
+    "lora_dropout",
+    "target_modules",
+    "modules_to_save",
+    "trainable_parameters",
     "schedule",
     *TIMED,
 )

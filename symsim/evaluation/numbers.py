@@ -382,7 +382,7 @@ def _value(result: Evaluation, name: str) -> Number:
     symbol = _symbol_of(result, name)
     if symbol == "exposed":
         return sum(result.step_numbers[n] for n in exposed_axes(result.derivation).values())
-    if symbol == "N_active" and symbol not in result.numbers:
+    if symbol in ("N_active", "N_trained") and symbol not in result.numbers:
         symbol = "N"
     for known in (result.numbers, result.step_numbers):
         if symbol in known:

@@ -49,6 +49,7 @@ QUANTITIES: dict[str, Entry] = {
     "memory.capacity": Entry("memory", "byte", "integer", "memory of one accelerator", timed=True),
     "params.total": Entry("N", "1", "integer", "parameters"),
     "params.active": Entry("N_active", "1", "integer", "parameters that one token uses"),
+    "params.trained": Entry("N_trained", "1", "integer", "parameters that are trained"),
     "params.per_rank": Entry("P_stage", "1", "integer", "parameters of the rank that holds the most", "stages"),
     "flops.forward": Entry("F", "FLOP", "number", "forward of one micro-batch, the whole model"),
     "flops.backward": Entry("G", "FLOP", "number", "backward of one micro-batch, the whole model"),

@@ -25,7 +25,8 @@ def stage_messages(result: Evaluation, stage: Stage) -> list[Message]:
 def _on_stage(result: Evaluation, stage: Stage, messages: list[Message]) -> list[Message]:
     """Messages over a stage's symbols, at the stage's numbers; those that it has none of are left out."""
     own = {n: expr(v) for n, v in result.stage_values(stage).items() if n != "i"}
-    held = [result.derivation[of_stage("P", part)] for part in ("dense", "expert")]
+    keys = [of_stage(letter, part) for letter in ("P", "P_trained") for part in ("dense", "expert")]
+    held = [result.derivation[key] for key in keys if key in result.derivation]
     own |= {d.symbol: d.expr.substitute(own) for d in held}
     numbers = result.stage_numbers(stage)
     placed = [

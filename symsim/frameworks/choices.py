@@ -43,6 +43,7 @@ TE = Framework(
     launches=LAUNCHES,
     losses_in_kernels=("unfused",),  # tensor_parallel/cross_entropy.py
     reduces_beside=True,  # tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication
+    unadapted=frozenset({"lm_head", "router", "shared_expert_gate"}),  # no linear modules of their own: moe/router.py, shared_experts.py
     fp8=True,
     state_types=False,  # optimizer/optimizer_config.py
 )
@@ -57,6 +58,7 @@ EAGER = Framework(
     stops_early=True,  # torch.utils.checkpoint early_stop
     main_gradients=False,  # torch autograd AccumulateGrad
     returns_logits=True,  # CausalLMOutputWithPast
+    adapts_experts=False,  # transformers 5: experts' weights are one parameter, no nn.Linear (peft tuners/tuners_utils.py all-linear)
 )
 
 FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER)}

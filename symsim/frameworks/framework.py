@@ -61,6 +61,12 @@ class Framework:
     reduces_beside: bool = False
     """Tensor-parallel messages of backward run beside the products of the same projection without an overlap option."""
 
+    # adapters
+    adapts_experts: bool = True
+    """All linear maps are targets with the experts' among them."""
+    unadapted: frozenset[str] = frozenset({"lm_head", "router"})
+    """Weights of linear maps that are targets only by name."""
+
     # what may be asked for
     fp8: bool = False
     state_types: bool = True

@@ -13,7 +13,15 @@ from symsim.inputs.spellings import ALIASES
 from symsim.inputs.strategy import Strategy
 
 # Fields that a derivation knows by their symbols alone
-SIZES = ("micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "packed_document_length", "microbatch_group_size_per_vp_stage")
+SIZES = (
+    "micro_batch_size",
+    "seq_length",
+    "num_microbatches",
+    "global_batch_size",
+    "packed_document_length",
+    "microbatch_group_size_per_vp_stage",
+    "lora_rank",
+)
 # Fields whose symbol appears once they are above 1
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
 # Names of an axis that are no setting of their own

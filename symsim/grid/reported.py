@@ -30,6 +30,7 @@ SYMBOLS = {
     "b": "micro_batch_size",
     "s": "seq_length",
     "u": "packed_document_length",
+    "r": "lora_rank",
     "m": "microbatches",
     "tp": "tp",
     "cp": "cp",
@@ -214,7 +215,7 @@ class Reported:
                 raise KeyError(name)
             axes = exposed if at == "exposed" else [name.removeprefix(EXPOSED)]
             return self.program.total([(self.base.value(exposed[a]), 1) for a in axes if a in exposed])
-        if at == "N_active" and at not in self.result.derivation.definitions:
+        if at in ("N_active", "N_trained") and at not in self.result.derivation.definitions:
             at = "N"
         if at in self.stage_definitions:
             return self.slots.largest_of(at)
@@ -264,7 +265,7 @@ class Reported:
         if known is not None:
             if known.timed and self.result.system is None:
                 return None
-            return "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active") else None
+            return "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active", "N_trained") else None
         if name.startswith(EXPOSED):
             return "number" if name.removeprefix(EXPOSED) in exposed_axes(self.result.derivation) else None
         return "number" if name in definitions or name in self.result.values else None

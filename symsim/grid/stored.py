@@ -29,6 +29,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.trained import respelt, trained
 from symsim.lowering.lowered import Lowered
+from symsim.lowering.tuned import tuned
 from symsim.program import cache
 
 # of what is kept: another one is another entry
@@ -116,7 +117,7 @@ def evaluation(
     definitions, checkpointed = found
     counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
     lowered = cast(Lowered, Kept(dict.fromkeys(checkpointed)))
-    return Evaluation(respelt(model), strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
+    return Evaluation(respelt(tuned(model, strategy)), strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
 
 
 _ALLOWED = {

@@ -23,6 +23,7 @@ STRATEGY_SYMBOLS = {
     "m": "num_microbatches",
     "inst": "num_distributed_optimizer_instances",
     "group": "microbatch_group_size_per_vp_stage",
+    "r": "lora_rank",
 }
 # Symbols that neither determines: a measurement of the user's
 FREE_SYMBOLS = ("lam",)

@@ -121,6 +121,20 @@ class Strategy(BaseModel):
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
     clip_grad: float = Field(1.0, ge=0, le=LARGEST_SIZE, description="gradient norm to clip to; 0: no clipping")
+    # what is trained
+    tuner_type: Literal["full", "lora"] = Field("full", description="lora: adapters of low rank beside linear maps; the model's own parameters rest")
+    lora_rank: Size = Field(8, description="lora: rank of the adapters")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
+    target_modules: tuple[str, ...] = Field(
+        ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"
+    )
+    modules_to_save: tuple[str, ...] | None = Field(None, max_length=64, description="lora: parameters trained as they are, beside the adapters")
+    freeze_parameters: tuple[str, ...] | None = Field(
+        None, max_length=64, description="parameters that are not trained, by names: embedding, norm, attention.q_proj, layers.0-15, layers.3.mlp"
+    )
+    trainable_parameters: tuple[str, ...] | None = Field(
+        None, max_length=64, description="parameters that are trained all the same, named as in freeze_parameters"
+    )
     # the optimizer
     optimizer: Literal["adam", "sgd", "sgd_momentum"] = Field("adam", description="adam: two moments; sgd: none; sgd_momentum: one")
     use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")

@@ -45,6 +45,7 @@ class Tensor:
 
     kind: activation (has a gradient), parameter, index (no gradient), table (made once, shared by all layers).
     view_of names the tensor whose storage this one shares. owner: of a weight or bias, the linear map, norm or table that has it.
+    gradient: backward computes one; not of a frozen parameter, nor of what is made of nothing that is trained.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Tensor:
     module: str = ""
     role: TensorRole = ""
     owner: str = ""
+    gradient: bool = True
 
 
 A = TypeVar("A", bound=Attributes)

@@ -329,8 +329,8 @@ class Exceptional:
 EXCEPTIONS = {
     "high_precision": Exceptional(
         "an FP8 recipe leaves the product in the type of the computation",
-        frozenset({"router", "shared_expert_gate", "lm_head"}),
-        "routing and logits lose too much",
+        frozenset({"router", "shared_expert_gate", "lm_head", "lora_A", "lora_B"}),
+        "routing and logits lose too much, and adapters are of too low a rank for it",
         "no TransformerEngine module: megatron.core transformer/moe/moe_utils.py, shared_experts.py, tensor_parallel/layers.py",
     ),
     "keeps_original": Exceptional(

@@ -18,6 +18,7 @@ from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
 from symsim.lowering.checks_recompute import named_operations, recomputation
+from symsim.lowering.checks_tuning import tuning
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
 from symsim.placement.given import named_placement
@@ -495,4 +496,5 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     recomputation,
     _precision,
     _fusions,
+    tuning,
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, Expr, product
 from symsim.frameworks.framework import BY_RULE, Framework, Ring
-from symsim.ir.block import Op, Tensor
+from symsim.ir.block import Block, Op, Tensor
 from symsim.ir.messages import Message
 from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Norm, Redistribution, TopK
 from symsim.lowering.communicate import Placed
@@ -63,7 +63,7 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     whether consumers share a reduction, its ring and what tells ranks of their tokens.
     """
     block, mesh = placed.block, placed.mesh
-    partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs}
+    partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs if block.tensors[name].gradient}
     kernels: list[BackwardOp] = []
     messages: list[tuple[int, Message]] = []
     reduced: dict[str, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     for index in range(len(block.ops) - 1, -1, -1):
         op, layout = block.ops[index], placed.iteration[index]
         live = [t for t in op.outputs if t in partial]
-        if not live and OPERATIONS[op.kind].role != "loss":
+        if (not live and OPERATIONS[op.kind].role != "loss") or _leads_to_nothing(block, op):
             continue
         arriving: tuple[str, ...] = ()
         for name in live:
@@ -96,6 +96,8 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
             tensor = block.tensors[name]
             own = {a for axes in placed.layouts[name].values() for a in axes}
             missing = tuple({a for axes in layout.values() for a in axes} - own)
+            if not tensor.gradient:
+                continue
             if tensor.kind == "parameter":
                 reduced[name] = _reduction(placed, index, op, tensor, layout, missing)
             elif tensor.kind == "activation":
@@ -108,8 +110,14 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
         _resolve_input(placed, name, partial.get(name, []), say, framework)
     ring = ring_messages(placed, mesh, framework.ring)
     forward = _forward_messages(placed, framework.counts) + [r for r in ring if r[1].phase == "forward"]
-    messages += [r for r in ring if r[1].phase == "backward"]
+    messages += [r for r in ring if r[1].phase == "backward" and not _leads_to_nothing(block, block.ops[r[0]])]
     return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
+
+
+def _leads_to_nothing(block: Block, op: Op) -> bool:
+    """Whether nothing that the operation reads has a gradient: neither a trained parameter nor what was made with one."""
+    read = [block.tensors[t] for t in op.inputs if block.tensors[t].kind in ("activation", "parameter")]
+    return bool(read) and not any(t.gradient for t in read)
 
 
 def _resolve(
@@ -178,13 +186,14 @@ def _of_bias(placed: Placed, op: Op, bias: Tensor, layout: Layout) -> set[str]:
 
 def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
     tensors = placed.block.tensors
-    activations = [t for t in op.inputs if tensors[t].kind == "activation"]
+    activations = [t for t in op.inputs if tensors[t].kind == "activation" and tensors[t].gradient]
     gradients = [t for t in op.outputs if tensors[t].kind == "activation"]
-    weights = [t for t in op.inputs if tensors[t].kind == "parameter"]
+    parameters = [t for t in op.inputs if tensors[t].kind == "parameter"]
+    weights = [t for t in parameters if tensors[t].gradient]
     rule = OPERATIONS[op.kind].transpose
     if rule == "einsum":
         of_input, of_weight = ((op.einsums[0].transpose(operand).product,) for operand in (0, 1))
-        kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *weights[:1]), tuple(activations))] if activations else []
+        kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *parameters[:1]), tuple(activations))] if activations else []
         return kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
     if rule == "passes":
         return []

@@ -2,6 +2,7 @@
 
 Architecture -> declare -> Block            operations over named dimensions
              -> fuse    -> Block            the kernels that run, what each keeps
+             -> adapt   -> Block            adapters, and no gradients that nothing trained needs
              -> communicate -> Placed       layouts, and the redistributions they require
              -> differentiate -> Differentiated   backward kernels, messages of both directions
              -> remember -> Remembered      what is kept, what is computed again
@@ -27,9 +28,11 @@ from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
 from symsim.layers.head import head
 from symsim.layers.mtp import mtp_depth
+from symsim.lowering.adapt import adapt
 from symsim.lowering.communicate import communicate
 from symsim.lowering.differentiate import differentiate
 from symsim.lowering.lowered import Lowered
+from symsim.lowering.marked import marked
 from symsim.lowering.remember import Remembered, remember
 from symsim.lowering.verify import passed
 from symsim.placement.given import named_placement
@@ -94,13 +97,14 @@ def _stream(net: Net, profile: Profile) -> str:
 
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
-    """[declared Block] -> fused Block -> Placed -> Differentiated -> Remembered."""
+    """[declared Block] -> fused Block -> adapted Block -> Placed -> Differentiated -> Remembered."""
     model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
-    declared = passed("declare", block)
+    declared = passed("declare", marked(block, model, strategy))
     fused = passed("fuse", fuse(declared, profile))
-    placed = passed("communicate", communicate(fused, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
+    adapted = passed("adapt", adapt(fused, profile))
+    placed = passed("communicate", communicate(adapted, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
     differentiated = passed("differentiate", differentiate(placed, framework))
     remembered = remember(
         differentiated,

@@ -112,6 +112,8 @@ def remember(
     """
     placed = differentiated.placed
     block = placed.block
+    if not differentiated.backward:  # nothing is trained here or before: nothing is kept to run again
+        full, stored, regions, leaves = False, "", frozenset(), ()
     whole = full or bool(stored)
     inside = {i for i, op in enumerate(block.ops) if whole or op.regions & regions}
     discarding = {i for i, op in enumerate(block.ops) if not whole and op.regions & regions & DISCARD}

@@ -37,6 +37,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "d_k": at.qk_head_dim,
         "d_r": at.qk_pos_emb_head_dim,
         "d_v": at.v_head_dim,
+        "r": strategy.lora_rank if strategy.tuner_type == "lora" else None,
         "D": model.mtp_num_layers,
         "tp": strategy.tp,
         "cp": strategy.cp,

@@ -292,7 +292,7 @@ class _Unroller:
     def _exists(self, quantity: Entry) -> bool:
         if quantity.timed and self.result.system is None:
             return False
-        return quantity.symbol in ("exposed", "memory", "world", "N_active") or quantity.symbol in self.result.derivation.definitions
+        return quantity.symbol in ("exposed", "memory", "world", "N_active", "N_trained") or quantity.symbol in self.result.derivation.definitions
 
     def outputs(self, name: str) -> Iterator[Output]:
         """A quantity by its name, or by the symbol of a definition (of a stage's the largest over stages); InputError for one that there is not."""
@@ -324,7 +324,7 @@ class _Unroller:
         if name == "world":
             strategy: Strategy = self.result.strategy
             return expr(self.known.get("world", strategy.world_size))
-        if name == "N_active" and name not in self.known:
+        if name in ("N_active", "N_trained") and name not in self.known:
             name = "N"
         if quantity.over == "fullest":
             fullest = stages_at(symbol(name), symbol("M_stage_peak"))

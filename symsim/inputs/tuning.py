@@ -1,0 +1,67 @@
+"""Which parameters are trained: by names of modules, in all layers or in some.
+
+attention                all of that scope, in every layer          layers.0-15            all of these layers
+q_proj, mlp.down_proj    one linear map                             layers.0-15.attention  a scope of these layers
+embedding, lm_head, norm a module; bias: every bias                 layers.31.mlp          a scope of one layer
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from symsim.inputs.architecture import LayerKind
+from symsim.inputs.strategy import Strategy
+
+_LAYERS = re.compile(r"layers\.(\d{1,6})(?:-(\d{1,6}))?(?:\.(.+))?")
+
+
+class TunedKind(LayerKind):
+    """A kind of layer some of whose parameters are not trained, or into which no gradient has to flow.
+
+    base: the model's own name of the kind. at: the index of a layer of it, which says which names are meant. trains: whether any
+    parameter of it is trained. enters: whether the stream that comes in needs a gradient, since something before is trained.
+    """
+
+    base: str
+    at: int
+    trains: bool
+    enters: bool
+
+
+class Named(NamedTuple):
+    """What an entry of `freeze_parameters` or `trainable_parameters` names, in the layers first to last (all where there is none)."""
+
+    name: str
+    first: int | None = None
+    last: int | None = None
+
+    def holds(self, names: Collection[str], at: int | None) -> bool:
+        """Whether a parameter of these names is meant, in layer `at` (None: of no layer)."""
+        inside = self.first is None or (at is not None and self.first <= at <= (self.last or 0))
+        return inside and self.name in names
+
+
+def named(text: str) -> Named:
+    """An entry as it is read: `layers.0-15.attention` is attention in layers 0 to 15."""
+    found = _LAYERS.fullmatch(text)
+    if found is None:
+        return Named(text)
+    first = int(found[1])
+    return Named(found[3] or "layers", first, first if found[2] is None else int(found[2]))
+
+
+def tunes(strategy: Strategy) -> bool:
+    """Whether any parameter may be left untrained."""
+    return strategy.tuner_type == "lora" or bool(strategy.freeze_parameters)
+
+
+def is_trained(strategy: Strategy, names: Collection[str], at: int | None) -> bool:
+    """Whether a parameter of the model that has these names is trained: under lora none is, unless it is named."""
+    trained = strategy.tuner_type == "full" and not _any_holds(strategy.freeze_parameters, names, at)
+    return trained or _any_holds((*(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ())), names, at)
+
+
+def _any_holds(entries: Iterable[str] | None, names: Collection[str], at: int | None) -> bool:
+    return any(named(text).holds(names, at) for text in entries or ())

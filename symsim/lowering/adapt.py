@@ -1,0 +1,195 @@
+"""adapt: what becomes of a block's kernels where not all parameters are trained.
+
+A linear map y = x W that is a target of adapters becomes y = x W + scale (x A) B: two products over a rank r, whose placements,
+messages, transposes and saved tensors follow like any other's. Then what no gradient needs is dropped: of a frozen
+weight its gradient, and the input that only that would read; before the lowest trained parameter all of backward.
+
+Sources: LoRA, arXiv:2106.09685; peft tuners/lora/layer.py; what PyTorch keeps: tools/autograd/derivatives.yaml (mm keeps an operand for the
+gradient of the other alone); TransformerEngine module/linear.py (the input is kept where the weight needs a gradient).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from symsim.algebra.expr import symbol
+from symsim.frameworks.framework import Framework
+from symsim.frameworks.kernels import Profile
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import Block, Dim, Op, Tensor, TensorRole, rebuild
+from symsim.ir.einsum import Einsum
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, LinearCrossEntropy, Plain, Projection
+from symsim.lowering.marked import gradient_enters
+
+ALL_LINEAR = "all_linear"
+RANK = "r"
+
+# What Megatron-Core calls the linear maps, by the modelling code's names of their weights
+_MEGATRON = {
+    "v_proj": "linear_qkv",
+    "o_proj": "linear_proj",
+    "up_proj": "linear_fc1",
+    "down_proj": "linear_fc2",
+    "q_a_proj": "linear_q_down_proj",
+    "q_b_proj": "linear_q_up_proj",
+    "kv_a_proj_with_mqa": "linear_kv_down_proj",
+    "kv_b_proj": "linear_kv_up_proj",
+    "in_proj": "in_proj",
+    "out_proj": "out_proj",
+}
+
+
+def module_names(op: Op) -> frozenset[str]:
+    """The names under which a linear map is a target: its own with those of its scopes, Megatron-Core's, and, where it is a product of one
+    weight, that weight's."""
+    labels = op.of(Projection).labels
+    own = (op.name.rsplit(".", 1)[-1],) if op.name.rsplit(".", 1)[-1] in labels else labels
+    parts = op.name.split(".")
+    scopes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)} | {parts[-1], op.module}
+    return frozenset(scopes | {_MEGATRON[label] for label in labels if label in _MEGATRON} | (set(own) if len(own) == 1 else set()))
+
+
+def is_target(op: Op, strategy: Strategy, framework: Framework) -> bool:
+    """Whether a linear map has an adapter."""
+    labels = set(op.of(Projection).labels)
+    linear = not labels & framework.unadapted and (framework.adapts_experts or not op.einsums[0].chosen)
+    return (ALL_LINEAR in strategy.target_modules and linear) or not module_names(op).isdisjoint(strategy.target_modules)
+
+
+def adapt(block: Block, profile: Profile) -> Block:
+    """A block of kernels with its adapters, and without what no gradient needs."""
+    if profile.strategy.tuner_type == "lora":
+        block = _with_adapters(block, profile)
+    enters = gradient_enters(block, profile.model, profile.strategy)
+    if enters and all(t.gradient for t in block.parameters()):
+        return block
+    return _without_needless(block, enters)
+
+
+def _with_adapters(block: Block, profile: Profile) -> Block:
+    made = _Adapters(block, profile)
+    for op in block.ops:
+        if op.kind in PRODUCTS and is_target(op, profile.strategy, profile.framework):
+            made.beside(op)
+        else:
+            made.ops.append(op)
+    return rebuild(block, made.ops, made.tensors, dims={**block.dims, RANK: Dim(symbol(RANK))} if len(made.ops) > len(block.ops) else block.dims)
+
+
+class _Adapters:
+    """A block's operations with adapters beside some of them."""
+
+    def __init__(self, block: Block, profile: Profile):
+        self.block, self.profile = block, profile
+        self.tensors = dict(block.tensors)
+        self.ops: list[Op] = []
+
+    def beside(self, op: Op) -> None:
+        """x W of `op`, and the kernels of (x A) B; their sum has the name that the result had."""
+        (y,), (says,) = op.outputs, op.einsums
+        base = f"{y}.base"
+        self.tensors[base] = replace(self.tensors[y], name=base)
+        self.tensors[y] = replace(self.tensors[y], view_of=None)
+        self.ops.append(replace(op, outputs=(base,)))
+        chosen = tuple(d for d, _ in says.chosen)
+        batch = tuple(d for d in says.result if d in says.operands[0])
+        new = tuple(d for d in says.result if d not in says.operands[0])
+        x = self._unquantised(op.inputs[0])
+        if self.profile.strategy.lora_dropout:
+            dropped = self._tensor(op, "lora_dropout.out", self.tensors[x].dims, self.tensors[x].dtype)
+            mask = self._tensor(op, "lora_dropout.mask", self.tensors[x].dims, "bool", "index")
+            self._emit(op, "dropout", "lora_dropout", [x], [dropped, mask], saves=(mask,))
+            x = dropped
+        down = Einsum((says.operands[0], (*chosen, RANK, *says.contracted)), (*batch, RANK), says.chosen)
+        up = Einsum(((*batch, RANK), (*chosen, *new, RANK)), says.result, says.chosen)
+        low = self._product(op, "lora_A", x, down)
+        high = self._product(op, "lora_B", low, up)
+        scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
+        self._emit(op, "scale", "lora_scale", [high], [scaled])
+        self._emit(op, "add", "lora_add", [base, scaled], [y])
+
+    def _unquantised(self, x: str) -> str:
+        """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
+        maker = next((o for o in self.ops if x in o.outputs), None)
+        return maker.inputs[0] if maker is not None and maker.kind == "quantise" else x
+
+    def _product(self, op: Op, which: str, x: str, says: Einsum) -> str:
+        precision = self.profile.strategy.precision
+        weight = self._tensor(op, f"{which}.weight", says.operands[1], precision, "parameter", role="weight", owner=f"{op.name}.{which}")
+        y = self._tensor(op, f"{which}.out", says.result, self.tensors[op.outputs[0]].dtype)
+        extra = tuple(t for t in op.saves if says.chosen and self.tensors[t].kind == "index" and self.tensors[t].dtype == "int32")
+        attrs = Projection((which,))
+        self._emit(op, op.kind, which, [x, weight], [y], saves=(x, *extra), einsums=(says,), products=(says.product,), attrs=attrs)
+        return y
+
+    def _tensor(self, op: Op, name: str, dims: tuple[str, ...], dtype: str, kind: str = "activation", role: TensorRole = "", owner: str = "") -> str:
+        made = f"{op.name}.{name}"
+        self.tensors[made] = Tensor(made, dims, dtype, kind, None, op.module, role, owner)
+        return made
+
+    def _emit(
+        self,
+        op: Op,
+        kind: str,
+        name: str,
+        inputs: list[str],
+        outputs: list[str],
+        saves: tuple[str, ...] = (),
+        attrs: Attributes | None = None,
+        **of: Any,
+    ) -> None:
+        made = replace(op, kind=kind, name=f"{op.name}.{name}", inputs=tuple(inputs), outputs=tuple(outputs), attrs=attrs or Plain(), saves=saves)
+        self.ops.append(replace(made, **{"einsums": (), "products": (), "backward_products": (), **of}))
+
+
+def _without_needless(block: Block, enters: bool) -> Block:
+    """The block with gradients only where something trained needs them, and what its operations keep for them."""
+    flowing = {t.name for t in block.parameters() if t.gradient}
+    flowing |= {n for n in block.inputs if enters and block.tensors[n].kind == "activation"}
+    for op in block.ops:
+        if any(t in flowing for t in op.inputs):
+            flowing |= {t for t in op.outputs if block.tensors[t].kind in ("activation", "index")}
+    tensors = {n: t if t.kind == "parameter" else replace(t, gradient=n in flowing) for n, t in block.tensors.items()}
+    quantised = {t for op in block.ops if op.kind == "quantise" for t in op.outputs}
+    ops = (_of_attention(op, flowing) if isinstance(op.attrs, Attention) and op.attrs.passes else op for op in block.ops)
+    ops = (_of_loss(op, tensors) if isinstance(op.attrs, LinearCrossEntropy) else op for op in ops)
+    return rebuild(block, [replace(op, saves=_needed(op, flowing, quantised)) for op in ops], tensors)
+
+
+def _of_attention(op: Op, flowing: set[str]) -> Op:
+    """Written-out attention of whose operands not all need a gradient: each of its two products keeps an operand for the other's."""
+    at, (query, key, value) = op.of(Attention), (t in flowing for t in op.inputs[:3])
+    scores = query or key
+    needed = {op.inputs[0]: key, op.inputs[1]: query, op.inputs[2]: scores}
+    for _, mask, kept in at.passes:
+        needed |= {mask: scores, kept: scores}
+    last = at.passes[-1][0]
+    needed[last] = value or needed.get(last, False)
+    runs = {"dV": value, "dP": scores, "dQ": query, "dK": key}
+    products = tuple((label, dims) for label, dims in op.backward_products if runs.get(label, True))
+    return replace(op, saves=tuple(t for t in op.saves if needed.get(t, scores)), backward_products=products)
+
+
+def _of_loss(op: Op, tensors: Mapping[str, Tensor]) -> Op:
+    """A loss with the output layer in it, whose weight may be frozen: its gradient is neither made nor kept."""
+    if any(tensors[t].gradient for t in op.inputs if tensors[t].kind == "parameter"):
+        return op
+    saves = tuple(t for t in op.saves if not t.startswith(f"{op.name}.weight_gradient"))
+    outputs = tuple(t for t in op.outputs if not t.startswith(f"{op.name}.weight_gradient"))
+    return replace(op, saves=saves, outputs=outputs, backward_products=tuple(p for p in op.backward_products if p[0] != "wgrad"))
+
+
+def _needed(op: Op, flowing: set[str], quantised: set[str]) -> tuple[str, ...]:
+    """Of what an operation keeps, what is left: nothing where no gradient passes it; of a product the input where its weight is trained,
+    and of an elementwise product each operand whose partner needs a gradient."""
+    if not any(t in flowing for t in op.inputs):
+        return ()
+    if op.kind in PRODUCTS and op.inputs[1] not in flowing:
+        return tuple(t for t in op.saves if t != op.inputs[0] and t not in quantised)
+    if OPERATIONS[op.kind].keeps == "partners":
+        left, right = op.inputs[:2]
+        partner = {left: right, right: left}
+        return tuple(t for t in op.saves if partner.get(t, left) in flowing)
+    return op.saves

@@ -1,0 +1,62 @@
+"""What can be trained and what not, refused with the reason: names that no parameter has, targets that no adapter fits."""
+
+from __future__ import annotations
+
+from symsim.errors import InputError, cut, nearest
+from symsim.frameworks.choices import FRAMEWORKS
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import named, tunes
+from symsim.ir.block import Op
+from symsim.ir.operations import LINEAR, Projection
+from symsim.lowering.adapt import ALL_LINEAR, module_names
+from symsim.lowering.lower import declared_alone
+from symsim.lowering.tuned import parameters_named, trains_anything
+
+
+def tuning(architecture: Architecture, strategy: Strategy) -> None:
+    """InputError for a name of a parameter or of a linear map that there is not, and where nothing is trained."""
+    _named_parameters(architecture, strategy)
+    if strategy.modules_to_save and strategy.tuner_type != "lora":
+        raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora); else all that freeze_parameters leaves is")
+    if strategy.tuner_type == "lora":
+        _targets(architecture, strategy)
+    if tunes(strategy) and not trains_anything(architecture, strategy):
+        raise InputError("nothing is trained: freeze_parameters leaves no parameter; name what is in trainable_parameters")
+
+
+def _named_parameters(architecture: Architecture, strategy: Strategy) -> None:
+    lists = {name: getattr(strategy, name) for name in ("freeze_parameters", "trainable_parameters", "modules_to_save")}
+    known = parameters_named(architecture) if any(lists.values()) else {}
+    for option, entries in lists.items():
+        for text in entries or ():
+            entry = named(text)
+            if entry.name not in known:
+                said = f"no parameter is called '{cut(entry.name, 40)}'"
+                raise InputError(f"{option}={cut(text)}: {said}: {nearest(entry.name, list(known))}")
+            if entry.first is not None and entry.last is not None and not entry.first <= entry.last < architecture.num_layers:
+                raise InputError(f"{option}={cut(text)}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
+
+
+def _targets(architecture: Architecture, strategy: Strategy) -> None:
+    framework = FRAMEWORKS[strategy.fusion]
+    linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
+    joint = {label: op for op in linear for label in op.of(Projection).labels if len(op.of(Projection).labels) > 1 and _is_joint(op, framework.name)}
+    known = {name: op for op in linear for name in (*op.of(Projection).labels, *module_names(op))}
+    if not strategy.target_modules:
+        raise InputError("tuner_type=lora needs at least one name in target_modules, or all_linear")
+    for name in strategy.target_modules:
+        if name == ALL_LINEAR:
+            continue
+        if name not in known:
+            raise InputError(f"target_modules={cut(name)}: no linear map is called so: {nearest(name, [ALL_LINEAR, *known])}")
+        if "lm_head" in known[name].of(Projection).labels:
+            raise InputError(f"target_modules={name}: adapters beside the output layer are not modelled; modules_to_save=lm_head trains it whole")
+        if name in joint:
+            own = " and ".join(joint[name].of(Projection).labels)
+            raise InputError(f"target_modules={name}: {own} are one product here, which has one adapter: give {joint[name].name}")
+
+
+def _is_joint(op: Op, framework: str) -> bool:
+    """Whether the weights of a linear map are one product: always under te, else where the modelling code has one weight."""
+    return framework == "te" or op.of(Projection).fused or bool(op.einsums[0].chosen)

@@ -1,0 +1,151 @@
+"""The architecture as it is tuned: layers of a kind that differ in what is trained, or in whether a gradient flows into them, are
+kinds of their own. A run of layers stays a run: it is cut where a named range begins or ends, and around the lowest trained layer.
+
+    dense            trained, and so is something before it     dense_frozen     nothing trained in it or before: no backward
+    dense_lowest     the lowest trained layer                   dense_passing    nothing trained in it, something before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from symsim.frameworks.choices import FRAMEWORKS
+from symsim.inputs.architecture import Architecture, LayerKind, Segment
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
+from symsim.ir.block import Block, Tensor
+from symsim.ir.operations import LINEAR, Projection
+from symsim.lowering.adapt import is_target
+from symsim.lowering.lower import declared_alone
+from symsim.lowering.marked import names_of
+
+_WORDS = {(False, False): "_frozen", (True, False): "_lowest", (False, True): "_passing", (True, True): "_partly"}
+
+
+def tuned(model: Architecture, strategy: Strategy) -> Architecture:
+    """The architecture with the kinds of layers that the strategy tells apart; the model's own where all is trained."""
+    model = _untuned(model)
+    if not tunes(strategy):
+        return model
+    blocks = declared_alone(model)
+    ends = {0, model.num_layers}
+    for entry in map(named, (*(strategy.freeze_parameters or ()), *(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ()))):
+        if entry.first is not None and entry.last is not None:
+            ends |= {min(entry.first, model.num_layers), min(entry.last + 1, model.num_layers)}
+    runs = [run for first, last in pairwise(sorted(ends)) for run in _cut_around(model, strategy, blocks, first, last)]
+    below = any(_trained(strategy, blocks["embedding"], None, model)) or _checkpoint_needs_it(strategy)
+    return _with_kinds(model, strategy, blocks, runs, below)
+
+
+def _checkpoint_needs_it(strategy: Strategy) -> bool:
+    """Whether the stream has a gradient from the first layer on all the same: checkpointed layers whose input has none have no
+    backward, so adapters' libraries ask for one (peft prepare_model_for_gradient_checkpointing; ms-swift)."""
+    return strategy.tuner_type == "lora" and strategy.recompute not in ("none", "selective")
+
+
+def _untuned(model: Architecture) -> Architecture:
+    """The architecture with its own kinds."""
+    kinds = model.layer_kinds
+    if not any(isinstance(k, TunedKind) for k in kinds.values()):
+        return model
+    own = {n: k.base if isinstance(k, TunedKind) else n for n, k in kinds.items()}
+    plain = {own[n]: LayerKind(**{f: getattr(k, f) for f in LayerKind.model_fields}) for n, k in kinds.items()}
+    layers = tuple(Segment(repeat=s.repeat, kinds=tuple(own[k] for k in s.kinds)) for s in model.layers)
+    return model.model_copy(update={"layers": layers, "layer_kinds": plain})
+
+
+def _trained(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> Iterator[bool]:
+    """Of each parameter that a block declares, whether it is trained in layer `at`."""
+    return (is_trained(strategy, names_of(block, t, model), at) for t in block.parameters())
+
+
+def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
+    framework = FRAMEWORKS[strategy.fusion]
+    lora = strategy.tuner_type == "lora"
+    linear = [op for op in block.ops if lora and op.kind in LINEAR]
+    adapted = any(is_target(op, strategy, framework) or set(op.of(Projection).labels) & set(strategy.target_modules) for op in linear)
+    return adapted or any(_trained(strategy, block, at, model))
+
+
+def _cut_around(model: Architecture, strategy: Strategy, blocks: dict[str, Block], first: int, last: int) -> list[tuple[int, int]]:
+    """Layers [first, last), in which names mean the same throughout, cut around the first that has trained parameters."""
+    found = next((i for i in range(first, last) if _trains(strategy, blocks[_kind_at(model, i)], i, model)), None)
+    if found is None:
+        return [(first, last)]
+    ends = sorted({first, found, found + 1, last})
+    return list(pairwise(ends))
+
+
+def _kind_at(model: Architecture, position: int) -> str:
+    for segment in model.layers:
+        length = segment.repeat * len(segment.kinds)
+        if position < length:
+            return segment.kinds[position % len(segment.kinds)]
+        position -= length
+    raise AssertionError("a layer beyond the last")
+
+
+def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block], runs: list[tuple[int, int]], below: bool) -> Architecture:
+    """The runs with kinds named by what is trained; kinds of the last run that differ from no other keep their names."""
+    segments: list[tuple[Segment, int, bool]] = []
+    for first, last in runs:
+        parts = list(_between(model.layers, first, last))
+        segments += [(part, first, below) for part in parts]
+        below = below or any(_trains(strategy, blocks[k], first, model) for part in parts for k in part.kinds)
+    spelt: dict[tuple[str, frozenset[str], bool, bool], str] = {}
+    kinds: dict[str, LayerKind] = {}
+    layers: list[Segment] = []
+    for part, at, enters in reversed(segments):
+        own = []
+        for kind in part.kinds:
+            block, trains = blocks[kind], _trains(strategy, blocks[kind], at, model)
+            trained = frozenset(t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at))
+            key = (kind, trained, trains, enters)
+            if key not in spelt:
+                spelt[key] = _free(kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}", {*kinds, *(model.layer_kinds.keys() - {kind})})
+            name = spelt[key]
+            fields = {f: getattr(model.layer_kinds[kind], f) for f in LayerKind.model_fields}
+            kinds.setdefault(name, TunedKind(**fields, base=kind, at=at, trains=trains, enters=enters))
+            own.append(name)
+        layers.append(Segment(repeat=part.repeat, kinds=tuple(own)))
+    return model.model_copy(update={"layers": tuple(reversed(layers)), "layer_kinds": kinds})
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """The name, or with the first number that makes it a new one."""
+    used = set(taken)
+    return name if name not in used else next(c for n in range(2, 10_000) if (c := f"{name}_{n}") not in used)
+
+
+def _between(segments: Iterable[Segment], first: int, last: int) -> Iterator[Segment]:
+    """The runs of layers [first, last): repetitions that are cut stand as the layers that are left of them."""
+    start = 0
+    for segment in segments:
+        period = len(segment.kinds)
+        end = start + segment.repeat * period
+        low, high = max(first, start) - start, min(last, end) - start
+        if low < high:
+            head = min(-low % period, high - low)
+            whole = (high - low - head) // period
+            if head:
+                yield Segment(repeat=1, kinds=segment.kinds[low % period : low % period + head])
+            if whole:
+                yield Segment(repeat=whole, kinds=segment.kinds)
+            if rest := high - low - head - whole * period:
+                yield Segment(repeat=1, kinds=segment.kinds[:rest])
+        start = end
+
+
+def parameters_named(model: Architecture) -> dict[str, Tensor]:
+    """Every name that an entry may have, and a parameter that it means."""
+    return {name: t for block in declared_alone(model).values() for t in block.parameters() for name in names_of(block, t, model)}
+
+
+def trains_anything(model: Architecture, strategy: Strategy) -> bool:
+    """Whether any parameter or adapter is trained."""
+    model = _untuned(model)
+    blocks = declared_alone(model)
+    if any(any(_trained(strategy, blocks[name], None, model)) for name in blocks if name not in model.layer_kinds):
+        return True
+    return any(k.trains for k in tuned(model, strategy).layer_kinds.values() if isinstance(k, TunedKind))

@@ -1,0 +1,190 @@
+"""What is trained and what is not: counts of transformers' modules under PyTorch (tests/oracle/tuning.json), and what follows on a mesh."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from symsim.algebra.expr import expr
+from symsim.api.result import Result, derive
+from symsim.errors import InputError
+from symsim.evaluation.traffic import stage_messages
+from symsim.inputs.hf import read_config
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+from symsim.ir.messages import Message
+
+ORACLE = json.loads((Path(__file__).parent / "oracle" / "tuning.json").read_text())
+
+
+@cache
+def counted(name: str) -> dict[str, int]:
+    """symsim's counts of a case of the oracle."""
+    case = ORACLE["cases"][name]
+    model, _ = read_config(ORACLE["configs"][case["model"]], name, name)
+    at = {"fusion": "eager", "micro_batch_size": ORACLE["batch"], "seq_length": ORACLE["length"], "grad_reduce_in_fp32": False}
+    at |= {"main_params_dtype": case["strategy"].get("precision", "bf16")}
+    result = derive(
+        model, Strategy(**at, **{n: tuple(v) if isinstance(v, list) else v for n, v in case["strategy"].items()}), {"attention_kernel": "eager"}
+    )
+    (stage,) = result.stages
+    numbers = result.stage_numbers(stage)
+    width = 4 if "precision" in case["strategy"] else 2
+    return {
+        "parameters": int(result.value("params.total")),
+        "trained": int(result.value("params.trained")),
+        "gradients": int(numbers["M_stage_gradients"]) // width,
+        "states": int(numbers["M_stage_optimizer"]),
+        "kept": int(numbers["A_stage"]),
+        "forward": int(result.value("flops.forward")),
+        "backward": int(result.value("flops.backward")),
+    }
+
+
+@pytest.mark.parametrize("name", ORACLE["cases"])
+def test_counts_equal_pytorchs(name: str) -> None:
+    case = ORACLE["cases"][name]
+    assert counted(name) == {what: case[what] for what in counted(name)}
+
+
+@cache
+def derived(model: str, strategy: str, system: str = "") -> Result:
+    return derive(load_model(model).architecture, load_strategy(strategy), {}, None, load_system(system) if system else None)
+
+
+def sent(result: Result, stage: int = 0) -> list[tuple[Message, int, int, int]]:
+    """Messages of a stage: how often, elements handed in, elements got back."""
+    at = result.stage_numbers(result.stages[stage])
+    found = stage_messages(result, result.stages[stage])
+    return [(m, *(int(expr(n).evaluate(at)) for n in (m.count, m.send_elements, m.receive_elements))) for m in found]
+
+
+H, R, S, QKV, F, LAYERS = 4096, 8, 4096, 6144, 14336, 32
+A_AND_B = {"qkv": (H, QKV), "proj": (H, H), "fc1": (H, 2 * F), "fc2": (F, H)}
+"""Rows of A and columns of B of a layer of llama3-8b, whose q, k and v, and gate and up, are one product each."""
+
+
+def test_adapters_split_as_their_weights_do() -> None:
+    """Of a column-parallel weight B is split, of a row-parallel one A; the other half sees a share of the tokens."""
+    result = derived("llama3-8b", "tp=4,sp=true,dp=2,tuner_type=lora")
+    whole = {n: R * (a + b) for n, (a, b) in A_AND_B.items()}
+    split = {n: R * (a + b // 4) if n in ("qkv", "fc1") else R * (a // 4 + b) for n, (a, b) in A_AND_B.items()}
+    assert result.value("params.trained") == LAYERS * sum(whole.values())
+    numbers = result.stage_numbers(result.stages[0])
+    assert numbers["M_stage_gradients"] == 4 * LAYERS * sum(split.values())
+    assert numbers["M_stage_optimizer"] == 12 * LAYERS * sum(split.values()) // 2
+    assert numbers["M_stage_weights"] == 2 * numbers["P_stage"]
+    found = sent(result)
+    over_tp = [n for m, _, n, _ in found if m.phase == "step" and m.axis == "tp"]
+    assert over_tp == [LAYERS * R * (2 * H + 2 * H)]  # A of qkv and fc1, B of proj and fc2: all of 4096
+    (reduced,) = [n for m, _, n, _ in found if m.phase == "step" and m.op == "reduce_scatter"]
+    assert reduced == LAYERS * sum(split.values())
+    low = [(m.op, often) for m, often, n, back in found if m.phase == "forward" and m.axis == "tp" and R * S in (n, back)]
+    assert sorted(low) == [("all_gather", 2 * LAYERS), ("reduce_scatter", 2 * LAYERS)]
+
+
+def test_without_sequence_parallelism_products_of_rank_r_are_reduced() -> None:
+    found = sent(derived("llama3-8b", "tp=4,tuner_type=lora"))
+    low = [(m.phase, m.op, often) for m, often, n, _ in found if m.axis == "tp" and n == R * S]
+    # forward: x A of proj and fc2, split by rows; backward: the gradients of x A of qkv and fc1, whose B are split
+    assert sorted(low) == [("backward", "all_reduce", 2 * LAYERS), ("forward", "all_reduce", 2 * LAYERS)]
+    assert not [m for m, *_ in found if m.phase == "step"]  # every rank has the same gradient of what all hold
+
+
+def test_sharded_parameters_are_gathered_whole_and_trained_ones_reduced() -> None:
+    result = derived("llama3-8b", "zero=3,dp=8,tuner_type=lora")
+    found = sent(result)
+    whole, trained = result.value("params.total"), result.value("params.trained")
+    for phase in ("forward", "backward"):
+        assert sum(often * back for m, often, _, back in found if m.op == "all_gather" and m.phase == phase) == whole
+    assert sum(often * n for m, often, n, _ in found if m.op == "reduce_scatter") == trained
+    numbers = result.stage_numbers(result.stages[0])
+    assert numbers["M_stage_weights"] == 2 * whole // 8 and numbers["M_stage_optimizer"] == 12 * trained // 8
+
+
+def test_adapters_of_experts_are_the_experts() -> None:
+    """Of every expert its own pair; gradients go over the ranks that hold the same experts."""
+    result = derived("mixtral-8x7b", "ep=4,dp=8,tuner_type=lora,target_modules=experts")
+    h, f, layers, experts = 4096, 14336, 32, 8
+    own = R * (h + 2 * f) + R * (f + h)
+    assert result.value("params.trained") == layers * experts * own
+    (sizes,) = [(m.axis, n, m.group.evaluate(result.values)) for m, _, n, _ in sent(result) if m.phase == "step" and m.op == "reduce_scatter"]
+    assert sizes == ("edp", layers * experts // 4 * own, 2)
+
+
+def test_adapters_of_experts_split_by_etp_sum_what_saw_a_share_of_the_rows() -> None:
+    result = derived("mixtral-8x7b", "tp=2,sp=true,etp=2,ep=2,dp=2,tuner_type=lora,target_modules=experts")
+    (n,) = [n for m, _, n, _ in sent(result) if m.phase == "step" and m.axis == "etp"]
+    assert n == 32 * 8 // 2 * R * (4096 + 4096)  # A of fc1 and B of fc2
+
+
+def test_backward_ends_at_the_lowest_trained_layer() -> None:
+    """Of four stages the first two have no backward, and what is below the third keeps nothing."""
+    result = derived("llama3-8b", "pp=4,num_microbatches=8,freeze_parameters=embedding+layers.0-15", "h100-sxm")
+    assert [(k, int(result.values[f"L_{k.replace('_', '__')}"])) for k in ("dense_frozen", "dense_lowest", "dense")] == [
+        ("dense_frozen", 16),
+        ("dense_lowest", 1),
+        ("dense", 15),
+    ]
+    numbers = [result.stage_numbers(s) for s in result.stages]
+    assert [n["Y_stage"] > 0 for n in numbers] == [False, False, True, True]
+    assert [n["A_stage"] > 0 for n in numbers] == [False, False, True, True]
+    assert [n["M_stage_optimizer"] > 0 for n in numbers] == [False, False, True, True]
+    assert result.value("flops.backward") < derived("llama3-8b", "pp=4,num_microbatches=8", "h100-sxm").value("flops.backward") / 1.8
+
+
+def test_a_frozen_run_that_gradients_pass_has_input_gradients_alone() -> None:
+    result, full = derived("llama3-8b", "freeze_parameters=layers.8-15"), derived("llama3-8b", "")
+    forward = {k: int(result.value(f"F_{k}")) for k in ("dense", "dense__passing")}
+    backward = {k: int(result.value(f"G_{k}")) for k in ("dense", "dense__passing")}
+    products = int(full.value("F_dense")) - int(full.value("F_dense_attention_core"))
+    assert forward["dense"] == forward["dense__passing"] and backward["dense"] - backward["dense__passing"] == products
+
+
+def test_full_recomputation_keeps_the_gradient_of_the_stream() -> None:
+    """Adapters' libraries ask for a gradient of the embedding's result, without which a checkpointed first layer has no backward."""
+    kinds = derived("llama3-8b", "tuner_type=lora,recompute=full").model.kind_names()
+    assert kinds == ["dense"] and derived("llama3-8b", "tuner_type=lora").model.kind_names() == ["dense__lowest", "dense"]
+
+
+def test_what_is_tuned_is_tuned_again_as_before() -> None:
+    """An option is tried against its default on the model of a result: its own kinds come back."""
+    first = derived("llama3-8b", "tuner_type=lora,lora_rank=16")
+    again = derive(first.model, Strategy(tuner_type="lora", lora_rank=16), {}, None, None)
+    assert again.model.kind_names() == first.model.kind_names() and again.value("flops.backward") == first.value("flops.backward")
+
+
+def test_all_trained_is_what_it_was() -> None:
+    names = derived("llama3-8b", "").derivation.definitions
+    assert not [n for n in names if "trained" in n] and derived("llama3-8b", "").value("params.trained") == derived("llama3-8b", "").value("N")
+
+
+def test_adapters_save_time_and_memory() -> None:
+    full, lora = derived("llama3-8b", "tp=2,sp=true,dp=4", "h100-sxm"), derived("llama3-8b", "tp=2,sp=true,dp=4,tuner_type=lora", "h100-sxm")
+    assert 0.6 < lora.value("time.step") / full.value("time.step") < 0.9
+    assert lora.value("memory.peak") < full.value("memory.peak") / 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ("tuner_type=lora,target_modules=q_proj", "one product here, which has one adapter: give attention.qkv"),
+        ("tuner_type=lora,target_modules=qproj", "no linear map is called so: did you mean 'q_proj'"),
+        ("tuner_type=lora,target_modules=lm_head", "modules_to_save=lm_head trains it whole"),
+        ("freeze_parameters=embeding", "did you mean 'embedding'"),
+        ("freeze_parameters=layers.0-99", "has layers 0 to 31"),
+        ("freeze_parameters=layers.9-3", "has layers 0 to 31"),
+        ("freeze_parameters=embedding+layers+lm_head+norm", "nothing is trained"),
+        ("modules_to_save=norm", "tuner_type=lora"),
+        ("tuner_type=loar", "lora"),
+        ("tuner_type=lora,lora_dropout=1", "lora_dropout"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(strategy: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        derived("llama3-8b", strategy)
