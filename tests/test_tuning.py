@@ -18,6 +18,7 @@ from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 from symsim.ir.messages import Message
+from symsim.report.text import eval_table
 
 ORACLE = json.loads((Path(__file__).parent / "oracle" / "tuning.json").read_text())
 
@@ -162,6 +163,19 @@ def test_what_is_tuned_is_tuned_again_as_before() -> None:
 def test_all_trained_is_what_it_was() -> None:
     names = derived("llama3-8b", "").derivation.definitions
     assert not [n for n in names if "trained" in n] and derived("llama3-8b", "").value("params.trained") == derived("llama3-8b", "").value("N")
+
+
+def test_reports_say_what_is_trained() -> None:
+    result, whole = derived("llama3-8b", "tuner_type=lora"), derived("llama3-8b", "")
+    assert result.to_json()["params"]["trained"] == result.value("params.trained") == 17_825_792
+    assert "trained" not in whole.to_json()["params"] and "17,825,792" in eval_table(result) and "trained" not in eval_table(whole)
+
+
+def test_a_frozen_output_layer_makes_no_gradient_in_a_loss_that_has_it() -> None:
+    losses = {how: derived("llama3-8b", f"cross_entropy_fusion={how},freeze_parameters=lm_head") for how in ("unfused", "liger", "cut")}
+    forward = losses["unfused"].value("F_head_lm_head_lm_head")
+    assert [int(r.value("G_head") / forward) for r in losses.values()] == [1, 1, 2]
+    assert not [s.name for s in losses["liger"].lowered.blocks["head"].saved if "weight_gradient" in s.name]
 
 
 def test_adapters_save_time_and_memory() -> None:

@@ -33,6 +33,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
         "params": {
             "total": int(number["N"]),
             "active": int(number.get("N_active", number["N"])),
+            **({"trained": int(number["N_trained"])} if "N_trained" in number else {}),
             "by_module": {m: int(number[key.text]) for m in MODULES if (key := Key("N", module=m)) in at.derivation},
             "per_rank": [{"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
         },

@@ -112,8 +112,7 @@ class _Adapters:
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
-        maker = next((o for o in self.ops if x in o.outputs), None)
-        return maker.inputs[0] if maker is not None and maker.kind == "quantise" else x
+        return next(o.inputs[0] for o in self.ops if x in o.outputs) if self.tensors[x].dtype == "fp8" else x
 
     def _product(self, op: Op, which: str, x: str, says: Einsum) -> str:
         precision = self.profile.strategy.precision
@@ -152,7 +151,7 @@ def _without_needless(block: Block, enters: bool) -> Block:
         if any(t in flowing for t in op.inputs):
             flowing |= {t for t in op.outputs if block.tensors[t].kind in ("activation", "index")}
     tensors = {n: t if t.kind == "parameter" else replace(t, gradient=n in flowing) for n, t in block.tensors.items()}
-    quantised = {t for op in block.ops if op.kind == "quantise" for t in op.outputs}
+    quantised = {t for op in block.ops if op.outputs and tensors[op.outputs[0]].dtype == "fp8" for t in op.outputs}
     ops = (_of_attention(op, flowing) if isinstance(op.attrs, Attention) and op.attrs.passes else op for op in block.ops)
     ops = (_of_loss(op, tensors) if isinstance(op.attrs, LinearCrossEntropy) else op for op in ops)
     return rebuild(block, [replace(op, saves=_needed(op, flowing, quantised)) for op in ops], tensors)

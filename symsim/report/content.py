@@ -91,6 +91,8 @@ class _Opening:
         rows = [("parameters", number["N"], ELEMENT)]
         if "N_active" in number:
             rows.append(("parameters a token uses", number["N_active"], ELEMENT))
+        if "N_trained" in number:
+            rows.append(("parameters that are trained", number["N_trained"], ELEMENT))
         rows += [("FLOPs forward, one micro-batch", number["F"], FLOP), ("FLOPs backward", number["G"], FLOP)]
         if number["R"]:
             rows.append(("FLOPs run again in backward", number["R"], FLOP))

@@ -61,6 +61,8 @@ def _summary(result: Evaluation) -> str:
     rows = [("parameters", whole(number["N"]), ELEMENT)]
     if "N_active" in number:
         rows.append(("  a token uses", whole(number["N_active"]), ELEMENT))
+    if "N_trained" in number:
+        rows.append(("  trained", whole(number["N_trained"]), ELEMENT))
     rows += [("FLOPs forward", whole(number["F"]), FLOP), ("FLOPs backward", whole(number["G"]), FLOP)]
     if number["R"]:
         rows.append(("FLOPs run again", whole(number["R"]), FLOP))
