@@ -218,7 +218,7 @@ def _tensor_parallel(keys: Keys, found: dict[str, Any], assumptions: dict[str, s
 
 
 def _offloaded(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    if keys.flag("activations_offload", False):
+    if keys.flag("activations_offload", False, to="cpu_offloading_num_layers"):
         layers = architecture.num_layers if architecture is not None else 0
         if strategy["pp"] == 1 and strategy.get("recompute", "none") == "none" and layers > 1:
             strategy["cpu_offloading_num_layers"] = layers - 1
@@ -228,7 +228,7 @@ def _offloaded(keys: Keys, strategy: dict[str, Any], architecture: Architecture 
                 "saved bytes of all blocks but two would wait in the second memory; Megatron-Core offloads them without a pipeline and recomputation"
             )
             keys.note("activations_offload", "not_modelled", why=why)
-    if keys.flag("optimizer_offload", False):
+    if keys.flag("optimizer_offload", False, to="optimizer_cpu_offload"):
         if strategy["zero"]:
             strategy |= {"optimizer_cpu_offload": True, "use_precision_aware_optimizer": True, "store_param_remainders": False}
             keys.note("optimizer_offload", to="optimizer_cpu_offload", why="the update runs on the host too; there states travel in every backward")
