@@ -412,7 +412,7 @@ def _vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
     if size is None and tokenizer in _TOKENIZERS:
         size = _TOKENIZERS[tokenizer]
         keys.note("tokenizer_type", "derived", "vocab_size", f"{size} entries")
-    if size is None and tokenizer is None and keys.has("vocab_file") and keys.has("merge_file"):
+    if size is None and tokenizer is None and {"vocab_file", "merge_file"} <= keys.given.keys():
         size = _TOKENIZERS[_BPE]
         keys.note("vocab_file", "derived", "vocab_size", f"{size} entries: pieces and merges, as those of GPT-2")
     if size is None and keys.lenient:

@@ -62,7 +62,8 @@ class Scope:
 
     def get(self, name: str) -> Value | None:
         """The value of a variable or of an argument of the script; None where it has none."""
-        if name in self.given:
+        # inside a function $1 is its own argument, not the script's
+        if name in self.given and not (name.isdigit() and self.positional):
             return self.given[name]
         if name.isdigit():
             return self.positional[int(name) - 1] if 0 < int(name) <= len(self.positional) else None
