@@ -79,6 +79,9 @@ def sayable(draw: st.DrawFn, kind: str) -> Asked:
         return Asked(architecture, load_strategy(_of_torchtitan(options, architecture)), assumptions=chosen)
     if kind == "swift":
         options["variable_seq_lengths"] = True
+    if kind in ("swift", "megatron") and options["pp"] > 1:
+        # all that Megatron-Core does between stages of one chunk
+        options |= {"p2p_comm": "batched", "batch_p2p_sync": True}
     if architecture.moe is None:
         options.pop("etp")
         options.pop("moe_token_dispatcher_type", None)

@@ -33,18 +33,24 @@ def boundary_tensors(read: "Settings") -> None:
     batched = keys.flag("batch_p2p_comm", None, to="p2p_comm", why="batched")
     if keys.flag("use_ring_exchange_p2p", False, to="p2p_comm", why="batched: one call sends and receives"):
         batched = True
-    if batched is not None and pipeline and not interleaved:
-        options["p2p_comm"] = "batched" if batched else "single"
+    if pipeline and not interleaved:
+        options["p2p_comm"] = "batched" if batched is not False else "single"
+        if batched is None:
+            keys.note("batch_p2p_comm", "derived", "p2p_comm", "batched: a rank waits for each exchange, by default where stages hold one chunk")
     for key in ("batch_p2p_comm", "use_ring_exchange_p2p"):
         if keys.has(key) and not (pipeline and not interleaved):
             why = "the interleaved schedule waits for each or overlaps them: overlap_p2p_comm" if interleaved else _ALONE
             keys.note(key, "no_cost_effect", why=why)
-    for key in ("batch_p2p_sync", "variable_seq_lengths"):
-        if keys.flag(key, False, to=key):
+    # Megatron-Core p2p_communication.py waits so behind every batched exchange, unless it is told otherwise
+    waits = options.get("p2p_comm") == "batched"
+    for key, default in (("batch_p2p_sync", waits), ("variable_seq_lengths", False)):
+        if keys.flag(key, default, to=key):
             if pipeline:
                 options[key] = True
             else:
                 keys.note(key, "no_cost_effect", why=_ALONE)
+    if waits and not keys.has("batch_p2p_sync"):
+        keys.note("batch_p2p_sync", "derived", "batch_p2p_sync", "true: the host waits behind every batched exchange, by default")
     _prediction_alone(read, pipeline)
     _ends(read)
     _deferred(read, pipeline)
