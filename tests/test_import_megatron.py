@@ -169,6 +169,38 @@ def test_defaults_are_those_of_its_command_line() -> None:
     assert gated is not None and gated.mlp is not None and gated.mlp.ffn_hidden_size == 640
 
 
+EXPERTS = "--num-experts 4 --expert-model-parallel-size 4 --moe-ffn-hidden-size 32"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--moe-token-dispatcher-type flex", {"moe_token_dispatcher_type": "flex"}),
+        ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-hybridep-num-sms 16", {"moe_flex_dispatcher_num_sms": 16}),
+        ("--moe-token-dispatcher-type flex --moe-deepep-num-sms 24", {"moe_flex_dispatcher_num_sms": 24}),
+        ("--moe-token-dispatcher-type flex --moe-hybridep-num-sms 24", {"moe_flex_dispatcher_num_sms": None}),
+        ("--moe-token-dispatcher-type alltoall --moe-deepep-num-sms 24", {"moe_flex_dispatcher_num_sms": None}),
+        (
+            "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-permute-fusion-into-hybridep",
+            {"moe_permute_fusion_into_hybridep": True},
+        ),
+        ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router", {"cuda_graph_scope": ["attn", "moe_router"]}),
+        ("--enable-cuda-graph --cuda-graph-modules moe", {"cuda_graph_impl": "local", "cuda_graph_scope": ["moe_router"]}),
+        ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graph_impl": "full_iteration", "cuda_graph_scope": None}),
+        ("--cuda-graph-scope attn", {"cuda_graph_impl": None, "cuda_graph_scope": None}),
+    ],
+)
+def test_dispatchers_and_graphs(words: str, expected: dict[str, object]) -> None:
+    found = job(*DENSE, *EXPERTS.split(), *words.split())
+    assert found.strategy is not None
+    assert {name: found.strategy.get(name) for name in expected} == expected
+    assert found.placed().ep == 4
+
+
+def test_forced_balance_is_random_routing() -> None:
+    assert job(*DENSE, *EXPERTS.split(), "--moe-router-force-load-balancing").assumptions["expert_load"] == "random"
+
+
 @pytest.mark.parametrize(
     ("words", "option", "value"),
     [

@@ -195,6 +195,10 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
     yield from _on("overlap-grad-reduce", s.overlap_grad_reduce)
     yield from _on("overlap-param-gather", s.overlap_param_gather)
     yield from _on("tp-comm-overlap", s.tp_comm_overlap)
+    if s.cuda_graph_impl != "none":
+        yield from _given("cuda-graph-impl", s.cuda_graph_impl)
+        if s.cuda_graph_scope:
+            yield ("--cuda-graph-scope", *s.cuda_graph_scope)
     if s.tp_comm_overlap:
         for name in ("tp-comm-overlap-ag", "tp-comm-overlap-rs", "tp-comm-bulk-dgrad", "tp-comm-bulk-wgrad"):
             yield from _on(f"no-{name}", not getattr(s, name.replace("-", "_")))

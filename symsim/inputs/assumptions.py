@@ -105,9 +105,11 @@ ASSUMPTIONS: dict[str, Assumption] = {
     ),
     "expert_load": Assumption(
         "balanced",
-        ("balanced",),
-        "rows an expert-parallel rank receives: the mean times the load imbalance (symbol lam, 1 unless set)",
-        "balanced routing; set lam for a measured imbalance",
+        ("balanced", "random"),
+        "rows an expert-parallel rank receives: the mean (balanced), or what the busiest rank gets where every token takes K of E experts at "
+        "random (random); either times the load imbalance (symbol lam, 1 unless set)",
+        "balanced: set lam for a measured imbalance; random: Megatron-Core moe_router_force_load_balancing draws its logits so; the largest of e "
+        "normal numbers, within 4 per cent for 2 to 256",
     ),
     "dispatcher_metadata": Assumption(
         "counted",

@@ -89,7 +89,8 @@ def declare_layer(profile: Profile, mesh: Mesh, name: str, kind: LayerKind) -> B
 def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None) -> Net:
     width = f"f_{name}" if kind is not None and kind.ffn_hidden_size else "f"
     causal = profile.assumptions["causal"]
-    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, causal, kind.window if kind else None, width))
+    at_random, window = profile.assumptions["expert_load"] == "random", kind.window if kind else None
+    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, causal, window, width, at_random))
 
 
 def _stream(net: Net, profile: Profile) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, log2, maximum, minimum, sqrt, symbol
 from symsim.inputs.architecture import Architecture, Moe
 from symsim.inputs.lengths import documents
 from symsim.inputs.strategy import Strategy
@@ -142,15 +142,28 @@ def reached(moe: Moe, units: Expr) -> Expr:
     return maximum(1, units * (1 - missed))
 
 
+def busiest(moe: Moe, mesh: Mesh) -> Expr:
+    """Rows of the busiest of e experts' ranks over the mean, where each of their tokens takes K of E experts at random: rows of a rank
+    have the mean K T and the variance K T (1 - 1/e) (E - K)/(E - 1), T tokens a rank, and the largest of e such numbers is about
+    1.541 (sqrt(log2 e + 1.4) - sqrt(1.4)) standard deviations above it (of 2 to 256 normal ones, within 4 per cent)."""
+    ranks, experts, chosen = mesh.degree("ep"), moe.num_moe_experts, moe.moe_router_topk
+    if ranks == ONE or chosen == experts:
+        return ONE
+    deviation = sqrt((1 - 1 / ranks) * Fraction(experts - chosen, experts - 1) / (chosen * tokens_per_rank(mesh)))
+    above = Fraction("1.541") * (sqrt(log2(ranks) + Fraction("1.4")) - sqrt(Fraction("1.4")))
+    return minimum(ranks, 1 + above * deviation)
+
+
 def dimensions(
-    model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f"
+    model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f", at_random: bool = False
 ) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
     routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance. `R_u`, under the flex dispatcher, are tokens that
-    arrive there: each once, however many of its experts are there.
+    arrive there: each once, however many of its experts are there. at_random: the busiest rank's, where tokens choose at random.
     """
     sized = {name: Dim(symbol(name)) for name in values(model, strategy) if name not in ("lam",)}
-    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * symbol("lam")
+    load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
+    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * load
     logical = symbol("b") * symbol("s") * symbol("K")
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
@@ -158,7 +171,7 @@ def dimensions(
     flex = {}
     if strategy.moe_token_dispatcher_type == "flex" and model.moe:
         often = reached(model.moe, mesh.degree("ep"))
-        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * symbol("lam"), symbol("b") * symbol("s") * often)
+        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
     return {
         **sized,
         "f": Dim(symbol(ffn_width)),

@@ -185,11 +185,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "which parts run as CUDA graphs: launches are counted or hidden for all",
-        "cuda_graph_modules cuda_graph_scope",
-    ),
-    **silent(
-        "not_modelled",
         "blocks that sort rows inside HybridEP, or beside its exchange; rows padded where ranks have other numbers of tokens",
         "moe_hybridep_num_blocks_permute moe_hybridep_num_blocks_unpermute moe_hybridep_pad_uneven_dispatch_inputs",
     ),

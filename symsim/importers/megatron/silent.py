@@ -275,7 +275,7 @@ SILENT: dict[str, Silent] = {
         "no_cost_effect",
         "which experts tokens go to, not how many rows there are; set lam for a load imbalance",
         """
-        moe_router_force_load_balancing moe_router_force_biased moe_token_drop_policy moe_enable_routing_replay moe_per_layer_logging
+        moe_router_force_biased moe_token_drop_policy moe_enable_routing_replay moe_per_layer_logging
         moe_router_quantile_balancing_ema
         """,
     ),

@@ -11,6 +11,7 @@ from symsim.importers.keys import Keys
 from symsim.importers.megatron.dispatcher import KEYS as DISPATCHER
 from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
+from symsim.importers.megatron.graphs import graphs
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
 from symsim.inputs.architecture import Architecture
@@ -39,7 +40,7 @@ _PLAIN = {
     "num_distributed_optimizer_instances": "num_distributed_optimizer_instances",
 }
 _OF_EXPERTS = """
-    moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type
+    moe_router_force_load_balancing moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type
     moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
     """.split()
 _SWITCHES = {
@@ -105,6 +106,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     _kernels(read)
     if read.mixture or architecture is None:
         _experts(read)
+    graphs(read)
     for key in (*_OF_EXPERTS, *DISPATCHER):
         if keys.has(key) and not read.mixture and architecture is not None:
             keys.note(key, "no_cost_effect", why="the model has no experts")
@@ -405,16 +407,6 @@ def _kernels(read: Settings) -> None:
         said = "fused: TransformerEngine's LayerNormLinear"
         read.assumed("transformer_impl", "layernorm_linear_fusion", "fused", said, default=local is None)
     fusions(read)
-    graphs = keys.text("cuda_graph_impl", None)
-    if graphs not in (None, "none", "local", "transformer_engine", "full_iteration"):
-        raise keys.wrong("cuda_graph_impl", "one of none, local, transformer_engine, full_iteration")
-    for key, on in (("cuda_graph_impl", graphs not in (None, "none")),) + tuple(
-        (k, keys.flag(k, False)) for k in ("enable_cuda_graph", "external_cuda_graph")
-    ):
-        if on:
-            read.assumed(key, "host_launch", "hidden", "hidden, for all kernels; static buffers are not counted")
-        elif keys.has(key):
-            keys.note(key, "no_cost_effect", why="off at this value")
 
 
 def _attention_kernel(read: Settings) -> None:
@@ -449,6 +441,8 @@ def _experts(read: Settings) -> None:
     if wide:
         options["moe_router_dtype"] = "fp32"
     _auxiliary(read)
+    if keys.flag("moe_router_force_load_balancing", False):
+        read.assumed("moe_router_force_load_balancing", "expert_load", "random", "random: logits are drawn")
     permute = keys.flag("moe_permute_fusion", False)
     if permute:
         read.assumed("moe_permute_fusion", "moe_permute_fusion", "true", "true")
