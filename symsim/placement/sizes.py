@@ -143,13 +143,16 @@ def reached(moe: Moe, units: Expr) -> Expr:
 
 
 def busiest(moe: Moe, mesh: Mesh) -> Expr:
-    """Rows of the busiest of e experts' ranks over the mean, where each of their tokens takes K of E experts at random: rows of a rank
-    have the mean K T and the variance K T (1 - 1/e) (E - K)/(E - 1), T tokens a rank, and the largest of e such numbers is about
-    1.541 (sqrt(log2 e + 1.4) - sqrt(1.4)) standard deviations above it (of 2 to 256 normal ones, within 4 per cent)."""
+    """Rows of the busiest of e experts' ranks over the mean, where each of T tokens a rank takes K of E experts at random.
+
+    Rows of a rank have the mean K T and the variance K T (1 - 1/e) (E - K)/(E - 1), and a correlation of -1/(e - 1), since their sum is given. So
+    the largest lies as far above the mean as that of e independent numbers of the variance K T (E - K)/(E - 1): of normal ones by about
+    1.541 (sqrt(log2 e + 1.4) - sqrt(1.4)) standard deviations (within 4 per cent for e from 2 to 256).
+    """
     ranks, experts, chosen = mesh.degree("ep"), moe.num_moe_experts, moe.moe_router_topk
     if ranks == ONE or chosen == experts:
         return ONE
-    deviation = sqrt((1 - 1 / ranks) * Fraction(experts - chosen, experts - 1) / (chosen * tokens_per_rank(mesh)))
+    deviation = sqrt(Fraction(experts - chosen, experts - 1) / (chosen * tokens_per_rank(mesh)))
     above = Fraction("1.541") * (sqrt(log2(ranks) + Fraction("1.4")) - sqrt(Fraction("1.4")))
     return minimum(ranks, 1 + above * deviation)
 
