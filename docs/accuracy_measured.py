@@ -75,8 +75,8 @@ class Fit:
 
 FITS = {
     "b200-sxm": Fit(
-        "GEMM efficiency",
-        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes), ring, all-reduce and all-to-all share, hop and call latency",
+        "GEMM efficiency, all-to-all share",
+        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes), ring share, all-reduce share, hop and call latency",
         14,
         lambda name: name.startswith(("b200/llama3_70b_l12_tp", "b200/llama3_70b_tp2", "b200/deepseekv2_tp1_ep8")) and "_cp" not in name,
     ),

@@ -55,6 +55,7 @@ READ_ABOVE = (
     "tp_comm_overlap",
     "moe_expert_capacity_factor",
     "moe_pad_expert_input_to_capacity",
+    "moe_hybridep_num_sms",
 )
 
 
@@ -184,6 +185,7 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
             "recompute": as_set.get("recompute_granularity"),
             "optimizer": "muon" if "muon" in as_set.get("optimizer", "") else None,
             "cp_comm_type": as_set.get("cp_comm_type") if cp > 1 else None,
+            "moe_flex_dispatcher_num_sms": as_set.get("moe_hybridep_num_sms") if as_set.get("moe_token_dispatcher_type") == "flex" else None,
             **{n: tuple(v) if isinstance(v, list) else v for n, v in as_set.items() if n not in READ_ABOVE},
         }
     )

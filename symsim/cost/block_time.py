@@ -93,10 +93,10 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
 
     rule = lowered.profile.conventions.again.get("seconds")
 
-    def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str) -> None:
-        """The kernels one after the other, or the host where it is slower."""
+    def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str, messages: Expr = ZERO) -> None:
+        """The kernels one after the other, or the host where it is slower than they and what shows of their messages are: it runs ahead meanwhile."""
         device = total(parts, SECOND).expr
-        seconds = maximum(device, host) if device and host else device
+        seconds = maximum(device, host - messages) if device and host else device
         book.define(
             of_block("t", name, whole, phase=phase),
             Quantity(seconds, SECOND),
@@ -106,22 +106,23 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
             assumptions=("host_launch",) if host else (),
         )
 
-    if not whole:
-        inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
-        weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
-        host = partial(_host, lowered, name, remembered)
-        define("forward", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}")
-        define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}")
-        define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
-    again = [i for i in kernels.forward if i in remembered.recomputed]
-    repeated = (kernels.forward[i] for i in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
-    define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     exposed: dict[str, dict[str, Key]] = {"forward": {}, "backward": {}}
     for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
         messages = _by_convention(lowered, name, between_ranks(sent))
         for axis in dict.fromkeys(m.axis for _, m in messages):
             own = [(i, m) for i, m in messages if m.axis == axis]
             exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, own, remembered, kernels)
+    shown = {phase: sum((key.expr for key in found.values()), ZERO) for phase, found in exposed.items()}
+    if not whole:
+        inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
+        weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
+        host = partial(_host, lowered, name, remembered)
+        define("forward", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}", shown["forward"])
+        define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}", shown["backward"])
+        define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
+    again = [i for i in kernels.forward if i in remembered.recomputed]
+    repeated = (kernels.forward[i] for i in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
+    define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     return BlockTime(
         of_block("t", name, phase="forward"),
         of_block("t", name, phase="inputs"),
