@@ -64,7 +64,7 @@ def test_adapters_on_four_bits_are_said() -> None:
     told = rows(made)
     assert {told[key].fate for key in ("adapter", "load_in_4bit", "lora_r", "pad_to_sequence_len")} == {"not_modelled"}
     found = strategy(made)
-    assert found["zero"] == 2 and found["overlap_grad_reduce"] and found["exp_avg_dtype"] == "fp8"
+    assert found["zero"] == 2 and found["overlap_grad_reduce"] and found["optimizer_bits"] == 8
     assert told["deepspeed"].fate == "derived" and told["optimizer"].fate == "mapped"
 
 

@@ -170,6 +170,7 @@ def test_ranks() -> None:
         ("--use_megatron_fsdp true", {"zero": 3}),
         ("--use_megatron_fsdp true --data_parallel_sharding_strategy optim_grads", {"zero": 2}),
         ("--optimizer sgd", {"optimizer": "sgd_momentum"}),
+        ("--optimizer dist_muon --muon_tp_mode duplicated", {"optimizer": "muon", "zero": 1, "muon_tp_mode": "duplicated"}),
         ("--optimizer sgd --sgd_momentum 0", {"optimizer": "sgd"}),
         ("--fp16 true", {"precision": "fp16", "grad_reduce_in_fp32": False}),
         ("--torch_dtype float16 --accumulate_allreduce_grads_in_fp32 true", {"precision": "fp16", "grad_reduce_in_fp32": True}),
@@ -272,7 +273,7 @@ def test_further_keys_of_megatron() -> None:
         ("--deepspeed zero2 --sequence_parallel_size 2", {"zero": 2, "cp": 2, "dp": 2}),
         ("--deepspeed zero1 --deepspeed_autotp_size 2", {"zero": 1, "tp": 2, "dp": 2}),
         ("--fsdp fsdp2", {"zero": 3, "recompute": "full", "gradient_sync": "last_microbatch"}),
-        ("--optim paged_adamw_8bit", {"exp_avg_dtype": "fp8"}),
+        ("--optim paged_adamw_8bit", {"optimizer_bits": 8}),
         ("--torch_dtype float16 --max_grad_norm 0", {"precision": "fp16", "clip_grad": 0}),
     ],
 )

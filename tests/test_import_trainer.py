@@ -72,9 +72,13 @@ def test_fully_sharded() -> None:
 
 def test_optimizers() -> None:
     strategy, _, rows = read({"optim": "adamw_bnb_8bit"})
-    assert strategy["exp_avg_dtype"] == "fp8" and rows["optim"].fate == "mapped"
-    assert read({"optim": "galore_adamw"})[2]["optim"].fate == "not_modelled"
-    assert read({"adafactor": True})[0]["optimizer"] == "sgd"
+    assert strategy["optimizer_bits"] == 8 and rows["optim"].fate == "mapped"
+    assert read({"optim": "galore_adamw_layerwise"})[2]["optim"].fate == "not_modelled"
+    assert read({"adafactor": True})[0]["optimizer"] == "adafactor"
+    found = {"lion_8bit": ("lion", 8), "adamw_torch_4bit": ("adam", 4), "apollo_adamw": ("apollo", 32), "galore_adamw_8bit": ("galore", 8)}
+    for name, expected in found.items():
+        strategy, _, rows = read({"optim": name})
+        assert (strategy["optimizer"], strategy.get("optimizer_bits", 32), rows["optim"].fate) == (*expected, "mapped"), name
     with pytest.raises(InputError, match=r"args.yaml: optim is adamw_tourch; .*did you mean 'adamw_torch'"):
         read({"optim": "adamw_tourch"})
 

@@ -13,7 +13,7 @@ from shared import needed
 
 from symsim.algebra.quantity import BYTE
 from symsim.api.result import Result, derive
-from symsim.cost.memory_static import state_bytes
+from symsim.cost.states import state_bytes
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy

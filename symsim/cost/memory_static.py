@@ -14,6 +14,8 @@ from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.reduce import bucket_size, expert_groups, multiplied_in_fp8, shards
+from symsim.cost.states import main_type, states
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
@@ -21,6 +23,7 @@ from symsim.lowering.differentiate import elements
 from symsim.pipeline.stages import holds
 
 MIB = 2**20
+_SOURCE_OF_ADAM = "Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py"
 
 # Bytes of libraries' workspaces that PyTorch's allocator hands out, by generation of the accelerator
 WORKSPACES = {"none": 0, "ampere": 8 * MIB + 128 * 1024 + 4 * MIB, "hopper": 64 * MIB}
@@ -94,20 +97,19 @@ def define_static(rank: Rank) -> Static:
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
     )
-    per_parameter = state_bytes(strategy, updates_parameters=only_main)
-    states = _of_each(rank, per_parameter, "optimizer states")
+    kept_states = sum((states(rank.lowered, expert=e, updates_parameters=only_main) for e in (False, True)), ZERO)
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
-    on_host, moved = _on_host(rank, shards_of_weights, per_parameter, away)
+    on_host, moved = _on_host(rank, shards_of_weights, kept_states, away)
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
     flex = strategy.moe_token_dispatcher_type == "flex"
     always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
-        held.get("optimizer", states * (1 - away)),
+        held.get("optimizer", kept_states * (1 - away)),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
-        source="Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py",
+        source=_SOURCE_OF_ADAM if strategy.optimizer == "adam" else OPTIMIZERS[strategy.optimizer].source,
     )
     constant = define_stage(
         rank,
@@ -123,7 +125,7 @@ def define_static(rank: Rank) -> Static:
     return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
 
 
-def _on_host(rank: Rank, weights: Expr, states: int, away: Expr) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
+def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
     """Bytes that are on the host in place of the rank, and over its link a step: shards of parameters, and a share of the states."""
     strategy, kept = rank.strategy, []
     moved: dict[str, Expr] = {}
@@ -131,7 +133,7 @@ def _on_host(rank: Rank, weights: Expr, states: int, away: Expr) -> tuple[tuple[
         kept.append(weights)
         moved["parameters"] = weights * _gathers(strategy)
     if strategy.optimizer_cpu_offload:
-        kept.append(_of_each(rank, 4 + states, "optimizer states") * away)
+        kept.append((_of_each(rank, 4, "optimizer states") + kept_states) * away)
         # parameters that wait on the host are updated where they are
         both_ways = 4 if strategy.offload_parameters else 4 + 4
         moved["optimizer"] = _of_each(rank, both_ways, "optimizer states") * away
@@ -220,19 +222,20 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
     if converted and rank.framework.main_gradients:
         found = _of_each(rank, 4, "optimizer states")
+    of_largest = OPTIMIZERS[strategy.optimizer].largest
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
-        if how == "foreach":
-            found = found + _of_each(rank, width, "optimizer states")
-        elif how == "for_loop":
-            largest = rank.book.define(
-                of_stage("P", "largest"),
-                Quantity(_largest_parameter(rank), ELEMENT),
-                "the largest parameter that one rank updates",
-                unit=ELEMENT,
-                latex=r"P^{(i)}_{\mathrm{largest}}",
-            )
-            found = found + 2 * width * largest.expr
+        found = found + (_of_each(rank, width, "optimizer states") if how == "foreach" else ZERO)
+        of_largest = 2 * width if how == "for_loop" else 0
+    if of_largest:
+        largest = rank.book.define(
+            of_stage("P", "largest"),
+            Quantity(_largest_parameter(rank), ELEMENT),
+            "the largest parameter that one rank updates",
+            unit=ELEMENT,
+            latex=r"P^{(i)}_{\mathrm{largest}}",
+        )
+        found = found + of_largest * largest.expr
     return found * (1 - away)
 
 
@@ -247,20 +250,3 @@ def _largest_parameter(rank: Rank) -> Expr:
             present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, rank.has[name])
             candidates.append(elements(remembered.placed, tensor.name) / shard * present)
     return maximum(*candidates)
-
-
-def main_type(strategy: Strategy) -> str:
-    """The type of the copy that the optimizer updates: fp32 unless told."""
-    return strategy.main_params_dtype or "fp32"
-
-
-def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int:
-    """Bytes a parameter of what the optimizer keeps: a copy of it in its own type (none where it updates the parameters
-    themselves), and the moments. A bf16 parameter's fp32 copy needs only the other 16 bits (store_param_remainders)."""
-    main = main_type(strategy)
-    copy = 0 if main == strategy.precision or updates_parameters else WIDTHS[main]
-    if strategy.use_precision_aware_optimizer and strategy.store_param_remainders and copy == 4 and strategy.precision == "bf16":
-        copy = 2
-    first = WIDTHS[strategy.exp_avg_dtype or main]
-    second = WIDTHS[strategy.exp_avg_sq_dtype or main]
-    return copy + {"adam": first + second, "sgd_momentum": first, "sgd": 0}[strategy.optimizer]

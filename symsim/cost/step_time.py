@@ -22,7 +22,7 @@ from symsim.cost.collectives import Network
 from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.lengths import define_attention, longest_rows
-from symsim.cost.memory_static import main_type, state_bytes
+from symsim.cost.orthogonal import orthogonal_messages, update_seconds
 from symsim.cost.reduce import (
     arrivals,
     boundary,
@@ -32,11 +32,13 @@ from symsim.cost.reduce import (
     shards,
     update_messages,
 )
+from symsim.cost.states import main_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
 from symsim.cost.utilisation import utilisation
 from symsim.errors import InputError
 from symsim.inputs import curves
 from symsim.inputs.conventions import REPLAYED
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.block import WIDTHS
@@ -214,12 +216,15 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     strategy = lowered.profile.strategy
     gradient = Quantity(ZERO, SECOND)
     parameter = Quantity(ZERO, SECOND)
+    of_update = Quantity(ZERO, SECOND)
     rooted = {"grad": Quantity(ZERO, SECOND), "param": Quantity(ZERO, SECOND)}
     update = lowered.profile.conventions.update
     if update is not None:
         gradient, parameter = (Quantity(value, SECOND) for value in update(lowered))
-    for message in update_messages(lowered, book) if update is None else ():
-        if message.per == "step":
+    for message in (*update_messages(lowered, book), *orthogonal_messages(lowered)) if update is None else ():
+        if message.purpose == "update":
+            of_update = of_update + network.seconds(message) * message.count
+        elif message.per == "step":
             cost = network.seconds(message) * message.count
             gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
             what = "param" if message.op == "all_gather" else "grad"
@@ -247,7 +252,8 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     define(of_stage("e", "dp"), total(exposed, SECOND), "stage i: exposed messages over data ranks, once a step", r"\epsilon^{\mathrm{dp},(i)}")
     passes = "stage i: optimizer, passes over gradients, states and parameters"
     rule = lowered.profile.conventions.passes
-    define(of_stage("t", "opt"), _optimizer(lowered) if rule is None else Quantity(rule(lowered), SECOND), passes, r"t_{\mathrm{opt}}^{(i)}")
+    taken = _optimizer(lowered) + of_update if rule is None else Quantity(rule(lowered), SECOND)
+    define(of_stage("t", "opt"), taken, passes, r"t_{\mathrm{opt}}^{(i)}")
     after = [key for key in (of_stage("e", "dp"), of_stage("t", "opt"), of_stage("e", "offload")) if key in book]
     tail = total((Quantity(key.expr, SECOND) for key in after), SECOND)
     define(of_stage("t", "tail"), tail, "stage i: what follows the pipeline", r"t_{\mathrm{tail}}^{(i)}")
@@ -286,12 +292,14 @@ def _optimizer(lowered: Lowered) -> Quantity:
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
     parameters; then, on the share it owns, the norm (read) and clipping (read, write) of gradients, the update (read
     gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write). The assumption
-    gradient_scaling may leave the scaling to the share that a rank owns, or to the collective.
+    gradient_scaling may leave the scaling to the share that a rank owns, or to the collective. What else an optimizer moves and multiplies
+    follows from its row.
     """
     strategy = lowered.profile.strategy
+    row = OPTIMIZERS[strategy.optimizer]
     g = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
     low = WIDTHS[strategy.precision]
-    states = state_bytes(strategy)
+    alike = state_bytes(strategy)
     copied = main_type(strategy) != strategy.precision
     apart = expert_groups(lowered)
     here = 1 - Fraction(str(strategy.optimizer_offload_fraction)) if strategy.optimizer_cpu_offload else 1
@@ -305,11 +313,12 @@ def _optimizer(lowered: Lowered) -> Quantity:
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
         updated = owned * here
         if here:
-            passes += [updated * (g + 2 * states + (0 if copied else 2 * low))] + ([updated * (4 + low)] if copied else [])
+            by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape else ZERO
+            passes += [updated * (g + 2 * alike + row.moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:
             continue
         seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes), ZERO), SECOND)
-    return seconds
+    return seconds + Quantity(update_seconds(lowered) * here, SECOND)
 
 
 def exposed_of_stage(book: Derivation) -> list[Definition]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BUCKETS = {"ddp_bucket_size": "reduce_bucket_size", "allgather_bucket_size": "allgather_bucket_size"}
 _LIMITS = ("max_live_parameters", "max_reuse_distance", "prefetch_bucket_size", "param_persistence_threshold")
-_OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD"}
+_OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"}
 
 
 def files(asked: "Asked") -> dict[str, str]:
@@ -29,7 +29,7 @@ def files(asked: "Asked") -> dict[str, str]:
         "bf16": {"enabled": s.precision == "bf16"},
         "fp16": {"enabled": s.precision == "fp16"},
         "data_types": {"grad_accum_dtype": "fp32" if s.grad_reduce_in_fp32 else s.precision},
-        "optimizer": {"type": _OPTIMIZERS[s.optimizer], "params": {"lr": 1e-4}},
+        "optimizer": {"type": _OPTIMIZERS.get(s.optimizer, "AdamW"), "params": {"lr": 1e-4}},
         "zero_optimization": _zero(s, asked),
     }
     if s.optimizer == "sgd_momentum":

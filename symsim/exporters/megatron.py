@@ -282,9 +282,13 @@ def _recompute(s: Strategy) -> Iterator[Argument]:
 
 
 def _optimizer(s: Strategy) -> Iterator[Argument]:
-    yield ("--optimizer", "adam" if s.optimizer == "adam" else "sgd")
-    if s.optimizer != "adam":
+    own = {"sgd": "sgd", "sgd_momentum": "sgd", "lion": "lion", "muon": "dist_muon" if s.zero else "muon"}
+    yield ("--optimizer", own.get(s.optimizer, "adam"))
+    if own.get(s.optimizer) == "sgd":
         yield ("--sgd-momentum", "0.9" if s.optimizer == "sgd_momentum" else "0")
+    if s.optimizer == "muon":
+        yield ("--muon-tp-mode", s.muon_tp_mode)
+        yield ("--muon-num-ns-steps", str(s.muon_num_ns_steps))
     yield from _given("clip-grad", float(s.clip_grad))
     if s.use_precision_aware_optimizer:
         yield ("--use-precision-aware-optimizer",)

@@ -33,7 +33,7 @@ ADAPTERS = (
 FROZEN = "frozen parameters lose gradients, states and messages (14 of 16 bytes), and their weight gradients 1/3 of the FLOPs; all are trained here"
 QUANTISED = "base weights of 1/2 or 1 byte a parameter, and a pass to unpack them before each product; 2 bytes here"
 OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
-_PROJECTED = "states in projected or few parameters: less than Adam's 8 bytes a parameter, which is counted"
+_PROJECTED = "states and gradients of one block of layers at a time: Adam's of all parameters are counted"
 _GENERATION = "read where the model generates, not in training"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"
@@ -106,11 +106,11 @@ _TABLE: dict[str, Silent] = {
         "ref_model ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit use_asft_loss",
     ),
     **silent("no_cost_effect", "read by stage ppo alone", "reward_model_type ppo_epochs"),
-    **silent("not_modelled", _PROJECTED, "use_galore use_apollo use_badam use_adam_mini"),
+    **silent("not_modelled", _PROJECTED, "use_badam"),
     **silent(
         "no_cost_effect",
         "details of an optimizer that is named apart",
-        """galore_target galore_rank galore_update_interval galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_layerwise
+        """galore_target galore_update_interval apollo_target apollo_update_interval
         badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode""",
     ),
     **silent("not_modelled", FUSED, "enable_liger_kernel use_v1_kernels"),
@@ -224,8 +224,19 @@ def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     update(keys, strategy, assumptions)
-    if keys.flag("use_muon", False):
-        OPTIMIZERS["muon"].apply(keys, "use_muon", strategy, assumptions)
+    named = {"use_muon": "muon", "use_galore": "galore_adamw", "use_apollo": "apollo_adamw", "use_adam_mini": "adam_mini"}
+    for key, name in named.items():
+        if keys.flag(key, False):
+            OPTIMIZERS[name].apply(keys, key, strategy, assumptions)
+    for kind in ("galore", "apollo"):
+        rank = keys.integer(f"{kind}_rank", 16, to="optimizer_rank", least=1)
+        layerwise = keys.flag(f"{kind}_layerwise", False)
+        if strategy["optimizer"] == kind:
+            strategy["optimizer_rank"] = rank
+            if layerwise:
+                OPTIMIZERS[f"{kind}_adamw_layerwise"].apply(keys, f"{kind}_layerwise", strategy, assumptions)
+        elif keys.has(f"{kind}_rank"):
+            keys.note(f"{kind}_rank", "no_cost_effect", why=f"read with use_{kind} alone")
 
 
 def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

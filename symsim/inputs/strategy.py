@@ -136,7 +136,29 @@ class Strategy(BaseModel):
         None, max_length=64, description="parameters that are trained all the same, named as in freeze_parameters"
     )
     # the optimizer
-    optimizer: Literal["adam", "sgd", "sgd_momentum"] = Field("adam", description="adam: two moments; sgd: none; sgd_momentum: one")
+    optimizer: Literal[
+        "adam",
+        "sgd",
+        "sgd_momentum",
+        "lion",
+        "rmsprop",
+        "ademamix",
+        "lamb",
+        "adafactor",
+        "came",
+        "adam_mini",
+        "muon",
+        "galore",
+        "apollo",
+    ] = Field("adam", description="what is kept and moved: symsim/inputs/optimizers.py; adam: two moments; sgd: none; sgd_momentum, lion: one")
+    optimizer_bits: Literal[32, 8, 4] = Field(
+        32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
+    )
+    optimizer_rank: Size = Field(128, description="galore, apollo: rows of a projected gradient")
+    muon_tp_mode: Literal["blockwise", "duplicated", "distributed"] = Field(
+        "blockwise", description="muon: every tensor-parallel rank its own piece of a matrix, each the whole one, or all of them together"
+    )
+    muon_num_ns_steps: Degree = Field(5, description="muon: Newton-Schulz rounds, of three products each")
     use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")
     store_param_remainders: bool = Field(True, description="precision-aware: of fp32 main parameters, the 16 bits that bf16 lacks")
     main_params_dtype: Literal["fp32", "fp16", "bf16"] | None = Field(

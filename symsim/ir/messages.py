@@ -12,8 +12,8 @@ from typing import Literal
 from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.ir.block import WIDTHS
 
-# why a message of a block is sent once more in backward; or that it is of FSDP's root unit
-Purpose = Literal["", "recomputed", "gathered again", "root"]
+# why a message of a block is sent once more in backward; or that it is of FSDP's root unit, or part of the optimizer's update
+Purpose = Literal["", "recomputed", "gathered again", "root", "update"]
 
 # kernels that exchange tokens with experts in place of a collective (moe_token_dispatcher_type=flex)
 DISPATCHERS = ("deepep", "hybridep")

@@ -15,6 +15,7 @@ from symsim.frameworks.linear_loss import LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.limits import MOST_STAGES
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
 from symsim.lowering.checks_recompute import named_operations, recomputation
@@ -427,6 +428,14 @@ def _optimizer(_: Architecture, strategy: Strategy) -> None:
         for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
             if getattr(strategy, name) not in (None, "fp32"):
                 raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
+    row = OPTIMIZERS[strategy.optimizer]
+    if strategy.optimizer_bits != 32 and not row.moments and not row.projected:
+        raise InputError(f"optimizer_bits={strategy.optimizer_bits} needs an optimizer with moments, and {strategy.optimizer} keeps {row.meaning}")
+    if strategy.optimizer_bits != 32 and (strategy.exp_avg_dtype or strategy.exp_avg_sq_dtype):
+        raise InputError(f"optimizer_bits={strategy.optimizer_bits} says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too")
+    if strategy.zero == 2 and row.orthogonal or strategy.zero >= 2 and row.projected:
+        whole = "gradients" if row.projected else "matrices on their owner"
+        raise InputError(f"optimizer={strategy.optimizer} takes whole {whole}, which zero={strategy.zero} cuts; use zero=1")
     if strategy.optimizer_cpu_offload and not aware:
         raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
 

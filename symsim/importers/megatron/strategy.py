@@ -14,15 +14,11 @@ from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.graphs import graphs
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.source import Dialect
+from symsim.importers.megatron.update import DTYPES, optimizer
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import RECOMPUTE_MODULES
 from symsim.pipeline.layout import pipeline_layout
 
-_DTYPES = {
-    spelling: short
-    for short, long in (("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "uint8"))
-    for spelling in (short, long, f"torch.{long}")
-} | {"torch.float": "fp32", "torch.half": "fp16"}
 _SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _AUX = {"aux_loss": "aux_loss", "seq_aux_loss": "seq_aux_loss", "global_aux_loss": "global_aux_loss", "none": "none", "sinkhorn": "none"}
 _UNCOUNTED = {"quantile_balancing": "none"}
@@ -100,7 +96,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     _batch(read)
     _data_parallel(read)
     _precision(read)
-    _optimizer(read)
+    optimizer(read)
     _recompute(read)
     _offload(read)
     _kernels(read)
@@ -243,7 +239,7 @@ def _data_parallel(read: Settings) -> None:
 
 def _precision(read: Settings) -> None:
     keys, options = read.keys, read.options
-    wide = keys.choice("params_dtype", _DTYPES, None, to="precision")
+    wide = keys.choice("params_dtype", DTYPES, None, to="precision")
     half = {name: keys.flag(name, False, to="precision") for name in ("bf16", "fp16")}
     if all(half.values()):
         raise keys.wrong("fp16", "given without bf16")
@@ -297,46 +293,6 @@ def _mixed(read: Settings, mixed: str) -> str:
     elif not mixed.startswith(("bf16", "fp16")):
         raise read.keys.wrong("mixed_precision", "one of bf16_mixed, fp16_mixed, bf16_with_fp8_current_scaling_mixed, bf16_with_mxfp8_mixed")
     return name
-
-
-def _optimizer(read: Settings) -> None:
-    keys, options = read.keys, read.options
-    clip = keys.number("clip_grad", None, to="clip_grad")
-    if clip is not None:
-        if clip < 0:
-            raise keys.wrong("clip_grad", "0 or more")
-        options["clip_grad"] = clip
-    momentum = keys.number("sgd_momentum", 0.9)
-    if keys.has("optimizer"):
-        name = str(keys.given["optimizer"].value)
-        if name in ("adam", "sgd"):
-            chosen = "adam" if name == "adam" else "sgd_momentum" if momentum else "sgd"
-            keys.note("optimizer", to="optimizer", why=chosen)
-            options["optimizer"] = chosen
-        else:
-            keys.refuse("optimizer", "only adam and sgd are modelled; others keep other states and make other passes")
-    if keys.has("sgd_momentum"):
-        used = options.get("optimizer") in ("sgd", "sgd_momentum")
-        keys.note("sgd_momentum", "mapped" if used else "no_cost_effect", "optimizer" if used else "", "" if used else "read with optimizer=sgd only")
-    aware = bool(options.get("use_precision_aware_optimizer"))
-    for key, narrow in (("main_params_dtype", ("fp8",)), ("main_grads_dtype", ("fp8", "fp16")), ("exp_avg_dtype", ()), ("exp_avg_sq_dtype", ())):
-        value = keys.choice(key, _DTYPES, None, to=key)
-        if value in narrow:
-            raise keys.wrong(key, "fp32 or bf16")
-        if value is None:
-            continue
-        if aware:
-            options[key] = value
-        else:
-            keys.note(key, "no_cost_effect", why="read with use_precision_aware_optimizer only")
-    kept = keys.flag("store_param_remainders", None, to="store_param_remainders")
-    if kept is False and aware:
-        options["store_param_remainders"] = False
-    share = keys.number("optimizer_offload_fraction", None, to="optimizer_offload_fraction")
-    if share is not None and not 0 <= share <= 1:
-        raise keys.wrong("optimizer_offload_fraction", "a share from 0 to 1")
-    if share is not None and options.get("optimizer_cpu_offload"):
-        options["optimizer_offload_fraction"] = share
 
 
 def _recompute(read: Settings) -> None:

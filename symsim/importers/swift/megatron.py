@@ -23,7 +23,8 @@ SAME = frozenset(
     expert_model_parallel_size expert_tensor_parallel_size decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split pipeline_model_parallel_layout cp_comm_type tp_comm_overlap
     batch_p2p_comm overlap_grad_reduce overlap_param_gather use_distributed_optimizer use_megatron_fsdp data_parallel_sharding_strategy clip_grad
-    optimizer sgd_momentum use_precision_aware_optimizer main_params_dtype main_grads_dtype exp_avg_dtype exp_avg_sq_dtype optimizer_cpu_offload
+    optimizer muon_tp_mode muon_num_ns_steps sgd_momentum
+    use_precision_aware_optimizer main_params_dtype main_grads_dtype exp_avg_dtype exp_avg_sq_dtype optimizer_cpu_offload
     optimizer_offload_fraction recompute_granularity recompute_method recompute_num_layers recompute_modules moe_layer_recompute
     cross_entropy_loss_fusion cross_entropy_fusion_impl attention_backend use_flash_attn transformer_impl no_rope_fusion fp8_format fp8_recipe
     fp8_param_gather moe_token_dispatcher_type
@@ -126,8 +127,6 @@ def _handed_on(r: Reading) -> Iterator[tuple[str, Given]]:
         if key not in SAME and key not in RENAMED and key not in OPPOSITE and key not in r.passed:
             continue
         value = given.value
-        if key == "optimizer" and value in ("muon", "dist_muon"):
-            continue
         if key in _NONE and value == "none":
             keys.note(key, to=_NONE[key])
         elif key in OPPOSITE:
@@ -185,10 +184,6 @@ def _own_arguments(r: Reading) -> None:
         if keys.has(key):
             decides = "context_parallel_size" if key == "sequence_parallel_size" else "attention_backend"
             keys.note(key, "no_cost_effect", why=f"{decides} decides under Megatron")
-    if keys.has("optimizer") and keys.given["optimizer"].value in ("muon", "dist_muon"):
-        r.strategy.update(optimizer="sgd_momentum", zero=0)
-        why = "one moment of every parameter, states on every replica; Newton-Schulz's products, below 1 % of a step, and Adam's vectors are missing"
-        keys.note("optimizer", "not_modelled", "optimizer", why)
     for name in ("bias_dropout_fusion", "bias_swiglu_fusion", "bias_activation_fusion", "gradient_accumulation_fusion"):
         option = name.replace("swiglu", "activation")
         for key, off in ((name, False), (f"no_{name}", True)):

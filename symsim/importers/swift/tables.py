@@ -158,7 +158,7 @@ _STEP: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         "read with the muon optimizers only",
-        "muon_split_qkv muon_num_ns_steps muon_tp_mode muon_scalar_optimizer muon_fp32_matmul_prec",
+        "muon_split_qkv muon_scalar_optimizer muon_fp32_matmul_prec",
     ),
     **silent(
         "not_modelled", "multi-token prediction without a gradient into the trunk: its input's gradient would be left out", "mtp_decoder_input_detach"

@@ -1,0 +1,69 @@
+"""The weights of one rank of stage i, each with its shape as a matrix: what optimizers look at that do not take every number by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, Expr, product, symbol
+from symsim.cost.count import counted_parameters
+from symsim.ir.block import Tensor
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import elements
+from symsim.lowering.lowered import Lowered
+from symsim.pipeline.stages import holds
+from symsim.placement.mesh import local_size
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter of a rank, `times` on the stage: elements in all, and as `count` matrices of rows and columns (rows ONE: a vector). split:
+    whether tensor parallelism cuts its rows or its columns. vocabulary: a table or the output layer."""
+
+    elements: Expr
+    times: Expr
+    expert: bool
+    count: Expr = ONE
+    rows: Expr = ONE
+    columns: Expr = ONE
+    split: str = ""
+    vocabulary: bool = False
+
+    @property
+    def matrix(self) -> bool:
+        return self.rows != ONE and self.columns != ONE
+
+
+def weights_of(lowered: Lowered) -> Iterator[Weight]:
+    """Every parameter of a rank of stage i, by the symbols of how often the stage holds it."""
+    for name, remembered in lowered.blocks.items():
+        placed = remembered.placed
+        kept = placed.block.parameters() if name == "head" else counted_parameters(placed)
+        for tensor in kept:
+            times = symbol(holds(name))
+            if name == "head" and tensor.module == "lm_head":
+                times = symbol("loss_i" if tensor.role == "bias" else "output_i")
+            yield _weight(placed, tensor, times)
+
+
+def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
+    """Rows are what the product makes, columns what it sums over; of a table, tokens and the width of the stream."""
+    expert = tensor.module == "experts"
+    says = next((e for op in placed.block.ops for e in op.einsums if tensor.name in op.inputs and set(e.operands[1]) == set(tensor.dims)), None)
+    held = elements(placed, tensor.name)
+    vocabulary = "V" in tensor.dims or tensor.role == "table"
+    if len(tensor.dims) < 2 or (says is None and not vocabulary):
+        return Weight(held, times, expert, vocabulary=vocabulary)
+    chosen = [d for d, _ in says.chosen] if says else []
+    columns = list(says.contracted) if says else [d for d in tensor.dims if d != tensor.dims[0]]
+    rows = [d for d in tensor.dims if d not in (*chosen, *columns)]
+    if not rows:
+        return Weight(held, times, expert, vocabulary=vocabulary)
+    layout = placed.layouts[tensor.name]
+
+    def local(dims: list[str]) -> Expr:
+        return product(local_size(placed.mesh, placed.block, d, layout.get(d, ())) for d in dims)
+
+    tensor_axes = {"tp", "etp"}
+    split = next((side for side, dims in (("rows", rows), ("columns", columns)) if any(tensor_axes & set(layout.get(d, ())) for d in dims)), "")
+    return Weight(held, times, expert, local(chosen), local(rows), local(columns), split, vocabulary)

@@ -1,0 +1,130 @@
+"""Products of an update that takes matrices whole: Newton-Schulz rounds of Muon, and projections of GaLore and APOLLO.
+
+A round of X, k x n with k no more than n, is A = X X^T, A A, and (b A + c A A) X: 4 k^2 n + 2 k^3 FLOPs. Under tensor parallelism a rank takes
+its own piece as it is (blockwise), gathers the whole (duplicated), or sums A over the ranks that share X (distributed: then k is
+the side that is not cut). With sharded states a rank has the rounds of its share of the matrices.
+
+Sources: Megatron-Core optimizer/muon.py; NVIDIA Emerging-Optimizers orthogonalized_optimizers/muon_utils.py newton_schulz_tp; Dion muon.py (FSDP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
+from symsim.cost.matrices import Weight, weights_of
+from symsim.cost.reduce import expert_groups, shards
+from symsim.cost.states import rank_of_projection, taken_as_matrix
+from symsim.inputs import curves
+from symsim.inputs.optimizers import OPTIMIZERS
+from symsim.inputs.strategy import Strategy
+from symsim.ir.messages import Message
+from symsim.lowering.lowered import Lowered
+
+
+@dataclass(frozen=True)
+class Product:
+    """m x k by k x n, `times` a step on one rank."""
+
+    m: Expr
+    n: Expr
+    k: Expr
+    times: Expr
+
+    @property
+    def flops(self) -> Expr:
+        return 2 * self.m * self.n * self.k * self.times
+
+
+def update_products(lowered: Lowered) -> list[Product]:
+    """All products of a step's update on one rank of stage i."""
+    strategy = lowered.profile.strategy
+    row = OPTIMIZERS[strategy.optimizer]
+    if not (row.orthogonal or row.projected):
+        return []
+    made: list[Product] = []
+    for weight in weights_of(lowered):
+        if taken_as_matrix(strategy, weight):
+            often = weight.count * weight.times / _owners(lowered, weight)
+            made += _rounds(lowered, weight, often) if row.orthogonal else _projections(strategy, weight, often)
+    return _together(made)
+
+
+def update_flops(lowered: Lowered) -> Expr:
+    """FLOPs of a step's update on one rank of stage i."""
+    return sum((p.flops for p in update_products(lowered)), ZERO)
+
+
+def update_seconds(lowered: Lowered) -> Expr:
+    """Seconds of them, in 16 bits (muon_fp32_matmul_prec medium)."""
+    peak = symbol("Phi_fp16" if lowered.profile.strategy.precision == "fp16" else "Phi_bf16")
+    return sum((p.times * curves.gemm(p.m, p.n, p.k, kind="forward", width_in=2, width_out=2, peak=peak) for p in update_products(lowered)), ZERO)
+
+
+def _owners(lowered: Lowered, weight: Weight) -> Expr:
+    """Ranks among which the matrices are dealt out."""
+    return shards(lowered, weight.expert and expert_groups(lowered)).shard if lowered.profile.strategy.zero else ONE
+
+
+def _degree(lowered: Lowered, weight: Weight) -> Expr:
+    """Ranks over which tensor parallelism cuts the matrix."""
+    return lowered.mesh.degree("etp" if weight.expert else "tp") if weight.split else ONE
+
+
+def _rounds(lowered: Lowered, weight: Weight, often: Expr) -> list[Product]:
+    mode, degree = lowered.profile.strategy.muon_tp_mode, _degree(lowered, weight)
+    rows, columns = weight.rows, weight.columns
+    if mode == "duplicated":
+        rows, columns = (rows * degree, columns) if weight.split == "rows" else (rows, columns * degree)
+    k, n = minimum(rows, columns), maximum(rows, columns)
+    if mode == "distributed" and degree != ONE:
+        k, n = (columns, rows) if weight.split == "rows" else (rows, columns)
+    times = often * lowered.profile.strategy.muon_num_ns_steps
+    return [Product(k, k, n, times), Product(k, k, k, times), Product(k, n, k, times)]
+
+
+def _projections(strategy: Strategy, weight: Weight, often: Expr) -> list[Product]:
+    """The gradient to few rows, and (GaLore) the update back. The decomposition that makes GaLore's projector, once in some hundred steps, is
+    not counted."""
+    rank, row = rank_of_projection(strategy, weight), OPTIMIZERS[strategy.optimizer]
+    k, n = minimum(weight.rows, weight.columns), maximum(weight.rows, weight.columns)
+    return [Product(rank, n, k, often), *([Product(k, n, rank, often)] if row.projector else [])]
+
+
+def _together(products: list[Product]) -> list[Product]:
+    """Equal products once, as often as they are in all."""
+    found: dict[tuple[Expr, Expr, Expr], Expr] = {}
+    for p in products:
+        found[p.m, p.n, p.k] = found.get((p.m, p.n, p.k), ZERO) + p.times
+    return [Product(*shape, times) for shape, times in found.items()]
+
+
+def orthogonal_messages(lowered: Lowered) -> list[Message]:
+    """What ranks send each other for whole matrices, once a step: over tensor ranks the moment, or A of every round; of sharded parameters
+    the moment to its owner and the update back."""
+    strategy = lowered.profile.strategy
+    if not OPTIMIZERS[strategy.optimizer].orthogonal:
+        return []
+    made = []
+    for weight in weights_of(lowered):
+        degree = _degree(lowered, weight)
+        if not taken_as_matrix(strategy, weight):
+            continue
+        axis, often = "etp" if weight.expert else "tp", ceil(weight.times / _owners(lowered, weight))
+        if degree != ONE and strategy.muon_tp_mode == "duplicated":
+            n = weight.elements
+            made.append(_message("all_gather", axis, degree, n, n * degree, "fp32", "moment, to be made orthogonal", often))
+        elif degree != ONE and strategy.muon_tp_mode == "distributed":
+            k = weight.columns if weight.split == "rows" else weight.rows
+            rounds = often * weight.count * strategy.muon_num_ns_steps
+            made.append(_message("all_reduce", axis, degree, k * k, k * k, "bf16", "products of a moment's rows", rounds))
+        group = shards(lowered, weight.expert and expert_groups(lowered))
+        if strategy.zero == 3 and group.shard != ONE:
+            n = weight.elements / group.shard
+            both_ways = 2 * weight.times
+            made.append(_message("all_to_all", group.inside, group.shard, n, n, "bf16", "moments to their owners, and updates back", both_ways))
+    return made
+
+
+def _message(op: str, axis: str, degree: Expr, sent: Expr, received: Expr, dtype: str, what: str, count: Expr) -> Message:
+    return Message("step", op, axis, degree, sent, received, dtype, what, count, per="step", purpose="update")

@@ -1,0 +1,80 @@
+"""Bytes of what an optimizer keeps, on one rank of stage i: of every parameter alike, or from the shapes of its matrices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum
+from symsim.algebra.key import of_stage
+from symsim.cost.matrices import Weight, weights_of
+from symsim.cost.reduce import expert_groups, shards
+from symsim.inputs.optimizers import OPTIMIZERS, Moment, bytes_of_blocks
+from symsim.inputs.strategy import Strategy
+from symsim.ir.block import WIDTHS
+from symsim.lowering.lowered import Lowered
+
+
+def main_type(strategy: Strategy) -> str:
+    """The type of the copy that the optimizer updates: fp32 unless told."""
+    return strategy.main_params_dtype or "fp32"
+
+
+def copy_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int:
+    """Bytes a parameter of the copy that is updated, in its own type (none where it updates the parameters themselves). A bf16 parameter's
+    fp32 copy needs only the other 16 bits (store_param_remainders)."""
+    main = main_type(strategy)
+    copy = 0 if main == strategy.precision or updates_parameters else WIDTHS[main]
+    return 2 if strategy.use_precision_aware_optimizer and strategy.store_param_remainders and copy == 4 and strategy.precision == "bf16" else copy
+
+
+def moment_bytes(strategy: Strategy, moments: tuple[Moment, ...]) -> int | Fraction:
+    """Bytes an element of these moments together."""
+    if strategy.optimizer_bits != 32:
+        return len(moments) * bytes_of_blocks(strategy.optimizer_bits)
+    types = {"first": strategy.exp_avg_dtype, "second": strategy.exp_avg_sq_dtype}
+    return sum(WIDTHS[types[m] or main_type(strategy)] for m in moments)
+
+
+def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int | Fraction:
+    """Bytes a parameter of what the optimizer keeps of each alike: the copy, and its moments where those do not depend on shapes."""
+    row = OPTIMIZERS[strategy.optimizer]
+    return copy_bytes(strategy, updates_parameters=updates_parameters) + (0 if row.by_shape else moment_bytes(strategy, row.moments))
+
+
+def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) -> Expr:
+    """Bytes of the optimizer's states of the experts, or of all others."""
+    strategy = lowered.profile.strategy
+    shard = shards(lowered, expert and expert_groups(lowered)).shard if lowered.mesh.placement.stores["optimizer states"] else ONE
+    held = of_stage("P", "expert" if expert else "dense").expr
+    alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard
+    if not OPTIMIZERS[strategy.optimizer].by_shape:
+        return alike
+    return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)
+
+
+def taken_as_matrix(strategy: Strategy, weight: Weight) -> bool:
+    """Whether the optimizer sees rows and columns of a weight."""
+    row = OPTIMIZERS[strategy.optimizer]
+    return row.by_shape and weight.matrix and not (row.hidden and weight.vocabulary)
+
+
+def rank_of_projection(strategy: Strategy, weight: Weight) -> Expr:
+    """Rows of a projected gradient: optimizer_rank, and no more than the matrix has."""
+    return minimum(expr(strategy.optimizer_rank), minimum(weight.rows, weight.columns))
+
+
+def _of_weight(strategy: Strategy, weight: Weight, shard: Expr) -> Expr:
+    """Bytes of one weight's states besides its copy. Rows are sharded; what there is a number a column of is whole on every rank, and so is a
+    projector."""
+    row = OPTIMIZERS[strategy.optimizer]
+    assert row.others is not None
+    if not taken_as_matrix(strategy, weight):
+        return weight.elements * moment_bytes(strategy, row.others) / shard
+    found = weight.elements * moment_bytes(strategy, row.moments) / shard
+    found = found + row.factors * 4 * weight.count * (weight.rows / shard + weight.columns)
+    if row.projected:
+        each = moment_bytes(strategy, ("first",))
+        shorter, rank = minimum(weight.rows, weight.columns), rank_of_projection(strategy, weight)
+        found = found + row.projected * each * weight.count * rank * (weight.rows + weight.columns - shorter) / shard
+        found = found + (WIDTHS[main_type(strategy)] * weight.count * rank * shorter if row.projector else ZERO)
+    return found

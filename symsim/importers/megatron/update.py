@@ -1,0 +1,73 @@
+"""Megatron-LM's optimizers, the types of their states, and clipping, as options of a strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from symsim.importers.megatron.strategy import Settings
+
+DTYPES = {
+    spelling: short
+    for short, long in (("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "uint8"))
+    for spelling in (short, long, f"torch.{long}")
+} | {"torch.float": "fp32", "torch.half": "fp16"}
+_OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "lion": "lion", "muon": "muon", "dist_muon": "muon"}
+
+
+def _muon(read: "Settings") -> None:
+    """What is read with the muon optimizers only."""
+    keys, of_muon = read.keys, read.options.get("optimizer") == "muon"
+    modes = {name: name for name in ("blockwise", "duplicated", "distributed")}
+    for key, value in (
+        ("muon_tp_mode", keys.choice("muon_tp_mode", modes, None, to="muon_tp_mode")),
+        ("muon_num_ns_steps", keys.integer("muon_num_ns_steps", None, to="muon_num_ns_steps", least=1)),
+    ):
+        if value is not None and of_muon:
+            read.options[key] = value
+        elif value is not None:
+            keys.note(key, "no_cost_effect", why="read with the muon optimizers only")
+
+
+def optimizer(read: "Settings") -> None:
+    """Which one, clipping, the types of its states, and what of them is on the host."""
+    keys, options = read.keys, read.options
+    clip = keys.number("clip_grad", None, to="clip_grad")
+    if clip is not None:
+        if clip < 0:
+            raise keys.wrong("clip_grad", "0 or more")
+        options["clip_grad"] = clip
+    momentum = keys.number("sgd_momentum", 0.9)
+    if keys.has("optimizer"):
+        name = str(keys.given["optimizer"].value)
+        if name in _OPTIMIZERS:
+            chosen = "sgd_momentum" if name == "sgd" and momentum else _OPTIMIZERS[name]
+            options["optimizer"] = chosen
+            if name == "dist_muon":
+                options["zero"] = 1
+            keys.note("optimizer", to="optimizer, zero" if name == "dist_muon" else "optimizer", why=chosen)
+        else:
+            keys.refuse("optimizer", f"only {', '.join(_OPTIMIZERS)} are modelled; others keep other states and make other passes")
+    _muon(read)
+    if keys.has("sgd_momentum"):
+        used = options.get("optimizer") in ("sgd", "sgd_momentum")
+        keys.note("sgd_momentum", "mapped" if used else "no_cost_effect", "optimizer" if used else "", "" if used else "read with optimizer=sgd only")
+    aware = bool(options.get("use_precision_aware_optimizer"))
+    for key, narrow in (("main_params_dtype", ("fp8",)), ("main_grads_dtype", ("fp8", "fp16")), ("exp_avg_dtype", ()), ("exp_avg_sq_dtype", ())):
+        value = keys.choice(key, DTYPES, None, to=key)
+        if value in narrow:
+            raise keys.wrong(key, "fp32 or bf16")
+        if value is None:
+            continue
+        if aware:
+            options[key] = value
+        else:
+            keys.note(key, "no_cost_effect", why="read with use_precision_aware_optimizer only")
+    kept = keys.flag("store_param_remainders", None, to="store_param_remainders")
+    if kept is False and aware:
+        options["store_param_remainders"] = False
+    share = keys.number("optimizer_offload_fraction", None, to="optimizer_offload_fraction")
+    if share is not None and not 0 <= share <= 1:
+        raise keys.wrong("optimizer_offload_fraction", "a share from 0 to 1")
+    if share is not None and options.get("optimizer_cpu_offload"):
+        options["optimizer_offload_fraction"] = share

@@ -1,0 +1,112 @@
+"""Optimizers by what they keep and what their update moves: a row each.
+
+A moment has an element a parameter. What depends on the shapes of matrices (factors of a second moment, projections, orthogonal updates) is said by
+the row, and counted from each weight's own rows and columns (`cost/states.py`, `cost/orthogonal.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+Moment = Literal["first", "second"]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """moments: of every parameter, or of matrices where `others` says what all other parameters have. factors: pairs of an fp32 number
+    a row and an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its
+    projector is kept. orthogonal: the first moment of a matrix is made orthogonal (Muon). hidden: embeddings and the output layer are no
+    matrices to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the
+    size of the largest parameter, bytes an element."""
+
+    meaning: str
+    source: str
+    moments: tuple[Moment, ...] = ()
+    others: tuple[Moment, ...] | None = None
+    factors: int = 0
+    projected: int = 0
+    projector: bool = False
+    orthogonal: bool = False
+    hidden: bool = False
+    moves: int = 0
+    largest: int = 0
+
+    @property
+    def by_shape(self) -> bool:
+        """Whether its states depend on what is a matrix."""
+        return self.others is not None
+
+
+OPTIMIZERS: dict[str, Optimizer] = {
+    "adam": Optimizer("two moments (AdamW the same)", "torch.optim.adamw", ("first", "second")),
+    "sgd": Optimizer("none", "torch.optim.sgd"),
+    "sgd_momentum": Optimizer("one moment", "torch.optim.sgd", ("first",)),
+    "lion": Optimizer("one moment, whose sign is the update", "Chen et al., arXiv:2302.06675; bitsandbytes optim/lion.py", ("first",)),
+    "rmsprop": Optimizer("one moment, of squares (Adagrad the same)", "torch.optim.rmsprop, adagrad", ("second",)),
+    "ademamix": Optimizer("three moments", "Pagliardini et al., arXiv:2409.03137; bitsandbytes optim/ademamix.py", ("first", "first", "second")),
+    # writes its update; norms of updates and parameters read both, the step reads both again
+    "lamb": Optimizer(
+        "two moments, and norms of every tensor", "You et al., arXiv:1904.00962; apex multi_tensor_lamb.cu", ("first", "second"), moves=20
+    ),
+    # the square of the gradient and its means, their product, its root, the update's norm, its scaling: torch operations one by one
+    "adafactor": Optimizer(
+        "means of squares over rows and over columns; of vectors, all of them",
+        "Shazeer and Stern, arXiv:1804.04235; transformers optimization.py Adafactor",
+        others=("second",),
+        factors=1,
+        moves=64,
+        largest=4,
+    ),
+    "came": Optimizer(
+        "a moment, and two pairs of means over rows and over columns",
+        "Luo et al., arXiv:2307.02047; came_pytorch CAME.py",
+        ("first",),
+        others=("first", "second"),
+        factors=2,
+        moves=96,
+        largest=8,
+    ),
+    "adam_mini": Optimizer("one moment; one second moment a block", "Zhang et al., arXiv:2406.16793", ("first",)),
+    # the moment as it is multiplied, in 16 bits, and the update
+    "muon": Optimizer(
+        "one moment of matrices, made orthogonal; Adam for all others",
+        "Jordan et al., kellerjordan.github.io/posts/muon; Megatron-Core optimizer/muon.py; torch.optim.Muon",
+        ("first",),
+        others=("first", "second"),
+        orthogonal=True,
+        hidden=True,
+        moves=8,
+        largest=8,
+    ),
+    # the update of full size is written and read
+    "galore": Optimizer(
+        "two moments of a gradient of few rows, and its projector",
+        "Zhao et al., arXiv:2403.03507; galore_torch galore_projector.py",
+        others=("first", "second"),
+        projected=2,
+        projector=True,
+        hidden=True,
+        moves=8,
+        largest=4,
+    ),
+    "apollo": Optimizer(
+        "two moments of a gradient of few rows, under a random projection that is made again from its seed",
+        "Zhu et al., arXiv:2412.05270; apollo_torch apollo.py",
+        others=("first", "second"),
+        projected=2,
+        hidden=True,
+        moves=8,
+        largest=4,
+    ),
+}
+
+# moments in blocks: bits a number, and an fp32 scale for so many
+BLOCKS = {8: 256, 4: 128}
+
+
+def bytes_of_blocks(bits: int) -> Fraction:
+    """Bytes an element of a moment in blocks (bitsandbytes optim/optimizer.py, torchao optim/adam.py). Both keep tensors below 4096 elements
+    in fp32, which is not counted."""
+    return Fraction(bits, 8) + Fraction(4, BLOCKS[bits])

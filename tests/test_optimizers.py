@@ -1,0 +1,184 @@
+"""Optimizers by their states and passes: bytes and FLOPs from each weight's shape, against PyTorch's own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, get_args
+
+import pytest
+from test_megatron_rules import model
+
+from symsim.api.result import Result, derive
+from symsim.cost.matrices import Weight, weights_of
+from symsim.cost.orthogonal import orthogonal_messages, update_flops
+from symsim.errors import InputError
+from symsim.inputs.models import load_model
+from symsim.inputs.optimizers import OPTIMIZERS
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+
+# h 64, 8 heads of 8 in 2 groups, f 96, V 256; eager: every projection a matrix
+H, V, F, KV = 64, 256, 96, 16
+MATRICES = [(H, H), (KV, H), (KV, H), (H, H), (F, H), (F, H), (H, F)]
+TABLES = [(V, H), (V, H)]
+VECTORS = 3 * H
+IN_MATRICES, IN_TABLES = sum(r * c for r, c in MATRICES), 2 * V * H
+
+
+def made(optimizer: str = "adam", **given: Any) -> Result:
+    plain = {"fusion": "eager", "precision": "fp32", "zero": 0, "seq_length": 16}
+    return derive(model(), Strategy(**{**plain, "optimizer": optimizer, **given}))
+
+
+def kept(result: Result) -> Fraction:
+    """Bytes of states on the only rank, the copy that is updated not among them."""
+    return Fraction(result.stage_numbers(result.stages[0])["M_stage_optimizer"])
+
+
+def flops(result: Result) -> int:
+    return int(update_flops(result.lowered).evaluate(result.stage_numbers(result.stages[0])))
+
+
+def shapes(result: Result) -> list[tuple[Weight, int, int, int]]:
+    """Of every weight: it, its rows, columns, and how many there are."""
+    at = result.stage_numbers(result.stages[0])
+    return [(w, *(int(x.evaluate(at)) for x in (w.rows, w.columns, w.count * w.times))) for w in weights_of(result.lowered)]
+
+
+def test_every_option_is_a_row() -> None:
+    assert set(get_args(Strategy.model_fields["optimizer"].annotation)) == set(OPTIMIZERS)
+
+
+def test_weights_are_matrices_of_their_own_shape() -> None:
+    found = shapes(made())
+    assert sorted((r, c) for w, r, c, _ in found if w.matrix and not w.vocabulary) == sorted(MATRICES)
+    assert [(r, c) for w, r, c, _ in found if w.vocabulary] == TABLES
+    assert all(n == 1 for *_, n in found)
+
+
+@pytest.mark.parametrize("given", [{}, {"tp": 2}, {"fusion": "te", "precision": "bf16", "pp": 2}, {"mixture": True, "ep": 2, "dp": 2}])
+def test_weights_are_all_parameters_of_a_stage(given: dict[str, Any]) -> None:
+    small = model(layers=2, moe={"num_moe_experts": 4} if given.pop("mixture", False) else None, tie_word_embeddings="tp" in given)
+    result = derive(small, Strategy(**given))
+    for stage in result.stages:
+        at = result.stage_numbers(stage)
+        sums = {e: sum((w.elements * w.times).evaluate(at) for w in weights_of(result.lowered) if w.expert == e) for e in (False, True)}
+        assert sums == {False: at["P_stage_dense"], True: at["P_stage_expert"]}
+
+
+def test_states_of_every_parameter_alike() -> None:
+    n = IN_MATRICES + IN_TABLES + VECTORS
+    moments = {"adam": 8, "sgd": 0, "sgd_momentum": 4, "lion": 4, "rmsprop": 4, "ademamix": 12, "lamb": 8, "adam_mini": 4}
+    for name, each in moments.items():
+        assert kept(made(name)) == each * n, name
+    assert kept(made(optimizer_bits=8)) == 2 * n * (1 + Fraction(4, 256))
+    assert kept(made(optimizer_bits=4)) == 2 * n * (Fraction(1, 2) + Fraction(4, 128))
+    assert kept(made("lion", optimizer_bits=8)) == n * (1 + Fraction(4, 256))
+
+
+def test_states_by_shape() -> None:
+    factors = sum(r + c for r, c in MATRICES + TABLES)
+    assert kept(made("adafactor")) == 4 * (factors + VECTORS)
+    assert kept(made("came")) == 4 * (2 * factors + IN_MATRICES + IN_TABLES + 2 * VECTORS)
+    assert kept(made("muon")) == 4 * IN_MATRICES + 8 * (IN_TABLES + VECTORS)
+    longer, shorter = (sum(pick(8, m) for m in MATRICES) for pick in (lambda r, m: r * max(m), lambda r, m: r * min(m)))
+    assert kept(made("apollo", optimizer_rank=8)) == 8 * longer + 8 * (IN_TABLES + VECTORS)
+    assert kept(made("galore", optimizer_rank=8)) == 8 * longer + 4 * shorter + 8 * (IN_TABLES + VECTORS)
+    # no projection has more rows than its matrix
+    most = sum(min(m) * max(m) for m in MATRICES)
+    assert kept(made("apollo", optimizer_rank=4096)) == 8 * most + 8 * (IN_TABLES + VECTORS)
+
+
+def test_sharded_factors_of_rows_and_whole_ones_of_columns() -> None:
+    rows, columns = (sum(m[side] for m in MATRICES + TABLES) for side in (0, 1))
+    assert kept(made("adafactor", zero=1, dp=4)) == 4 * (Fraction(rows, 4) + columns + Fraction(VECTORS, 4))
+
+
+def newton_schulz(k: int, n: int, rounds: int = 5) -> int:
+    return rounds * (2 * k * k * n + 2 * k**3 + 2 * k * k * n)
+
+
+def test_rounds_of_newton_schulz() -> None:
+    assert flops(made("muon")) == sum(newton_schulz(min(m), max(m)) for m in MATRICES)
+    assert flops(made("muon", muon_num_ns_steps=3)) == sum(newton_schulz(min(m), max(m), 3) for m in MATRICES)
+    assert flops(made("muon", zero=1, dp=4)) == sum(newton_schulz(min(m), max(m)) for m in MATRICES) / 4
+    # projected to 8 rows, and back
+    assert flops(made("apollo", optimizer_rank=8)) == sum(2 * 8 * r * c for r, c in MATRICES)
+    assert flops(made("galore", optimizer_rank=8)) == 2 * sum(2 * 8 * r * c for r, c in MATRICES)
+
+
+def test_matrices_that_tensor_parallelism_cuts() -> None:
+    """Rows of q, k, v, gate and up; columns of the two that follow."""
+    cut = [(r // 2, c) if at not in (3, 6) else (r, c // 2) for at, (r, c) in enumerate(MATRICES)]
+    assert flops(made("muon", tp=2)) == sum(newton_schulz(min(m), max(m)) for m in cut)
+    assert flops(made("muon", tp=2, muon_tp_mode="duplicated")) == sum(newton_schulz(min(m), max(m)) for m in MATRICES)
+    # the side that is whole on every rank
+    together = [(c, r // 2) if at not in (3, 6) else (r, c // 2) for at, (r, c) in enumerate(MATRICES)]
+    assert flops(made("muon", tp=2, muon_tp_mode="distributed")) == sum(newton_schulz(*m) for m in together)
+
+    def sent(mode: str) -> list[tuple[str, str, int, int]]:
+        result = made("muon", tp=2, muon_tp_mode=mode)
+        at = result.stage_numbers(result.stages[0])
+        return [(m.op, m.dtype, int(m.send_elements.evaluate(at)), int(m.count.evaluate(at))) for m in orthogonal_messages(result.lowered)]
+
+    assert sent("blockwise") == []
+    assert sorted(sent("duplicated")) == sorted(("all_gather", "fp32", r * c // 2, 1) for r, c in MATRICES)
+    assert sent("distributed") == [("all_reduce", "bf16", H * H, 5)] * len(MATRICES)
+
+
+def test_the_update_takes_the_seconds_of_its_products_and_passes() -> None:
+    system, small = load_system("h100-sxm"), load_model("qwen3-0.6b").architecture
+    seconds = {}
+    for name in ("adam", "muon", "lion", "lamb"):
+        result = derive(small, Strategy(seq_length=512, optimizer=name), system=system)
+        seconds[name] = float(result.value("t_opt"))
+    # 28 layers of seven matrices; 0.44e9 parameters in them at 15 k FLOPs each
+    work = 5 * 28 * sum(4 * k * k * n + 2 * k**3 for k, n in [(1024, 4096), (1024, 2048), (1024, 6144), (1024, 3072)])
+    assert seconds["muon"] - seconds["lion"] > work / 989e12
+    moved = 20 * 596_049_920 / 3.35e12
+    assert seconds["lamb"] - seconds["adam"] == pytest.approx(moved, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"optimizer": "sgd", "optimizer_bits": 8}, "optimizer_bits=8 needs an optimizer with moments, and sgd keeps none"),
+        ({"optimizer": "muon", "zero": 2, "dp": 2}, "optimizer=muon takes whole matrices on their owner, which zero=2 cuts; use zero=1"),
+        ({"optimizer": "galore", "zero": 3, "dp": 2}, "optimizer=galore takes whole gradients, which zero=3 cuts; use zero=1"),
+        (
+            {"optimizer_bits": 8, "exp_avg_dtype": "bf16", "fusion": "eager"},
+            "optimizer_bits=8 says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too",
+        ),
+    ],
+)
+def test_what_does_not_go_together(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        derive(model(), Strategy(**given))
+    assert str(caught.value) == says
+
+
+def test_the_states_that_torch_keeps() -> None:
+    """torch.optim on tensors of these shapes, a step each; counters of steps are not counted."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    counter = pytest.importorskip("torch.utils.flop_counter")
+    tables = [torch.nn.Parameter(torch.ones(s)) for s in [*TABLES, (H,), (H,), (H,)]]
+    matrices = [torch.nn.Parameter(torch.randn(s)) for s in MATRICES]
+    everything = [*tables, *matrices]
+    for p in everything:
+        p.grad = torch.ones_like(p)
+
+    def states(*optimizers: Any) -> int:
+        for one in optimizers:
+            one.step()
+        values = [v for one in optimizers for state in one.state.values() for name, v in state.items() if name != "step"]
+        return sum(v.numel() * v.element_size() for v in values)
+
+    optim = torch.optim
+    assert kept(made("adam")) == states(optim.AdamW(everything))
+    assert kept(made("sgd_momentum")) == states(optim.SGD(everything, momentum=0.9))
+    assert kept(made("rmsprop")) == states(optim.RMSprop(everything)) == states(optim.Adagrad(everything))
+    assert kept(made("adafactor")) == states(optim.Adafactor(everything))
+    assert kept(made("muon")) == states(optim.Muon(matrices), optim.AdamW(tables))
+    with counter.FlopCounterMode(display=False) as counted:
+        optim.Muon(matrices).step()
+    assert flops(made("muon")) == counted.get_total_flops()
