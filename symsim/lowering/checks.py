@@ -15,11 +15,11 @@ from symsim.frameworks.linear_loss import LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.limits import MOST_STAGES
-from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
-from symsim.lowering.checks_recompute import named_operations, recomputation
+from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_tuning import tuning
+from symsim.lowering.checks_update import on_the_host, optimizer_states
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
 from symsim.placement.given import named_placement
@@ -419,47 +419,6 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
 
 
-def _optimizer(_: Architecture, strategy: Strategy) -> None:
-    """Megatron-Core optimizer/optimizer_config.py."""
-    aware = strategy.use_precision_aware_optimizer
-    if aware and strategy.zero == 0:
-        raise InputError("use_precision_aware_optimizer needs a distributed optimizer (zero=1 or more)")
-    if not FRAMEWORKS[strategy.fusion].state_types and not aware:
-        for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
-            if getattr(strategy, name) not in (None, "fp32"):
-                raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
-    row = OPTIMIZERS[strategy.optimizer]
-    if strategy.optimizer_bits != 32 and not row.moments and not row.projected:
-        raise InputError(f"optimizer_bits={strategy.optimizer_bits} needs an optimizer with moments, and {strategy.optimizer} keeps {row.meaning}")
-    if strategy.optimizer_bits != 32 and (strategy.exp_avg_dtype or strategy.exp_avg_sq_dtype):
-        raise InputError(f"optimizer_bits={strategy.optimizer_bits} says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too")
-    if strategy.zero == 2 and row.orthogonal or strategy.zero >= 2 and row.projected:
-        whole = "gradients" if row.projected else "matrices on their owner"
-        raise InputError(f"optimizer={strategy.optimizer} takes whole {whole}, which zero={strategy.zero} cuts; use zero=1")
-    if strategy.optimizer_cpu_offload and not aware:
-        raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
-
-
-def _offload(architecture: Architecture, strategy: Strategy) -> None:
-    """Megatron-Core transformer_config.py; DeepSpeed runtime/zero/config.py."""
-    if strategy.offload_parameters and strategy.zero != 3:
-        raise InputError(f"offload_parameters=true needs zero=3, which shards them, and zero is {strategy.zero}")
-    count = strategy.cpu_offloading_num_layers
-    if strategy.offload_operations is not None:
-        named_operations("offload_operations", strategy.offload_operations, architecture)
-        if count or strategy.recompute == "full":
-            other = "cpu_offloading_num_layers, which takes whole layers" if count else "recompute=full, which keeps none of them"
-            raise InputError(f"offload_operations does not work with {other}")
-    if not count:
-        return
-    if count >= architecture.num_layers:
-        raise InputError(f"cpu_offloading_num_layers={count} should be below the {architecture.num_layers} layers of {architecture.name}")
-    if strategy.pp > 1:
-        raise InputError(f"cpu_offloading_num_layers={count} does not work with pp={strategy.pp}; give pp=1")
-    if strategy.recompute != "none":
-        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
-
-
 def _precision(_: Architecture, strategy: Strategy) -> None:
     if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero not in (1, 2)):
         raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1 or 2), which gathers what it updates")
@@ -500,8 +459,8 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _loss,
     _data_parallel,
     _overlap,
-    _optimizer,
-    _offload,
+    optimizer_states,
+    on_the_host,
     recomputation,
     _precision,
     _fusions,

@@ -1,0 +1,51 @@
+"""What cannot run of the optimizer's update, and of what waits on the host."""
+
+from __future__ import annotations
+
+from symsim.errors import InputError
+from symsim.frameworks.choices import FRAMEWORKS
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.optimizers import OPTIMIZERS
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks_recompute import named_operations
+
+
+def optimizer_states(_: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core optimizer/optimizer_config.py."""
+    aware = strategy.use_precision_aware_optimizer
+    if aware and strategy.zero == 0:
+        raise InputError("use_precision_aware_optimizer needs a distributed optimizer (zero=1 or more)")
+    if not FRAMEWORKS[strategy.fusion].state_types and not aware:
+        for name in ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
+            if getattr(strategy, name) not in (None, "fp32"):
+                raise InputError(f"{name}={getattr(strategy, name)} needs use_precision_aware_optimizer=true")
+    row = OPTIMIZERS[strategy.optimizer]
+    if strategy.optimizer_bits != 32 and not row.moments and not row.projected:
+        raise InputError(f"optimizer_bits={strategy.optimizer_bits} needs an optimizer with moments, and {strategy.optimizer} keeps {row.meaning}")
+    if strategy.optimizer_bits != 32 and (strategy.exp_avg_dtype or strategy.exp_avg_sq_dtype):
+        raise InputError(f"optimizer_bits={strategy.optimizer_bits} says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too")
+    if strategy.zero == 2 and row.orthogonal or strategy.zero >= 2 and row.projected:
+        whole = "gradients" if row.projected else "matrices on their owner"
+        raise InputError(f"optimizer={strategy.optimizer} takes whole {whole}, which zero={strategy.zero} cuts; use zero=1")
+    if strategy.optimizer_cpu_offload and not aware:
+        raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
+
+
+def on_the_host(architecture: Architecture, strategy: Strategy) -> None:
+    """Megatron-Core transformer_config.py; DeepSpeed runtime/zero/config.py."""
+    if strategy.offload_parameters and strategy.zero != 3:
+        raise InputError(f"offload_parameters=true needs zero=3, which shards them, and zero is {strategy.zero}")
+    count = strategy.cpu_offloading_num_layers
+    if strategy.offload_operations is not None:
+        named_operations("offload_operations", strategy.offload_operations, architecture)
+        if count or strategy.recompute == "full":
+            other = "cpu_offloading_num_layers, which takes whole layers" if count else "recompute=full, which keeps none of them"
+            raise InputError(f"offload_operations does not work with {other}")
+    if not count:
+        return
+    if count >= architecture.num_layers:
+        raise InputError(f"cpu_offloading_num_layers={count} should be below the {architecture.num_layers} layers of {architecture.name}")
+    if strategy.pp > 1:
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with pp={strategy.pp}; give pp=1")
+    if strategy.recompute != "none":
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
