@@ -54,6 +54,15 @@ def test_logits_are_neither_kept_nor_held() -> None:
     assert kept(made("unfused")) == 4 * TOKENS * VOCABULARY + hidden + labels + 4
 
 
+def test_a_head_that_rests_has_no_weight_gradient() -> None:
+    """Adapters on the layers: the output layer's own weight has no gradient to make, to keep or to add."""
+    whole, adapted = made("liger"), made("liger", tuner_type="lora")
+    assert kept(whole) - kept(adapted) == 2 * HIDDEN * VOCABULARY
+    once = 2 * TOKENS * HIDDEN * VOCABULARY
+    assert [adapted.value(name) for name in ("F_head", "G_head")] == [once, once]
+    assert made("cut", tuner_type="lora").value("G_head") == 2 * once
+
+
 def test_a_chunk_of_logits_is_held_in_forward() -> None:
     for chunks in (1, 4):
         fewer = held(made("liger", chunks)) - held(made("cut"))

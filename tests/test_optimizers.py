@@ -89,6 +89,11 @@ def test_states_by_shape() -> None:
     assert kept(made("apollo", optimizer_rank=4096)) == 8 * most + 8 * (IN_TABLES + VECTORS)
 
 
+def test_parameters_that_rest_have_no_states() -> None:
+    resting = made("adafactor", freeze_parameters=("embedding", "lm_head"))
+    assert kept(made("adafactor")) - kept(resting) == 4 * sum(r + c for r, c in TABLES)
+
+
 def test_sharded_factors_of_rows_and_whole_ones_of_columns() -> None:
     rows, columns = (sum(m[side] for m in MATRICES + TABLES) for side in (0, 1))
     assert kept(made("adafactor", zero=1, dp=4)) == 4 * (Fraction(rows, 4) + columns + Fraction(VECTORS, 4))

@@ -75,7 +75,8 @@ def _products(placed: Placed, index: int, at: LinearCrossEntropy, *, columns: bo
     if at.in_kernel:
         of_hidden = replace(of_hidden, width_in=0, biases=width * new * depth)
         of_weight = replace(of_weight, width_in=0, biases=width * rows * depth)
-    return pieces, logits, (of_hidden, of_weight)
+    trained = [placed.block.tensors[t].gradient for t in op.inputs[:2]]
+    return pieces, logits, tuple(shape for shape, made in zip((of_hidden, of_weight), trained) if made)
 
 
 def _scaled(placed: Placed, op: Op, at: LinearCrossEntropy) -> tuple[Expr, ...]:

@@ -1,4 +1,4 @@
-"""The weights of one rank of stage i, each with its shape as a matrix: what optimizers look at that do not take every number by itself."""
+"""The trained weights of one rank of stage i, each with its shape as a matrix: what optimizers look at that do not take every number by itself."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Weight:
 
 
 def weights_of(lowered: Lowered) -> Iterator[Weight]:
-    """Every parameter of a rank of stage i, by the symbols of how often the stage holds it."""
+    """Every trained parameter of a rank of stage i, by the symbols of how often the stage holds it."""
     for name, remembered in lowered.blocks.items():
         placed = remembered.placed
         kept = placed.block.parameters() if name == "head" else counted_parameters(placed)
-        for tensor in kept:
+        for tensor in (t for t in kept if t.gradient):
             times = symbol(holds(name))
             if name == "head" and tensor.module == "lm_head":
                 times = symbol("loss_i" if tensor.role == "bias" else "output_i")

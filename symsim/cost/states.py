@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum
-from symsim.algebra.key import of_stage
+from symsim.cost.count import trained_part
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.reduce import expert_groups, shards
 from symsim.inputs.optimizers import OPTIMIZERS, Moment, bytes_of_blocks
@@ -45,7 +45,7 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     """Bytes of the optimizer's states of the experts, or of all others."""
     strategy = lowered.profile.strategy
     shard = shards(lowered, expert and expert_groups(lowered)).shard if lowered.mesh.placement.stores["optimizer states"] else ONE
-    held = of_stage("P", "expert" if expert else "dense").expr
+    held = trained_part(lowered, "expert" if expert else "dense")
     alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard
     if not OPTIMIZERS[strategy.optimizer].by_shape:
         return alike

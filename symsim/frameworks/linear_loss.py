@@ -113,7 +113,8 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
         scaled=how.scaled,
     )
     again = [] if how.at_once else [("logits again", says.product)]
-    gradients = [(label, says.transpose(operand).product) for operand, label in enumerate(("dgrad", "wgrad"))]
+    sources = (("dgrad", x), ("wgrad", parameters[0]))
+    gradients = [(label, says.transpose(operand).product) for operand, (label, t) in enumerate(sources) if k.tensors[t].gradient]
     results, backward = [*op.outputs, *made], [*again, *gradients]
     k.emit(
         "linear_cross_entropy",
@@ -130,7 +131,7 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
 def _made_at_once(k: Kernels, x: str, parameters: list[str], logits: str, pieces: Expr, how: LinearLoss) -> tuple[list[str], list[str]]:
     """Gradients that are kept in place of what they are made from; and all that forward makes."""
     saves = [k.make("gradient", k.dims_of(x), k.tensors[x].dtype, "index")]
-    saves += [k.make("weight_gradient", k.dims_of(w), k.tensors[w].dtype, "index") for w in parameters]
+    saves += [k.make("weight_gradient", k.dims_of(w), k.tensors[w].dtype, "index") for w in parameters if k.tensors[w].gradient]
     k.dims[CHUNK] = Dim(k.dims["s"].size / pieces, parts=("s",))
     chunk = [CHUNK if d == "s" else d for d in k.dims_of(logits)]
     held = [k.make("chunk", chunk, dtype or k.tensors[logits].dtype, "index") for dtype in how.held]
