@@ -119,7 +119,7 @@ def test_a_script_of_the_seeds_version(tmp_path: Path) -> None:
     assert found.assumptions == {"apply_rope_fusion": "true", "layernorm_linear_fusion": "fused", "te_dummy_wgrad": "false"}
     ledger = rows(found)
     assert ledger["save"].fate == "no_cost_effect" and "$(date" in ledger["save"].value
-    assert ledger["packing"].fate == "not_modelled" and "packed_document_length" in ledger["packing"].why
+    assert ledger["packing"].fate == "derived" and "packed_document_length" in ledger["packing"].why
     assert ledger["dataset"].value == "my/instructions#5000 my/conversations"
     assert any("--load" in note for note in found.notes)
 

@@ -8,6 +8,7 @@ import random
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from symsim.cost.lengths import expected_largest
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.api import sweep
+from symsim.importers.reading import load_job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.models import load_model
@@ -257,3 +259,53 @@ def test_a_bad_option_is_one_sentence(options: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
         made(options, system=False)
     assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+# jobs of other systems -------------------------------------------------------------------------------------------------------
+
+SWIFT = ["megatron", "sft", "--packing", "true", "--max_length", "8192", "--group_by_length", "true", "--sequence_packing_scheduler", "dp_balanced"]
+
+
+@pytest.mark.parametrize(
+    ("said", "option", "value"),
+    [
+        ({}, None, None),
+        ({"packed_document_length": "1500"}, "packed_document_length", 1500),
+        ({"document_lengths": "lognormal:1500+0.8"}, "document_lengths", "lognormal:1500+0.8"),
+    ],
+)
+def test_a_job_that_packs_has_the_lengths_that_are_said(said: dict[str, str], option: str | None, value: Any, tmp_path: Path) -> None:
+    text = "base_model: meta-llama/Meta-Llama-3-8B\nsequence_len: 8192\nsample_packing: true\ngroup_by_length: true\nmicro_batch_size: 1\n"
+    (tmp_path / "a.yaml").write_text(text)
+    factory = "model_name_or_path: meta-llama/Meta-Llama-3-8B\ncutoff_len: 8192\nneat_packing: true\ngroup_by_length: true\nfinetuning_type: full\n"
+    (tmp_path / "l.yaml").write_text(factory)
+    jobs = {
+        "packing": load_job("swift", *SWIFT, variables={**said, "world": "8"}),
+        "sample_packing": load_job("axolotl", str(tmp_path / "a.yaml"), variables=said),
+        "neat_packing": load_job("llama-factory", str(tmp_path / "l.yaml"), variables=said),
+    }
+    for key, job in jobs.items():
+        told = {row.key: row for row in job.rows}
+        assert told[key].fate == ("mapped" if option else "derived") and ("document_lengths" in told[key].why) == (option is None), key
+        assert told["group_by_length"].to == "assume.row_balance" and job.assumptions["row_balance"] == "balanced"
+        assert job.strategy is not None and job.strategy["seq_length"] == 8192
+        assert option is None or job.strategy[option] == value
+    assert {row.key: row for row in jobs["packing"].rows}["sequence_packing_scheduler"].fate == "mapped"
+
+
+def test_hybrid_context_parallelism_balances_rows() -> None:
+    script = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --vocab-size 256 --context-parallel-size 2".split()
+    job = load_job("megatron", *script, "--hybrid-context-parallel", "--max-seqlen-per-dp-cp-rank", "32")
+    told = {row.key.strip("-").replace("-", "_"): row.fate for row in job.rows}
+    assert told["hybrid_context_parallel"] == told["max_seqlen_per_dp_cp_rank"] == "mapped" and job.assumptions["row_balance"] == "balanced"
+    alone = {row.key: row.fate for row in load_job("megatron", *script, "--max-seqlen-per-dp-cp-rank", "32").rows}
+    assert alone["--max-seqlen-per-dp-cp-rank"] == "no_cost_effect"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [({"document_lengths": "many"}, "document_lengths takes"), ({"document_lengths": "9", "packed_document_length": "9"}, "give one of them")],
+)
+def test_a_bad_length_of_a_job_is_one_sentence(said: dict[str, str], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        load_job("swift", *SWIFT, variables={**said, "world": "8"})

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.assumed import deterministic
+from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.presets import with_deepspeed
-from symsim.importers.ranks import known_variables, spread, variable
+from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
@@ -169,7 +170,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a LLaMA-Factory YAML. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
         raise InputError("'symsim import llama-factory' reads a YAML and, where it names one, its DeepSpeed JSON")
-    known_variables(options, ("packed_document_length",))
+    known_variables(options, SAID)
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
     keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config")), _TABLE, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
@@ -180,6 +181,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     precision(keys, strategy)
     degrees(keys, strategy)
     _length(keys, strategy, options)
+    balanced(keys, assumptions, "group_by_length")
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)
@@ -211,12 +213,9 @@ def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
         keys.note("cutoff_len", "derived", "seq_length", "2048 by default")
     apart = keys.flag("neat_packing", False)
     packed = keys.flag("packing", None, to="seq_length", why="rows of cutoff_len, filled with samples")
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
+    said = documents_said(options, strategy)
     if apart:
-        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
-        keys.note("neat_packing", "mapped" if mean else "not_modelled", "packed_document_length", why)
+        packed_rows(keys, "neat_packing", said)
     elif not packed:
         why = f"rows are as long as their longest sample; {LENGTHS}"
         keys.note("packing", "not_modelled", why=why)

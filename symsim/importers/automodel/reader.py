@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.automodel.tables import SECTIONS, SILENT
+from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
@@ -50,7 +51,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a recipe. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) != 1:
         raise InputError(f"'symsim import automodel' reads one YAML, and {len(inputs)} files are given")
-    known_variables(options, ("seq_length", "packed_document_length"))
+    known_variables(options, ("seq_length", *SAID))
     written = of_sections(read_yaml(inputs[0]))
     given = {key: one for key, one in referred(written).items() if not (isinstance(one.value, str) and one.value in _NONE)}
     keys = Keys("an Automodel file", given, {**under(SECTIONS, given), **SILENT}, options.lenient)
@@ -216,13 +217,10 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
         why = "4096, since rows are as long as their longest sample; --var seq_length=N"
         keys.rows["seq_length"] = Entry("seq_length", "(default)", "derived", "seq_length", why)
     strategy["seq_length"] = told or length or 4096
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
+    said = documents_said(options, strategy)
     for key in ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size"):
-        if packed and key in keys.given and mean is None:
-            why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
-            keys.note(key, "not_modelled", "seq_length, packed_document_length", why)
+        if packed and key in keys.given:
+            packed_rows(keys, key, said)
 
 
 def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:

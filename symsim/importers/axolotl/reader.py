@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.axolotl.tables import SILENT, WHOLE
+from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS, QUANTISED
 from symsim.importers.presets import with_deepspeed
-from symsim.importers.ranks import known_variables, spread, variable
+from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import buckets, update
@@ -39,7 +40,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of an axolotl YAML. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
         raise InputError("'symsim import axolotl' reads a YAML and, where it names one, its DeepSpeed JSON")
-    known_variables(options, ("packed_document_length",))
+    known_variables(options, SAID)
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
     keys = Keys("an axolotl file", of_sections(document, WHOLE), {**SILENT, **silent_names("fsdp_config")}, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
@@ -49,6 +50,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     pure = _precision(keys, strategy)
     _batch(keys, strategy, options)
     found = _degrees(keys, strategy)
+    balanced(keys, assumptions, "group_by_length")
     update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
     _checkpoints(keys, strategy, assumptions)
     _attention(keys, strategy, assumptions)
@@ -119,14 +121,11 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
 
 def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     """How rows of sequence_len come about: packed, padded, or as long as their samples."""
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
+    said = documents_said(options, strategy)
     packed = keys.flag("sample_packing", False)
     flattened = keys.text("batch_flattening", "false").casefold() in ("true", "auto")
     if packed or flattened:
-        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
-        keys.note("sample_packing" if packed else "batch_flattening", "mapped" if mean else "not_modelled", "packed_document_length", why)
+        packed_rows(keys, "sample_packing" if packed else "batch_flattening", said)
     padded = keys.flag("pad_to_sequence_len", packed, to="seq_length")
     if not packed and not padded:
         keys.note("pad_to_sequence_len", "not_modelled", why="rows are as long as their longest sample: every row is timed at sequence_len")

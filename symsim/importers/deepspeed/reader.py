@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
+from symsim.importers.documents import SAID, balanced, documents_said
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
@@ -56,13 +57,14 @@ class _Files:
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a DeepSpeed JSON. InputError for a key that there is not, a value that cannot be, or files that are something else."""
-    known_variables(options, ("seq_length", "packed_document_length"))
+    known_variables(options, ("seq_length", *SAID))
     files = _sorted(inputs)
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
     given = of_sections(files.arguments, ("lr_scheduler_kwargs",)) if files.arguments is not None else {}
     arguments = Keys("the Trainer's arguments", given, {**TRAINER, **SCRIPT}, options.lenient)
     read_trainer(arguments, strategy, assumptions)
+    balanced(arguments, assumptions, "group_by_length")
     if files.arguments is None:
         assumptions.pop("optimizer_implementation")
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
@@ -175,9 +177,7 @@ def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
     elif length is None:
         keys.note("seq_length", "derived", "seq_length", "4096, since the files do not say; --var seq_length=N does")
     strategy["seq_length"] = asked or length or 4096
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
+    documents_said(options, strategy)
 
 
 def attention(keys: Keys, assumptions: dict[str, str]) -> None:

@@ -107,11 +107,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "rows of several documents with a context-parallel degree for each: the step waits for the longest",
-        "max_seqlen_per_dp_cp_rank hybrid_context_parallel",
-    ),
-    **silent(
-        "not_modelled",
         "documents packed into a row do not see one another: attention work falls; set packed_document_length",
         "reset_attention_mask dataloader_inter_document_masking sft",
     ),

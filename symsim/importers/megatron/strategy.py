@@ -7,6 +7,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
+from symsim.importers.documents import balanced
 from symsim.importers.keys import Keys
 from symsim.importers.megatron.dispatcher import KEYS as DISPATCHER
 from symsim.importers.megatron.dispatcher import dispatcher
@@ -354,6 +355,10 @@ def _kernels(read: Settings) -> None:
         keys.note("cross_entropy_fusion_impl", "no_cost_effect", why="read with cross_entropy_loss_fusion only")
     _attention_kernel(read)
     deterministic(keys, read.assumptions, "deterministic_mode")
+    balanced(keys, read.assumptions, "hybrid_context_parallel")
+    if keys.integer("max_seqlen_per_dp_cp_rank") is not None:
+        read_with = "mapped" if "row_balance" in read.assumptions else "no_cost_effect"
+        keys.note("max_seqlen_per_dp_cp_rank", read_with, "assume.row_balance", "how many ranks share a sample, read with hybrid_context_parallel")
     if keys.flag("ddp_average_in_collective", False):
         read.assumed("ddp_average_in_collective", "gradient_scaling", "collective", "the collective divides")
     local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.nanotron.model import AT, model_of
 from symsim.importers.nanotron.tables import SECTIONS, SILENT
 from symsim.importers.optimizers import OPTIMIZERS
-from symsim.importers.ranks import known_variables, variable, world_size
+from symsim.importers.ranks import known_variables, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, under
 from symsim.importers.trainer import buckets
@@ -41,7 +42,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a nanotron YAML. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) != 1:
         raise InputError(f"'symsim import nanotron' reads one YAML, and {len(inputs)} files are given")
-    known_variables(options, ("packed_document_length",))
+    known_variables(options, SAID)
     given = of_sections(read_yaml(inputs[0]), ("data_stages",))
     keys = Keys("a nanotron file", given, {**SILENT, **under(SECTIONS, given)}, options.lenient)
     strategy: dict[str, Any] = {"fusion": "te"}
@@ -105,11 +106,9 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     strategy["seq_length"] = keys.integer("tokens.sequence_length", None, to="seq_length", least=1)
     if strategy["seq_length"] is None:
         raise InputError(f"{keys.place('tokens.sequence_length')}: tokens.sequence_length is not given")
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
-        if keys.flag(f"{AT}._use_doc_masking", False):
-            keys.note(f"{AT}._use_doc_masking", to="packed_document_length", why="--var packed_document_length")
+    said = documents_said(options, strategy)
+    if keys.flag(f"{AT}._use_doc_masking", False):
+        packed_rows(keys, f"{AT}._use_doc_masking", said)
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, cut, nearest
+from symsim.importers.documents import balanced, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
 from symsim.importers.megatron.gaps import GAPS
@@ -128,11 +129,22 @@ def _world(keys: Keys) -> int | None:
 
 def _lengths(r: Reading, options: "Options") -> None:
     """What no argument tells of the rows, as --var says it."""
-    for name in ("seq_length", "packed_document_length"):
-        value = variable(options, name)
-        if value is not None:
-            r.strategy[name] = value
-            r.keys.note("packing" if name == "packed_document_length" and r.keys.has("packing") else name, "mapped", name, f"--var {name}={value}")
+    length = variable(options, "seq_length")
+    if length is not None:
+        r.strategy["seq_length"] = length
+        r.keys.note("seq_length", "mapped", "seq_length", f"--var seq_length={length}")
+    said, packed = documents_said(options, r.strategy), bool(r.keys.flag("packing"))
+    if packed:
+        packed_rows(r.keys, "packing", said)
+    elif said:
+        r.keys.note(said, "mapped", said, f"--var {said}={options.variables[said]}")
+    if r.keys.flag("mlp_padding_free", False) and (packed or r.keys.flag("padding_free", False)):
+        r.keys.note("mlp_padding_free", "no_cost_effect", why="rows have no padding anywhere")
+    balanced(r.keys, r.assumptions, "group_by_length")
+    scheduler = str(r.keys.text("sequence_packing_scheduler", "none")).casefold()
+    if scheduler != "none":
+        r.assumptions["row_balance"] = "balanced"
+        r.keys.note("sequence_packing_scheduler", to="assume.row_balance", why="samples go to ranks so that each has as much work")
 
 
 def _workload(keys: Keys, run: Run, adapters: str | None) -> None:

@@ -10,8 +10,6 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
 
-_LENGTHS = "rows hold documents of lengths that no argument tells, each taken as one document: --var packed_document_length=N says their mean"
-
 
 @dataclass
 class Reading:
@@ -71,9 +69,7 @@ def rows(r: Reading) -> None:
         for key in order:
             if key != used and lengths[key] is not None:
                 keys.note(key, "no_cost_effect", why=f"{used} decides")
-    if packed:
-        keys.note("packing", "not_modelled", why=_LENGTHS)
-    elif keys.has("packing"):
+    if not packed and keys.has("packing"):
         keys.note("packing", "no_cost_effect", why="off at this value")
     free = keys.flag("padding_free")
     if free is not None:

@@ -136,7 +136,7 @@ _STEP: dict[str, Silent] = {
     **silent("not_modelled", _LENGTHS, "mlp_padding_free group_by_length sequence_packing_scheduler packing_strategy"),
     **silent(
         "not_modelled",
-        "which tokens a context-parallel rank holds: contiguous parts leave causal attention unequal over ranks",
+        "which tokens a context-parallel rank holds: of contiguous parts the last has 2 - 1/cp times the mean of causal attention",
         "cp_partition_mode",
         ("zigzag",),
     ),

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
+from symsim.importers.documents import SAID, documents_said
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.optimizers import OPTIMIZERS
-from symsim.importers.ranks import NODE, known_variables, variable, world_size
+from symsim.importers.ranks import NODE, known_variables, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.torchtitan.older import of_today, with_names
@@ -55,7 +56,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a torchtitan TOML file. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) != 1 or not inputs[0].lower().endswith(".toml"):
         raise InputError("'symsim import torchtitan' reads one .toml file")
-    known_variables(options, ("packed_document_length",))
+    known_variables(options, SAID)
     written = of_sections(read_toml(inputs[0]))
     given, old = of_today(written)
     empty = {section for section, one in given.items() if one.value == {} and any(key.startswith(f"{section}.") for key in SILENT)}
@@ -76,9 +77,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
+    documents_said(options, strategy)
     settle(keys, strategy, architecture, "torchtitan")
     notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
     told = tuple(row for row in with_names(keys.finish(), written, old) if row.value != "(default)" or row.fate in ("derived", "not_modelled"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.assumed import deterministic
+from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
@@ -39,7 +40,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a torchtune YAML. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) != 1:
         raise InputError(f"'symsim import torchtune' reads one YAML, and {len(inputs)} files are given")
-    known_variables(options, ("seq_length", "packed_document_length"))
+    known_variables(options, ("seq_length", *SAID))
     written = of_sections(read_yaml(inputs[0]), ("datasets", "reward_functions"))
     given = referred(written)
     keys = Keys("a torchtune file", given, {**under(SECTIONS, given), **SILENT}, options.lenient)
@@ -145,14 +146,9 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
         keys.note("tokenizer.max_seq_len", "derived", "seq_length", "4096, since rows are as long as their longest sample; --var seq_length=N")
     strategy["seq_length"] = told or length or 4096
     packed = keys.flag("dataset.packed", False, to="seq_length", why="rows of max_seq_len, filled with samples")
-    mean = variable(options, "packed_document_length")
-    if mean is not None:
-        strategy["packed_document_length"] = mean
-    if packed and mean is None:
-        why = "attention stays inside a sample: --var packed_document_length=N gives their mean length; without it rows are one document"
-        keys.note("dataset.packed", "not_modelled", "packed_document_length", why)
-    elif packed:
-        keys.note("dataset.packed", to="packed_document_length")
+    said = documents_said(options, strategy)
+    if packed:
+        packed_rows(keys, "dataset.packed", said)
     elif "dataset.packed" in keys.given:
         keys.note("dataset.packed", "not_modelled", why=f"rows are as long as their longest sample; {LENGTHS}")
 
