@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
-from symsim.importers.documents import SAID, balanced, documents_said
+from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
@@ -177,7 +177,9 @@ def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
     elif length is None:
         keys.note("seq_length", "derived", "seq_length", "4096, since the files do not say; --var seq_length=N does")
     strategy["seq_length"] = asked or length or 4096
-    documents_said(options, strategy)
+    said = documents_said(options, strategy)
+    if keys.flag("packing", False):
+        packed_rows(keys, "packing", said)
 
 
 def attention(keys: Keys, assumptions: dict[str, str]) -> None:
