@@ -356,9 +356,9 @@ def _kernels(read: Settings) -> None:
     _attention_kernel(read)
     deterministic(keys, read.assumptions, "deterministic_mode")
     balanced(keys, read.assumptions, "hybrid_context_parallel")
-    if keys.integer("max_seqlen_per_dp_cp_rank") is not None:
-        read_with = "mapped" if "row_balance" in read.assumptions else "no_cost_effect"
-        keys.note("max_seqlen_per_dp_cp_rank", read_with, "assume.row_balance", "how many ranks share a sample, read with hybrid_context_parallel")
+    if keys.integer("max_seqlen_per_dp_cp_rank", to="assume.row_balance", why="how many ranks share a sample") is not None:
+        if "row_balance" not in read.assumptions:
+            keys.note("max_seqlen_per_dp_cp_rank", "no_cost_effect", why="read with hybrid_context_parallel only")
     if keys.flag("ddp_average_in_collective", False):
         read.assumed("ddp_average_in_collective", "gradient_scaling", "collective", "the collective divides")
     local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)
