@@ -194,6 +194,39 @@ def test_experts_bring_replicas_together() -> None:
     assert float(result.value("time.exposed.lengths")) == pytest.approx(expected, rel=1e-4)
 
 
+def test_rows_without_padding_work_at_the_mean_and_hold_the_longest() -> None:
+    """Linear work and messages of rows of the mean length, attention of E[u^2], memory of rows of seq_length."""
+    free, mean, longest = (
+        derive(DENSE, load_strategy(f"dp=8,num_microbatches=4,{o}"), None, None, SYSTEM)
+        for o in (f"seq_length={ROW},document_lengths=lognormal:2048+0.5,padding_free=true", "seq_length=2048", f"seq_length={ROW}")
+    )
+    assert free.value("memory.peak") == longest.value("memory.peak") > 2 * mean.value("memory.peak")
+    assert free.stage_numbers(free.stages[0])["A_stage"] == longest.stage_numbers(longest.stages[0])["A_stage"]
+    for name in ("F_dense_mlp_gate_up", "F_dense_attention_qkv", "F_head"):
+        assert free.value(name) == mean.value(name)
+    assert free.value("F_dense_attention_core") == mean.value("F_dense_attention_core") * Fraction(5, 4)
+    equal = made("dp=8,num_microbatches=4,document_lengths=2048,padding_free=true")
+    assert equal.value("time.step") == mean.value("time.step") and equal.value("memory.peak") == longest.value("memory.peak")
+    tokens = 8 * 4 * 2048
+    assert float(free.value("tokens_per_second")) == pytest.approx(tokens / float(free.value("time.step")))
+    assert str(free.formula("memory.peak").expand()).count("s_max") and "s_max" in free.values
+    with pytest.raises(InputError, match="padding_free=true needs the lengths"):
+        made("padding_free=true")
+
+
+def test_rows_without_padding_wait_for_the_longest(tmp_path: Path) -> None:
+    """Against rows drawn one by one, each a document: everything but attention rises with its tokens, attention with their square."""
+    lengths = [min(u, 4096) for u in drawn(1) + drawn(2) + drawn(4)]
+    options = f"{written(tmp_path / 'rows.json', lengths)},padding_free=true,dp=16,num_microbatches=8,micro_batch_size=4"
+    result = made(options)
+    attention, rest = float(result.value("t_attention")), float(result.value("t_slow") - result.value("t_attention"))
+    u = np.random.default_rng(5).choice(lengths, (4000, 16, 8, 4)).astype(float)
+    seconds = rest * (u.mean(3) / np.mean(lengths)) + attention * (u**2).mean(3) / np.mean(np.square(lengths))
+    simulated = seconds.sum(2).max(1).mean()
+    found = 8 * (rest + attention) + float(result.value("time.exposed.lengths"))
+    assert found == pytest.approx(simulated, rel=0.05) and found > 1.1 * 8 * (rest + attention)
+
+
 def test_a_grid_has_the_numbers_of_each_point(tmp_path: Path) -> None:
     axes = [f"seq_length={ROW},{2 * ROW}", "dp=3,16"]
     rows = sweep("llama3-8b", axes, written(tmp_path / "row.json", drawn(5)), "h100-sxm")
@@ -202,6 +235,13 @@ def test_a_grid_has_the_numbers_of_each_point(tmp_path: Path) -> None:
         point = ",".join(f"{n}={int(rows.rows[n][at])}" for n in ("seq_length", "dp"))
         one = derive(DENSE, load_strategy(f"{point},document_lengths=@{tmp_path / 'row.json'}"), None, None, SYSTEM)
         assert float(rows.rows["time.step"][at]) == pytest.approx(float(one.value("time.step")), rel=1e-12)
+    strategy = "document_lengths=lognormal:700+0.4,padding_free=true,dp=4"
+    rows = sweep("llama3-8b", [f"seq_length={ROW},{2 * ROW}", "micro_batch_size=1,3"], strategy, "h100-sxm")
+    for at in range(len(rows)):
+        point = ",".join(f"{n}={int(rows.rows[n][at])}" for n in ("seq_length", "micro_batch_size"))
+        one = derive(DENSE, load_strategy(f"{point},{strategy}"), None, None, SYSTEM)
+        for name in ("time.step", "memory.peak"):
+            assert float(rows.rows[name][at]) == pytest.approx(float(one.value(name)), rel=1e-12)
 
 
 # what is given ---------------------------------------------------------------------------------------------------------------
@@ -291,6 +331,21 @@ def test_a_job_that_packs_has_the_lengths_that_are_said(said: dict[str, str], op
         assert job.strategy is not None and job.strategy["seq_length"] == 8192
         assert option is None or job.strategy[option] == value
     assert {row.key: row for row in jobs["packing"].rows}["sequence_packing_scheduler"].fate == "mapped"
+
+
+def test_rows_without_padding_of_a_job(tmp_path: Path) -> None:
+    text = "base_model: meta-llama/Meta-Llama-3-8B\nsequence_len: 8192\nbatch_flattening: true\nmicro_batch_size: 4\n"
+    (tmp_path / "a.yaml").write_text(text)
+    said = {"document_lengths": "lognormal:1500+0.8"}
+    swift = ["megatron", "sft", "--padding_free", "true", "--mlp_padding_free", "true", "--max_length", "8192"]
+    for lengths in (said, {}):
+        flat = load_job("axolotl", str(tmp_path / "a.yaml"), variables=lengths)
+        free = load_job("swift", *swift, variables={**lengths, "world": "8"})
+        for job, key in ((flat, "batch_flattening"), (free, "padding_free")):
+            told = {row.key: row for row in job.rows}
+            assert told[key].fate == ("mapped" if lengths else "derived")
+            assert job.strategy is not None and job.strategy.get("padding_free") is (True if lengths else None)
+        assert {row.key: row for row in free.rows}["mlp_padding_free"].fate == "no_cost_effect"
 
 
 def test_hybrid_context_parallelism_balances_rows() -> None:

@@ -21,7 +21,8 @@ def _table(text: str) -> dict[str, Entry]:
 SYMBOLS: dict[str, Entry] = _table(r"""
 b       | b             | 1    | sequences in a micro-batch, per data-parallel rank
 s       | s             | 1    | sequence length in tokens
-u       | u             | 1    | mean length of a document packed into a sequence
+s_max   | s_{\max}      | 1    | tokens of the longest row there may be, where rows have their documents' own lengths
+u       | u             | 1    | mean length of a document in a row
 q_u     | q_u           | 1    | variance of the documents' lengths, over their mean squared
 k_u     | k_u           | 1    | variance of a row's attention work, over its mean squared, of rows as long as a document is on average
 u_w     | u_w           | 1    | mean of a document's tokens, at most w of each

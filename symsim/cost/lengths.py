@@ -115,11 +115,18 @@ def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
         source="renewal reward process: Ross, Stochastic Processes, sec. 3.6",
     )
     waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
-    most = symbol("s") / (u * (1 + symbol("q_u"))) - 1
-    longer = minimum(deviation.expr * _deviations(book, lowered, waits), (m + waits) * most)
+    times = _deviations(book, lowered, waits)
+    mean = u * (1 + symbol("q_u"))
+    if lowered.profile.strategy.padding_free:
+        # all else rises with a row's tokens, attention with their square
+        rest, longest = symbol("t_slow") - attention.expr, symbol("s_max")
+        deviations = rest * sqrt(symbol("q_u") / symbol("b")) + attention.expr * deviation.expr
+        longer = minimum(deviations * times, (m + waits) * (rest * (longest / u - 1) + attention.expr * (longest**2 / (u * mean) - 1)))
+    else:
+        longer = attention.expr * minimum(deviation.expr * times, (m + waits) * (symbol("s") / mean - 1))
     return book.define(
         of_step("exposed", axis="lengths"),
-        attention * longer,
+        Quantity(longer, SECOND),
         "waiting for the longest rows",
         unit=SECOND,
         latex=rf"\epsilon^{{{label('lengths')}}}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from symsim.algebra.expr import Number
 from symsim.cost.count import count
+from symsim.cost.longest import at_longest
 from symsim.cost.memory import peak_memory
 from symsim.cost.step_time import step_time
 from symsim.errors import InputError
@@ -65,6 +66,8 @@ def evaluated(
     model = lowered.profile.model
     counted = count(lowered)
     peak_memory(counted.derivation, lowered)
+    if strategy.padding_free:
+        at_longest(counted.derivation)
     if system is not None:
         step_time(counted.derivation, system, lowered)
     return Evaluation(model, strategy, given, lowered, counted, dict(symbols), system)

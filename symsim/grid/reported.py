@@ -29,6 +29,7 @@ from symsim.program.value import Value
 SYMBOLS = {
     "b": "micro_batch_size",
     "s": "seq_length",
+    "s_max": "seq_length",
     "u": "packed_document_length",
     "r": "lora_rank",
     "m": "microbatches",
@@ -70,7 +71,9 @@ class Reported:
 
     def _symbol(self, name: str) -> Value | None:
         """A symbol's value over the cell: of the strategy, of the reductions over stages, or a number."""
-        if name in SYMBOLS and (name != "u" or self.variant.result.strategy.document_lengths is None):
+        strategy = self.variant.result.strategy
+        name = "u" if name == "s" and strategy.padding_free else name
+        if name in SYMBOLS and (name != "u" or strategy.document_lengths is None):
             return self._field(SYMBOLS[name])
         if name == "group":
             return self._array(self.variant.family.size("group"))

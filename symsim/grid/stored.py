@@ -25,6 +25,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import DEGREES, SIZES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.lengths import documents
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.trained import respelt, trained
@@ -67,6 +68,10 @@ def shape(strategy: Strategy, model: Architecture) -> dict[str, Any]:
     """What of a strategy decides the terms of a derivation: its options, which sizes are given, and of its degrees `deciding`."""
     options = strategy.model_dump(mode="json", exclude={*SIZES, *DEGREES})
     given = {name: getattr(strategy, name) is not None for name in SIZES}
+    lengths = documents(strategy)
+    if lengths is not None:
+        # a file of lengths may be another by now: whether they differ is all that formulas know of it
+        given["document_lengths"] = lengths.varied
     return {**options, **given, "degrees": {name: read(strategy) for name, read in deciding(model).items()}}
 
 

@@ -44,6 +44,15 @@ def packed_rows(keys: Keys, key: str, said: str) -> None:
         keys.note(key, "derived", "seq_length", WHOLE)
 
 
+def free_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None:
+    """The row of the key that lays samples one after the other without padding, which are not packed."""
+    if said:
+        strategy["padding_free"] = True
+        keys.note(key, "mapped", f"padding_free, {said}", "work of rows of the mean length, memory of the longest")
+    else:
+        keys.note(key, "derived", "seq_length", f"{LONGEST}; {_ASK}")
+
+
 def balanced(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
     """Keys that put samples of like lengths, or as much work, into the rows of a step."""
     for name in names:

@@ -31,11 +31,13 @@ _FORMS = "document_lengths takes a length (1500), lognormal:MEAN+CV (lognormal:1
 
 @dataclass(frozen=True)
 class Lengths:
-    """Documents: their mean length, and the moments of `SYMBOLS`. counted: (length, how many), of a file; longest: (length, FILE:LINE)."""
+    """Documents: their mean length, the variance over its square, and that of the attention work over its own (further: of rows packed from
+    several, alone: of one document each). counted: (length, how many), of a file; longest: (length, FILE:LINE)."""
 
     mean: Number
     spread: Number = 0
     further: Number = 0
+    alone: Number = 0
     counted: tuple[tuple[int, int], ...] = ()
     longest: tuple[int, str] | None = None
 
@@ -43,9 +45,9 @@ class Lengths:
     def varied(self) -> bool:
         return self.spread > 0
 
-    def values(self) -> dict[str, Number]:
-        """u, and where lengths differ q_u and k_u."""
-        return {"u": self.mean, **({"q_u": self.spread, "k_u": self.further} if self.varied else {})}
+    def values(self, alone: bool = False) -> dict[str, Number]:
+        """u, and where lengths differ q_u and k_u; alone: of rows of one document each."""
+        return {"u": self.mean, **({"q_u": self.spread, "k_u": self.alone if alone else self.further} if self.varied else {})}
 
     def inside(self, w: int) -> dict[str, Number]:
         """Moments inside a window or chunk of w tokens: u_w, u_ww of min(u, w), and u_r, u_rr of u mod w."""
@@ -69,6 +71,12 @@ def documents(strategy: Strategy) -> Lengths | None:
     return _of_text(text)
 
 
+def row_tokens(strategy: Strategy) -> Number:
+    """Tokens of a row, on average."""
+    lengths = documents(strategy) if strategy.padding_free else None
+    return strategy.seq_length if lengths is None else lengths.mean
+
+
 @lru_cache(maxsize=64)
 def _of_text(text: str) -> Lengths:
     if re.fullmatch("[0-9]{1,12}", text) and 0 < int(text) <= LONGEST:
@@ -78,7 +86,7 @@ def _of_text(text: str) -> Lengths:
     if not 1 <= mean <= LONGEST or not 0 <= cv <= 100:
         raise InputError(f"document_lengths={cut(text, 60)}: {_FORMS}; a mean from 1 to {LONGEST:,} tokens, a coefficient of variation from 0 to 100")
     ratio = 1 + cv**2
-    return Lengths(mean, cv**2, ratio**4 - 2 * ratio**2 + ratio)
+    return Lengths(mean, cv**2, ratio**4 - 2 * ratio**2 + ratio, ratio**4 - 1)
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -107,7 +115,7 @@ def of_counts(rows: tuple[tuple[int, int], ...], longest: tuple[int, str] | None
     first, second, third, fourth = (_moment(rows, k) for k in (1, 2, 3, 4))
     weighted = Fraction(second) / first
     further = (fourth - 2 * weighted * third + weighted**2 * second) / (first * weighted) ** 2
-    return Lengths(first, Fraction(second) / first**2 - 1, further, rows, longest)
+    return Lengths(first, Fraction(second) / first**2 - 1, further, fourth / Fraction(second) ** 2 - 1, rows, longest)
 
 
 def _moment(rows: "tuple[tuple[int, int], ...] | list[tuple[int, int]]", power: int) -> Number:

@@ -85,6 +85,9 @@ class Strategy(BaseModel):
     document_lengths: str | None = Field(
         None, max_length=4096, description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them"
     )
+    padding_free: bool = Field(
+        False, description="rows are one document each, of its own length, without padding: work at the mean, memory at seq_length"
+    )
     attention_sparse_ratio: float = Field(0.0, ge=0, lt=1, description="share of the scores that flash attention leaves out, besides its mask")
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(

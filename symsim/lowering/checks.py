@@ -222,6 +222,8 @@ def _documents(strategy: Strategy) -> None:
         raise InputError("document_lengths and packed_document_length both say how long documents are; give one of them")
     name = "packed_document_length" if strategy.document_lengths is None else "document_lengths"
     if lengths is None:
+        if strategy.padding_free:
+            raise InputError("padding_free=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
         return
     if lengths.mean > row:
         raise InputError(f"{name}={lengths.mean} is longer than the sequence of {row} tokens it is packed into")

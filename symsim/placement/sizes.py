@@ -71,7 +71,9 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
             "W_c": la.linear_conv_kernel_dim,
         }
     if lengths is not None:
-        found |= lengths.values()
+        found |= lengths.values(alone=strategy.padding_free)
+        if strategy.padding_free:
+            found |= {"s": lengths.mean, "s_max": strategy.seq_length}
         for w in {kind.window for kind in model.layer_kinds.values() if kind.window}:
             found |= lengths.inside(w)
     if strategy.hierarchical_context_parallel_sizes:

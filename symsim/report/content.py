@@ -10,6 +10,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import format_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.effects import said_in_brief, stored
+from symsim.inputs.lengths import row_tokens
 from symsim.inputs.strategy import Strategy
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
 from symsim.report.amounts import exact, human, whole
@@ -67,8 +68,10 @@ class _Opening:
             for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
                 made += [" \u00d7 " if n else "", self.ink.valued(name, value)]
             made.append(" for experts, over the same ranks")
+        tokens = row_tokens(s)
+        long = f"{exact(s.seq_length)} tokens" if tokens == s.seq_length else f"{float(tokens):,.0f} tokens on average"
         made.append(
-            f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {exact(s.seq_length)} tokens "
+            f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {long} "
             f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them."
         )
         if idle := idle_pipeline(s):
@@ -113,7 +116,7 @@ def batch(strategy: Strategy) -> str:
 
     follows = "num_microbatches" not in given and "global_batch_size" in given
     micro = f"num_microbatches={strategy.microbatches}" if follows else said("num_microbatches", strategy.microbatches)
-    tokens = strategy.seq_length * strategy.micro_batch_size * strategy.microbatches * strategy.dp
+    tokens = round(row_tokens(strategy) * strategy.micro_batch_size * strategy.microbatches * strategy.dp)
     sizes = f"{said('seq_length', strategy.seq_length)}, {said('micro_batch_size', strategy.micro_batch_size)}"
     return f"{sizes}, {micro}: {tokens:,} tokens a step"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.axolotl.tables import SILENT, WHOLE
-from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
+from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
@@ -124,8 +124,10 @@ def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     said = documents_said(options, strategy)
     packed = keys.flag("sample_packing", False)
     flattened = keys.text("batch_flattening", "false").casefold() in ("true", "auto")
-    if packed or flattened:
-        packed_rows(keys, "sample_packing" if packed else "batch_flattening", said)
+    if packed:
+        packed_rows(keys, "sample_packing", said)
+    elif flattened:
+        free_rows(keys, "batch_flattening", said, strategy)
     padded = keys.flag("pad_to_sequence_len", packed, to="seq_length")
     if not packed and not padded:
         keys.note("pad_to_sequence_len", "not_modelled", why="rows are as long as their longest sample: every row is timed at sequence_len")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
-from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
+from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
@@ -180,6 +180,8 @@ def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
     said = documents_said(options, strategy)
     if keys.flag("packing", False):
         packed_rows(keys, "packing", said)
+    elif keys.flag("padding_free", False):
+        free_rows(keys, "padding_free", said, strategy)
 
 
 def attention(keys: Keys, assumptions: dict[str, str]) -> None:

@@ -175,7 +175,6 @@ SCRIPT: dict[str, Silent] = {
         assistant_only_loss completion_only_loss eos_token""",
     ),
     **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),
-    **silent("not_modelled", "rows as long as their samples, one after the other: every row is timed at the longest there may be", "padding_free"),
     **silent("not_modelled", _ADAPTERS, "use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_task_type lora_modules_to_save use_dora"),
     **silent("not_modelled", _FOUR_BITS, "load_in_4bit load_in_8bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage"),
 }

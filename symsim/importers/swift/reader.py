@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.documents import balanced, documents_said, packed_rows
+from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
 from symsim.importers.megatron.gaps import GAPS
@@ -138,7 +138,10 @@ def _lengths(r: Reading, options: "Options") -> None:
         packed_rows(r.keys, "packing", said)
     elif said:
         r.keys.note(said, "mapped", said, f"--var {said}={options.variables[said]}")
-    if r.keys.flag("mlp_padding_free", False) and (packed or r.keys.flag("padding_free", False)):
+    free = not packed and r.keys.flag("padding_free", False)
+    if free:
+        free_rows(r.keys, "padding_free", said, r.strategy)
+    if (packed or free) and r.keys.flag("mlp_padding_free", False):
         r.keys.note("mlp_padding_free", "no_cost_effect", why="rows have no padding anywhere")
     balanced(r.keys, r.assumptions, "group_by_length")
     scheduler = str(r.keys.text("sequence_packing_scheduler", "none")).casefold()
