@@ -153,16 +153,40 @@ def test_the_host_gathers_what_is_sharded_alone() -> None:
 def test_weights_that_are_kept_and_gathered_in_fp8() -> None:
     """A byte for rows and a byte for columns in place of the weight itself; norms and tables stay as they are."""
     narrow = LAYERS * sum(WEIGHTS)
-    kept, whole = (numbers(fusion="te", fp8="mxfp8", fp8_param_gather=on) for on in (True, False))
+    kept, whole = (numbers(fusion="te", fp8="tensorwise", fp8_param_gather=on) for on in (True, False))
     assert first(kept, "M_stage_weights") == 2 * (LAYERS * LAYER + TABLES)
     assert first(whole, "M_stage_weights") - first(kept, "M_stage_weights") == 2 * narrow
     gathers = {m.dtype: elements(kept, m) for m in messages(kept) if m.op == "all_gather"}
     assert gathers == {"fp8": narrow, "bf16": LAYERS * LAYER + TABLES - narrow}
-    mixture = derive(load_model("mixtral-8x7b").architecture, Strategy(dp=8, ep=4, fp8="mxfp8", fp8_param_gather=True))
+    mixture = derive(load_model("mixtral-8x7b").architecture, Strategy(dp=8, ep=4, fp8="delayed", fp8_param_gather=True))
     experts = [m for m in messages(mixture) if m.op == "all_gather" and m.what == "expert parameters in FP8"]
     assert [elements(mixture, m) for m in experts] == [2 * 32 * 3 * 4096 * 14336]
     with pytest.raises(InputError, match="needs an FP8 recipe"):
         numbers(fusion="te", fp8_param_gather=True)
+
+
+def test_weights_in_blocks_of_32_are_gathered_in_16_bits() -> None:
+    """Megatron-Core param_and_grad_buffer.py; two forms of a byte and a scale of a byte for 32 are kept."""
+    narrow = LAYERS * sum(WEIGHTS)
+    kept = numbers(fusion="te", fp8="mxfp8", fp8_param_gather=True)
+    assert first(kept, "M_stage_weights") == 2 * (LAYERS * LAYER + TABLES) + 2 * narrow // 32
+    assert {m.dtype for m in messages(kept) if m.op == "all_gather"} == {"bf16"}
+
+
+def test_narrow_weights_that_are_sharded() -> None:
+    """zero=3: a rank's share in one byte, and no form of the whole but of the layer at work, whose bytes follow by its forms; gathers in
+    a byte. keep_fp8_transpose_cache: another byte of every weight on every rank."""
+    settings = {"fusion": "te", "fp8": "tensorwise", "zero": 3}
+    plain, sharded = (numbers(**settings, fp8_param_gather=on) for on in (False, True))
+    narrow, share = LAYERS * sum(WEIGHTS), int(plain.values["dp"])
+    assert first(plain, "M_stage_weights") == 2 * (LAYERS * LAYER + TABLES) // share
+    assert first(plain, "M_stage_weights") - first(sharded, "M_stage_weights") == narrow // share
+    cached = numbers(**settings, fp8_param_gather=True, keep_fp8_transpose_cache=True)
+    assert first(cached, "M_stage_weights") - first(sharded, "M_stage_weights") == narrow
+    gathered = {m.dtype for m in messages(sharded) if m.op == "all_gather"}
+    assert gathered == {"fp8", "bf16"} and {m.dtype for m in messages(plain) if m.op == "all_gather"} == {"bf16"}
+    one = numbers({"fp8_layouts": "any"}, **settings, fp8_param_gather=True)
+    assert first(sharded, "M_at_backward_dense") - first(one, "M_at_backward_dense") == sum(WEIGHTS)
 
 
 def test_megatron_and_swift_say_so() -> None:

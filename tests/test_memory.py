@@ -16,6 +16,7 @@ from symsim.api.result import Result, derive
 from symsim.cost.states import state_bytes
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 
 FILE = oracle_cases.FILE
@@ -172,12 +173,14 @@ def of_stage(result: Result, stage: int = 0) -> dict[str, int]:
 
 def test_fp8_copies_of_every_weight_that_is_multiplied_in_fp8() -> None:
     """DeepSeek-V3 on one rank, by hand: two bytes a weight of 61 layers and of the MTP depth (its 2h x h projection and a
-    layer), and none of the router, the embedding, the output layer, norms and biases."""
+    layer), and a scale of four bytes for 128 x 128 of them, in both forms; none of the router, the embedding, the output layer, norms and
+    biases."""
     plain, quantised = (of_stage(made("deepseek-v3", fp8=recipe, mtp_num_layers=1))["weights"] for recipe in ("none", "blockwise"))
     h, heads, latents = 7168, 128, 1536 * (7168 + 128 * 192) + 7168 * (512 + 64) + 512 * 128 * (128 + 128)
     attention = latents + heads * 128 * h
     dense, moe = 3 * h * 18432, 3 * h * 2048 * (256 + 1)
-    assert quantised - plain == 2 * (62 * attention + 3 * dense + 59 * moe + 2 * h * h)
+    weights = 62 * attention + 3 * dense + 59 * moe + 2 * h * h
+    assert quantised - plain == 2 * weights + 2 * 4 * weights // 128**2
 
 
 PAIRED = {"overlap_moe_expert_parallel_comm": True}
@@ -369,6 +372,28 @@ def test_a_pipeline_from_both_ends_holds_two_copies() -> None:
     one, two = (made(pp=4, num_microbatches=8, zero=1, schedule=s) for s in ("1f1b", "dualpipe"))
     assert of_stage(two, 1)["weights"] == 2 * of_stage(one, 1)["weights"]
     assert of_stage(two, 1)["gradients"] == 2 * of_stage(one, 1)["gradients"]
+
+
+def test_a_rank_of_both_ends_holds_the_first_and_the_last_stage() -> None:
+    """Their weights, of which the embedding that the depth of MTP looks up is one table for both; pp micro-batches that have passed the
+    first stage, and one that is in the last, whose head has run back by then."""
+    settings: dict[str, Any] = {"pp": 8, "ep": 8, "num_microbatches": 16, "zero": 0, "mtp_num_layers": 1}
+    one, both = (made("deepseek-v3", schedule=s, **settings) for s in ("1f1b", "dualpipe"))
+    first, last = (one.stage_numbers(one.stages[i]) for i in (0, 7))
+    table = 129280 * 7168
+    for what, width in (("weights", 2), ("gradients", 4)):
+        alone = first[f"M_stage_{what}"] + last[f"M_stage_{what}"] - width * table
+        assert of_stage(both, 0)[what] == of_stage(both, 7)[what] == alone
+    assert of_stage(both, 0)["activations"] == 8 * first["A_stage"] + last["A_stage"] - last["A_head"]
+    states = first["M_stage_optimizer"] + last["M_stage_optimizer"] - 12 * table
+    assert of_stage(both, 0)["optimizer"] == states / 2, "twice as many ranks share them"
+
+
+def test_deepseek_v3_fits_as_it_was_trained() -> None:
+    """2,048 H800 of 80 GB: about 69 GiB with what its report (arXiv:2412.19437) recomputes and stores in 8 and 12 bits."""
+    strategy = load_strategy("deepseek-v3-2048")
+    result = derive(load_model("deepseek-v3").architecture, strategy, {})
+    assert result.value("memory.peak") == pytest.approx(69 * 2**30, rel=0.1)
 
 
 @pytest.mark.parametrize(

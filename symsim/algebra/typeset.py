@@ -82,6 +82,9 @@ def entry(name: str) -> Entry:
     """LaTeX, unit and meaning of a symbol that is no definition: the vocabulary's, or one made for a layer kind or a stage."""
     if name in SYMBOLS:
         return SYMBOLS[name]
+    if name.endswith("_across_i"):
+        of = entry(name.replace("_across_i", "_i"))
+        return Entry(of.latex.replace("(i)", r"(\bar{\imath})"), of.unit, of.meaning.replace("stage i", "stage pp - 1 - i"))
     if name in _STAGE:
         return Entry(_STAGE[name][0], "1", _STAGE[name][1])
     if name in _SYSTEM:

@@ -132,6 +132,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
 def domain(name: str) -> str:
     """Where a symbol's values lie: 'positive integer', 'non-negative integer', 'positive', 'non-negative', 'share' (in
     (0, 1]), or 'real', which is all that is known of a definition."""
+    name = name.replace("_across_i", "_i")
     if name in _DOMAINS:
         return _DOMAINS[name]
     if name in SYMBOLS:

@@ -28,6 +28,7 @@ from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
 from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
+from symsim.lowering.differentiate import CAST
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 
@@ -117,11 +118,11 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
         host = partial(_host, lowered, name, remembered)
-        define("forward", kernels.forward.values(), host(kernels.forward, False), "forward", r"t^{f}", shown["forward"])
-        define("inputs", inputs.values(), host([i for i, _ in inputs], True), "backward, input gradients", r"t^{i}", shown["backward"])
-        define("weights", weights.values(), host([i for i, _ in weights], None), "backward, weight gradients", r"t^{w}")
-    again = [i for i in kernels.forward if i in remembered.recomputed]
-    repeated = (kernels.forward[i] for i in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
+        define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown["forward"])
+        define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", shown["backward"])
+        define("weights", weights.values(), host(weights, None), "backward, weight gradients", r"t^{w}")
+    again = [(i, "") for i in kernels.forward if i in remembered.recomputed]
+    repeated = (kernels.forward[i] for i, _ in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
     define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     return BlockTime(
         of_block("t", name, phase="forward"),
@@ -147,21 +148,23 @@ def _titled(name: str, whole: bool) -> str:
     return label(f"{name}_ckpt" if whole else name)
 
 
-def _host(lowered: Lowered, name: str, remembered: Remembered, indices: Iterable[int], backward: bool | None) -> Expr:
+def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable[tuple[int, str]], backward: bool | None) -> Expr:
     """Seconds of the host: a launch a kernel (backward None: a weight gradient is one) or a CUDA graph, which has the weight gradients with
     the others, and, where sharded parameters are gathered module by module, a gather for each in every pass that reads them."""
     profile, placed = lowered.profile, remembered.placed
     if profile.assumptions["host_launch"] == "hidden":
         return ZERO
-    indices, graphs = launched(profile, name, placed, list(indices))
-    made = sum((launches(placed, i, profile, backward=bool(backward)) for i in indices), ZERO) * symbol("t_launch")
+    run = list(kernels)
+    alone, graphs = launched(profile, name, placed, [i for i, _ in run])
+    run = [(i, label) for i, label in run if i in set(alone)]
+    made = sum((launches(placed, i, profile, backward=bool(backward), label=label) for i, label in run), ZERO) * symbol("t_launch")
     if backward is None and not profile.strategy.gradient_accumulation_fusion:
         made = 2 * made
     if graphs and backward is not None:
         made = made + graphs * symbol("t_launch")
     if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
         held = {t.name for t in placed.block.parameters()}
-        modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i in indices)
+        modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i, label in run if label != CAST)
         reading = ((n, op.attrs, op) for n, op in modules if held & set(op.inputs))
         gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) * sharded(lowered, placed, op) for n, at, op in reading)
         made = made + sum(gathers, ZERO) * symbol("t_gather")

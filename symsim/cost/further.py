@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, of_largest, product, symbol
 from symsim.algebra.formula import Derivation
@@ -77,7 +78,7 @@ def further(lowered: Lowered, book: Derivation, network: Network | None) -> Deri
 def _numbers(book: Derivation, lowered: Lowered) -> None:
     """Numbers with a meaning of their own."""
 
-    def define(name: str, value: int, unit: Unit, meaning: str, source: str = "") -> None:
+    def define(name: str, value: int | Fraction, unit: Unit, meaning: str, source: str = "") -> None:
         book.define(Key(name, "sizes"), Quantity(expr(value), unit), meaning, unit=unit, latex=label(name), source=source)
 
     strategy = lowered.profile.strategy

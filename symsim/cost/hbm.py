@@ -17,9 +17,9 @@ from symsim.cost.shapes import Shape, size
 from symsim.frameworks.kernels import Profile, multiplied_in
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, LinearCrossEntropy
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, LinearCrossEntropy, Projection
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import BackwardOp, elements
+from symsim.lowering.differentiate import CAST, BackwardOp, elements
 from symsim.placement.mesh import local_size
 
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
@@ -40,6 +40,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _attention_bytes(placed, index, backward=False)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "forward")
+    if isinstance(op.attrs, Cast):
+        return Quantity(_traffic(placed, op.inputs).expr * op.attrs.passes + _traffic(placed, op.outputs).expr * op.attrs.forms, BYTE)
     return _traffic(placed, touched(op))
 
 
@@ -48,6 +50,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     op = placed.block.ops[kernel.forward]
     if OPERATIONS[op.kind].bound == "exchange":
         return Quantity(ZERO, BYTE)
+    if kernel.label == CAST:
+        return _cast_in_backward(placed, kernel, profile)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
         return Quantity(shape.bytes + added_afterwards(shape, profile.strategy), BYTE)
@@ -58,6 +62,21 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "backward")
     return _traffic(placed, [*kernel.reads, *kernel.writes])
+
+
+def _cast_in_backward(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
+    """Gradients of an operation's results as they are multiplied, cast before they are gathered, and what it kept of its input as it was."""
+    op, strategy = placed.block.ops[kernel.forward], profile.strategy
+    at = op.attrs
+    assert isinstance(at, (Projection, Attention)) and at.gradient_cast is not None
+    to, wide = WIDTHS[multiplied_in(op, strategy)], WIDTHS[strategy.precision]
+    moved = ZERO
+    for name in kernel.reads:
+        scattered = next((o.outputs[0] for o in placed.block.ops if o.kind == "reduce_scatter" and o.inputs[0] == name), name)
+        moved = moved + elements(placed, scattered) * (at.gradient_cast.passes * wide + at.gradient_cast.forms * to)
+    if isinstance(at, Projection) and at.input_cast is not None:
+        moved = moved + elements(placed, op.inputs[0]) * (at.input_cast.passes * wide + at.input_cast.forms * to)
+    return Quantity(moved, BYTE)
 
 
 def touched(op: Op) -> list[str]:
@@ -82,7 +101,8 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
     if says.chosen:
         groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
         rows = rows / groups
-    width = 1 if multiplied_in(op, strategy) == "fp8" else WIDTHS[tensors[op.inputs[0]].dtype]
+    narrow = multiplied_in(op, strategy) if op.of(Projection).multiplied else tensors[op.inputs[0]].dtype
+    width = WIDTHS[narrow]
     out = WIDTHS[tensors[op.outputs[0]].dtype]
     biases = [t for t in op.inputs if tensors[t].kind == "parameter" and not contracted & set(tensors[t].dims)]
     if kind == "wgrad":

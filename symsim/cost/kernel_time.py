@@ -28,20 +28,26 @@ from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
-from symsim.ir.operations import OPERATIONS, Attention
+from symsim.ir.operations import OPERATIONS, Attention, Cast, Projection
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import BackwardOp
+from symsim.lowering.differentiate import CAST, BackwardOp
 from symsim.placement.mesh import local_size
 from symsim.placement.sizes import REACHES, span
 
 
-def launches(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
-    """Kernels that the host launches for an operation. A grouped GEMM is one product an expert on the device's streams
-    (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all they do apart."""
+def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
+    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too, or two with a maximum first. A grouped
+    GEMM is one product an expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that
+    run one by one launch all they do apart."""
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "linear_loss":
         work = linear_loss_work(placed, index, profile.strategy, backward=backward)
         return work.pieces * (len(work.shapes) + len(work.passes)) + len(work.after)
+    if label == CAST:
+        assert isinstance(op.attrs, (Projection, Attention))
+        return sum((cast.passes * ONE for cast in (op.attrs.gradient_cast, getattr(op.attrs, "input_cast", None)) if cast), ZERO)
+    if isinstance(op.attrs, Cast):
+        return op.attrs.passes * ONE
     experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
     if op.einsums and op.einsums[0].chosen:
         return experts
@@ -73,7 +79,11 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
     """One backward kernel."""
     op = placed.block.ops[kernel.forward]
     if op.kind in profile.conventions.kernels:
+        if kernel.label == CAST:
+            return Quantity(ZERO, SECOND)
         return Quantity(profile.conventions.kernels[op.kind](placed, kernel.forward, kernel.label, profile), SECOND)
+    if kernel.label == CAST:
+        return Quantity(curves.memory_bound(backward_bytes(placed, kernel, profile).expr, kind="elementwise"), SECOND)
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
     if OPERATIONS[op.kind].bound == "attention":

@@ -11,6 +11,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, kept
+from symsim.cost.memory_mirrored import mirrored, of_other
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_stage, saved_layers, stream, total
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
@@ -89,7 +90,7 @@ def define_activations(rank: Rank) -> Activations:
     earlier = define_stage(
         rank,
         of_stage("M", "earlier"),
-        (alive - 1) * (saved - of_head) + rank.schedule.whole * _recomputed_layers(rank) + _waiting(rank),
+        _in_flight_besides(rank, alive, saved - of_head) + rank.schedule.whole * _recomputed_layers(rank) + _waiting(rank),
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",
     )
@@ -104,6 +105,14 @@ def define_activations(rank: Rank) -> Activations:
     if waiting:
         return Activations(earlier, own, activations, alive * waiting, waiting)
     return Activations(earlier, own, activations, offloaded, offloaded)
+
+
+def _in_flight_besides(rank: Rank, alive: Expr, saved: Expr) -> Expr:
+    """Of all micro-batches in flight but the last of stage i; of a rank that holds two stages, as many of each as have passed it and not
+    come back: pp - i of stage i and i + 1 of the other."""
+    if not mirrored(rank):
+        return (alive - 1) * saved
+    return (symbol("pp") - symbol("i") - 1) * saved + (symbol("i") + 1) * of_other(rank, saved)
 
 
 def _waiting(rank: Rank) -> Expr:

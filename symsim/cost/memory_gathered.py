@@ -7,6 +7,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer
 from symsim.cost.gathering import ahead, at_work, kept_layers
+from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
 from symsim.cost.reduce import shards
@@ -48,8 +49,8 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     root = width * root_parameters(rank)
     kinds = rank.model.kind_names()
     kept = total(kept_layers(rank.lowered, k) * parameters_of(rank, k) for k in kinds)
-    largest = maximum(*(width * ahead(rank.lowered, k, kept) * rank.has[k] for k in kinds))
-    everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds)
+    largest = maximum(*((width * ahead(rank.lowered, k, kept) + narrow_ahead(rank, k)) * rank.has[k] for k in kinds))
+    everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds) + narrow_everywhere(rank)
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
     part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
@@ -57,8 +58,8 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
         return root + part if backward else root * 2
     if name in ("head", "mtp"):
         return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
-    next_to_run = width * ahead(rank.lowered, name, kept) if resharded or not backward else ZERO
-    running = width * (maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name))
+    next_to_run = width * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO
+    running = width * (maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name)) + narrow_at_work(rank, name)
     return root + part + (running if resharded else everything) + next_to_run
 
 

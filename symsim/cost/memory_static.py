@@ -7,20 +7,21 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
-from symsim.algebra.key import Key, layers, of_stage
-from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
-from symsim.cost.count import counted_parameters, label, some_frozen, trained_part
+from symsim.algebra.key import layers, of_stage
+from symsim.algebra.quantity import ELEMENT, Quantity
+from symsim.cost.count import counted_parameters, some_frozen, trained_part
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
+from symsim.cost.memory_mirrored import mirrored, of_both
+from symsim.cost.memory_narrow import narrow_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
-from symsim.cost.reduce import bucket_size, expert_groups, multiplied_in_fp8, shards
+from symsim.cost.reduce import bucket_size, expert_groups, shards
 from symsim.cost.states import main_type, states
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.differentiate import elements
-from symsim.pipeline.stages import holds
 
 MIB = 2**20
 _SOURCE_OF_ADAM = "Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py"
@@ -40,12 +41,12 @@ class Static(NamedTuple):
     link: Mapping[str, Expr]
 
 
-def _of_each(rank: Rank, width: int, store: str) -> Expr:
+def _of_each(rank: Rank, width: int | Fraction, store: str) -> Expr:
     """Bytes of `width` a trained parameter, split over the ranks that share it where the placement has this store so."""
     return sum((trained_part(rank.lowered, part) * width / shard for part, shard in _copies(rank, store)), ZERO)
 
 
-def _of_frozen(rank: Rank, width: int) -> Expr:
+def _of_frozen(rank: Rank, width: int | Fraction) -> Expr:
     """Bytes of `width` a parameter that is not trained, which lies where the others do."""
     if not some_frozen(rank.lowered):
         return ZERO
@@ -59,7 +60,7 @@ def _copies(rank: Rank, store: str) -> list[tuple[str, Expr]]:
     return [(part, shards(rank.lowered, expert).shard if split else ONE) for part, expert in (("dense", False), ("expert", apart))]
 
 
-def gradient_width(rank: Rank) -> int:
+def gradient_width(rank: Rank) -> int | Fraction:
     return 4 if rank.strategy.grad_reduce_in_fp32 else WIDTHS[rank.strategy.precision]
 
 
@@ -75,24 +76,21 @@ def define_static(rank: Rank) -> Static:
         weights = ZERO
     if strategy.param_persistence_threshold:
         weights = weights + precision * _whole_on_every_rank(rank)
-    if strategy.fp8 != "none":
-        copies = _quantised(rank, rank.lowered.profile.conventions.fp8_weights, precision)
-        # in place of the parameter itself, where that is kept in FP8
-        weights = weights + copies * (1 - Fraction(precision, 2) if strategy.fp8_param_gather else 1)
+    weights = weights + narrow_copies(rank)
     held = {part: rule(rank.lowered) for part, rule in rank.lowered.profile.conventions.held.items()}
     kept_weights = define_stage(
         rank,
         of_stage("M", "weights"),
-        held.get("weights", weights * rank.schedule.weights),
-        "parameters (and their FP8 copies for rows and columns)" if strategy.fp8 != "none" else "parameters",
+        held.get("weights", of_both(rank, weights)),
+        "parameters, with the forms in which a recipe keeps them" if strategy.fp8 != "none" else "parameters",
         r"M^{(i)}_{\mathrm{weights}}",
         source="Megatron-Core docs/user-guide/features/dist_optimizer.md; FP8: TransformerEngine module/linear.py (cached for all micro-batches)",
-        assumptions=("fsdp_parameters",) if strategy.zero == 3 else (),
+        assumptions=(*(("fsdp_parameters",) if strategy.zero == 3 else ()), *(("fp8_layouts",) if strategy.fp8 != "none" else ())),
     )
     gradients = define_stage(
         rank,
         of_stage("M", "gradients"),
-        held.get("gradients", _of_each(rank, gradient_width(rank), "gradients") * rank.schedule.weights),
+        held.get("gradients", of_both(rank, _of_each(rank, gradient_width(rank), "gradients"))),
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
@@ -106,7 +104,7 @@ def define_static(rank: Rank) -> Static:
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
-        held.get("optimizer", kept_states * (1 - away)),
+        held.get("optimizer", (of_both(rank, kept_states) / 2 if mirrored(rank) else kept_states) * (1 - away)),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
         source=_SOURCE_OF_ADAM if strategy.optimizer == "adam" else OPTIMIZERS[strategy.optimizer].source,
@@ -164,26 +162,6 @@ def _whole_on_every_rank(rank: Rank) -> Expr:
     return found
 
 
-def _quantised(rank: Rank, each: int | None, precision: int) -> Expr:
-    """FP8 copies of the weights of one rank that are multiplied so: of layers, and of the depths of multi-token prediction. each: bytes of
-    such a weight with all copies, where a convention says so."""
-    found, copies = ZERO, 2 if each is None else each - precision
-    for name, remembered in rank.lowered.blocks.items():
-        placed = remembered.placed
-        weights = [elements(placed, t.name) for t in multiplied_in_fp8(placed, rank.strategy)]
-        if not weights:
-            continue
-        quantised = rank.book.define(
-            Key("M_fp8", "stage", name),
-            Quantity(copies * total(weights), BYTE),
-            f"{name}: FP8 copies of weights, for rows and columns",
-            unit=BYTE,
-            latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
-        )
-        found = found + quantised.expr * symbol(holds(name))
-    return found
-
-
 def _te_weights(rank: Rank, kind: str) -> list[Expr]:
     """Elements of each weight of a layer's linear maps, an expert's for experts."""
     placed = rank.lowered.blocks[kind].placed
@@ -222,7 +200,7 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
     if converted and rank.framework.main_gradients:
         found = _of_each(rank, 4, "optimizer states")
-    of_largest = OPTIMIZERS[strategy.optimizer].largest
+    of_largest: int | Fraction = OPTIMIZERS[strategy.optimizer].largest
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
         found = found + (_of_each(rank, width, "optimizer states") if how == "foreach" else ZERO)

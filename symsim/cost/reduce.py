@@ -20,11 +20,11 @@ from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import kept_layers, late, never_sharded
-from symsim.frameworks.kernels import multiplied_in
+from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.strategy import Strategy
-from symsim.ir.block import Tensor
+from symsim.ir.block import NARROW, Tensor
 from symsim.ir.messages import Message, Purpose
-from symsim.ir.operations import OPERATIONS, PRODUCTS
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
@@ -117,33 +117,43 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
         if group.instances != ONE:
             made.append(Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
         if group.shard != ONE:
-            narrow = _kept_in_fp8(lowered, group.expert if expert_groups(lowered) else None) if strategy.fp8_param_gather else ZERO
-            for part, dtype in ((n - narrow, strategy.precision), (narrow, "fp8")):
-                if part:
-                    whole = f"{what} parameters" + (" in FP8" if dtype == "fp8" else "")
-                    made.append(Message("step", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, whole, per="step"))
+            own = group.expert if expert_groups(lowered) else None
+            narrow = narrow_parameters(lowered, own, trained=True) if strategy.fp8_param_gather else ZERO
+            for part, dtype in in_types(lowered, n, narrow):
+                whole = f"{what} parameters" + (f" in {dtype.upper()}" if dtype in NARROW else "")
+                made.append(Message("step", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, whole, per="step"))
     return [in_buckets(m, strategy) for m in made]
 
 
-def multiplied_in_fp8(placed: Placed, strategy: Strategy) -> list[Tensor]:
-    """The weights of a block whose products run in FP8."""
+def in_types(lowered: Lowered, elements_gathered: Expr, narrow: Expr) -> list[tuple[Expr, str]]:
+    """Parameters that are gathered, by the type in which they are: those kept in a recipe's type as the recipe gathers them."""
+    precision, recipe = lowered.profile.strategy.precision, recipe_of(lowered.profile.strategy)
+    if recipe is None or not recipe.gathers or not narrow:
+        return [(elements_gathered, precision)] if elements_gathered else []
+    return [(part, dtype) for part, dtype in ((elements_gathered - narrow, precision), (narrow, recipe.gathers)) if part]
+
+
+def narrow_weights(placed: Placed) -> list[Tensor]:
+    """The weights of a block that a recipe's products multiply."""
     return [
         t
         for op in placed.block.ops
-        if op.kind in PRODUCTS and multiplied_in(op, strategy) == "fp8"
+        if op.kind in PRODUCTS and op.of(Projection).multiplied
         for t in (placed.block.tensors[i] for i in op.inputs)
         if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
     ]
 
 
-def _kept_in_fp8(lowered: Lowered, expert: bool | None) -> Expr:
-    """Elements of a stage's weights that are multiplied in FP8; expert: of experts, or all others."""
-    found = ZERO
-    for name, remembered in lowered.blocks.items():
-        weights = multiplied_in_fp8(remembered.placed, lowered.profile.strategy)
-        own = (elements(remembered.placed, t.name) for t in weights if t.gradient and (expert is None or (t.module == "experts") == expert))
-        found = found + sum(own, ZERO) * symbol(holds(name))
-    return found
+def narrow_of_block(lowered: Lowered, name: str, expert: bool | None = None, *, trained: bool = False) -> Expr:
+    """Elements of a block's weights that a recipe's products multiply; expert: of experts, or all others; trained: of those that are."""
+    placed = lowered.blocks[name].placed
+    own = (t for t in narrow_weights(placed) if (t.gradient or not trained) and (expert is None or (t.module == "experts") == expert))
+    return sum((elements(placed, t.name) for t in own), ZERO)
+
+
+def narrow_parameters(lowered: Lowered, expert: bool | None, *, trained: bool = False) -> Expr:
+    """The same of all blocks of a stage."""
+    return sum((narrow_of_block(lowered, name, expert, trained=trained) * symbol(holds(name)) for name in lowered.blocks), ZERO)
 
 
 def tensor_parallel_gradients(lowered: Lowered, name: str, axis: str = "tp") -> Expr:
@@ -173,7 +183,8 @@ def _expert_biases(lowered: Lowered, placed: Placed) -> set[str]:
 class Unit:
     """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it; the root
     is what is in no other. trained: of the elements, those that have gradients; whole: those that are never sharded; kept: of the units,
-    those that stay gathered for backward; late: the share that is gathered only when the unit runs."""
+    those that stay gathered for backward; late: the share that is gathered only when the unit runs; narrow: elements that are kept and
+    gathered in a recipe's type."""
 
     what: str
     elements: Expr
@@ -184,6 +195,7 @@ class Unit:
     whole: Expr = ZERO
     kept: Expr = ZERO
     late: Expr = ZERO
+    narrow: Expr = ZERO
 
 
 def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
@@ -205,7 +217,8 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
             own = expert if apart else None
             whole = never_sharded(lowered, kind, expert=own)
             learnt = trained(kind, expert=own)
-            units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind)))
+            narrow = narrow_of_block(lowered, kind, own) if lowered.profile.strategy.fp8_param_gather else ZERO
+            units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind), narrow=narrow))
     root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
     learnt = trained("embedding") * symbol("embedding_i") + trained_output_layer(derivation, lowered)
     norm = of_block("P", "head", module="norm")
@@ -216,6 +229,10 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
         root = root + held("mtp") * symbol("mtp_copies_i")
         learnt = learnt + trained("mtp") * symbol("mtp_copies_i")
     return [u for u in (*units, Unit("root", root, ONE, learnt, root=True)) if u.elements]
+
+
+def _purpose(unit: Unit) -> Purpose:
+    return "root" if unit.root else ""
 
 
 def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
@@ -230,22 +247,20 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     for unit in units if strategy.zero == 3 else ():
         group = shards(lowered, unit.expert)
         n, share, gathered = unit.trained, unit.trained / group.shard, unit.elements - unit.whole
-        of: Purpose = "root" if unit.root else ""
-        gather = Message(
-            "forward", "all_gather", group.inside, group.shard, ZERO, gathered, strategy.precision, unit.what, unit.times, once, of, unit.late
-        )
-        if group.shard != ONE:
-            made.append(replace(gather, send_elements=gathered / group.shard))
-            if unit.whole:
-                what = f"{unit.what}, what is never sharded"
-                updated = replace(gather, send_elements=unit.whole / group.shard, receive_elements=unit.whole, what=what)
-                made.append(replace(updated, phase="step", per="step", late=ZERO))
+        times, of, late = unit.times, _purpose(unit), unit.late
+        for part, dtype in in_types(lowered, gathered, unit.narrow) if group.shard != ONE else ():
+            what = unit.what + (f" in {dtype.upper()}" if dtype in NARROW else "")
+            gather = Message("forward", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, what, times, once, of, late)
+            made.append(gather)
+            if unit.whole and dtype == strategy.precision:
+                never = replace(gather, what=f"{what}, what is never sharded", phase="step", per="step", late=ZERO)
+                made.append(replace(never, send_elements=unit.whole / group.shard, receive_elements=unit.whole))
             if kept:
                 held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
-                again = replace(gather, phase="backward", group=held_by, send_elements=gathered / held_by, per="microbatch")
+                again = replace(gather, phase="backward", group=held_by, send_elements=part / held_by, per="microbatch")
                 made.append(replace(again, count=unit.times - unit.kept))
-            if n:
-                made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
+        if group.shard != ONE and n:
+            made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
         if group.instances != ONE and n:
             made.append(Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, sync, of))
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from symsim.algebra.expr import ZERO, Expr, product
 from symsim.inputs import curves
@@ -24,8 +25,8 @@ class Shape:
     k: Expr
     groups: Expr
     kind: str
-    width_in: int
-    width_out: int
+    width_in: int | Fraction
+    width_out: int | Fraction
     biases: Expr = ZERO
     accumulates: bool = False
     split: bool = False

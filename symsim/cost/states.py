@@ -19,7 +19,7 @@ def main_type(strategy: Strategy) -> str:
     return strategy.main_params_dtype or "fp32"
 
 
-def copy_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int:
+def copy_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int | Fraction:
     """Bytes a parameter of the copy that is updated, in its own type (none where it updates the parameters themselves). A bf16 parameter's
     fp32 copy needs only the other 16 bits (store_param_remainders)."""
     main = main_type(strategy)

@@ -36,6 +36,7 @@ from symsim.cost.states import main_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
 from symsim.cost.utilisation import utilisation
 from symsim.errors import InputError
+from symsim.frameworks.narrow import recipe_of
 from symsim.inputs import curves
 from symsim.inputs.conventions import REPLAYED
 from symsim.inputs.optimizers import OPTIMIZERS
@@ -83,7 +84,8 @@ def check_system(system: System, strategy: Strategy) -> None:
     joined = 1 if outermost is None else outermost.ranks
     if joined != "all" and strategy.world_size > joined:
         raise InputError(f"system {system.name} joins {joined} ranks, and the strategy has {strategy.world_size}; its network needs one more tier")
-    for kind in (strategy.precision, *(("fp8",) if strategy.fp8 != "none" else ())):
+    recipe = recipe_of(strategy)
+    for kind in (strategy.precision, *((recipe.operand,) if recipe is not None else ())):
         if getattr(system.accelerator.peak, kind) is None:
             known = ", ".join(k for k in type(system.accelerator.peak).model_fields if getattr(system.accelerator.peak, k) is not None)
             raise InputError(f"system {system.name} gives no peak rate for {kind}, which the strategy multiplies in; it gives {known}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.cost import linear_loss
-from symsim.ir.block import WIDTHS, Op
+from symsim.ir.block import NARROW, WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
@@ -97,7 +97,7 @@ class _Walk:
     def gradient(self, name: str) -> Expr:
         """A gradient has its tensor's type, and that of the computation where the tensor is quantised."""
         dtype = self.placed.block.tensors[name].dtype
-        return elements(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype == "fp8" else dtype]
+        return elements(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype in NARROW else dtype]
 
     def forward(self, indices: Iterable[int], kept: Mapping[str, Expr], held: Iterable[str], present: Mapping[str, Expr]) -> list[Moment]:
         """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already."""
@@ -216,8 +216,8 @@ class _Backward:
                 del self.gradients[name]
             self._add(source, new)
             return
-        if op.kind in REDISTRIBUTIONS:
-            whole = OPERATIONS[op.kind].transpose == "none"
+        if op.kind in REDISTRIBUTIONS or OPERATIONS[op.kind].transpose == "free":
+            whole = OPERATIONS[op.kind].transpose in ("none", "free")
             new = self.gradients[arrived[0]] if whole else walk.gradient(source)
             if not whole:
                 self._note(op.name, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
+from symsim.frameworks.narrow import recipe_of
 
 # assumption, the choice that counts what is computed, and what another choice counts beside it
 CONVENTIONS = (
@@ -38,8 +39,9 @@ def above_peak(result: Evaluation) -> str:
         said += "; besides, "
     numbers = result.values
     precision = result.strategy.precision
-    if result.strategy.fp8 != "none":
-        ratio = float(numbers["Phi_fp8"] / numbers["Phi"])
+    recipe = recipe_of(result.strategy)
+    if recipe is not None:
+        ratio = float(numbers[f"Phi_{recipe.operand}"] / numbers["Phi"])
         return said + f"they are of the {precision} peak, and fp8={result.strategy.fp8} multiplies at {ratio:.2f} times that."
     return said + f"the system's kernels run above its {precision} peak; check its efficiencies and peaks."
 

@@ -24,7 +24,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
-from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages, table_copies
+from symsim.pipeline.stages import Stage, across, kinds_between, layers_before, stages, table_copies
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 
@@ -243,14 +243,18 @@ class Evaluation:
     def stage_values(self, stage: Stage) -> Mapping[str, Number]:
         """The stage's own symbols: layers of each kind, and what else it holds."""
         if stage.index not in self._own:
-            self._own[stage.index] = self._values_of(stage)
+            found = self._values_of(stage)
+            if schedule_of(self.strategy).placement == "mirrored":
+                other = self._values_of(self.stages[-1 - stage.index])
+                found |= {across(name): n for name, n in other.items() if name != "i"}
+            self._own[stage.index] = found
         return self._own[stage.index]
 
     @cached_property
     def _own(self) -> dict[int, Mapping[str, Number]]:
         return {}
 
-    def _values_of(self, stage: Stage) -> Mapping[str, Number]:
+    def _values_of(self, stage: Stage) -> dict[str, Number]:
         model = self.model
         found: dict[str, Number] = {"i": stage.index}
         held = [kinds_between(model, c.first, c.last) for c in stage.chunks]

@@ -23,25 +23,19 @@ from symsim.frameworks.kernels import (
     grouped,
     joined_linear,
     keep_inputs,
-    multiplied_in,
 )
+from symsim.frameworks.narrow import STORED, dropping, narrowed, store
 from symsim.frameworks.primitives import dropped, run
 from symsim.ir.block import Dim, Op, Tensor
-from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK, exceptional
+from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK
 
 SIGMOID_IN_FP32 = ("attention",)  # the output gate of attention (transformer/attention.py _apply_output_gate)
 
 
 def te_linear(k: Kernels, op: Op) -> None:
-    """TransformerEngine (LayerNorm)Linear: keeps its input; in FP8 it is quantised first, so what is kept and gathered is
-    FP8, and so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
-    x = op.inputs[0]
-    saves, attrs = [x], op.of(Projection)
-    if multiplied_in(op, k.profile.strategy) == "fp8":
-        attrs = replace(attrs, gradient_dtype="fp8")
-        if not exceptional("keeps_original", attrs):
-            saves = quantise(k, x)
-            x = saves[0]
+    """TransformerEngine (LayerNorm)Linear: keeps its input; a narrow recipe casts it first, so what is kept and gathered is narrow, and
+    so is the output gradient where it is gathered (module/linear.py, layernorm_linear.py)."""
+    x, saves, attrs = narrowed(k, op)
     if len(op.outputs) > 1:
         joined_linear(k, op, x, saves, attrs)
         model = k.profile.model
@@ -50,20 +44,6 @@ def te_linear(k: Kernels, op: Op) -> None:
             _ungroup_heads(k, op)
     else:
         einsum(k, x, list(op.inputs[1:]), op.outputs[0], op.einsums[0], attrs, saves=saves)
-
-
-def quantise(k: Kernels, x: str) -> list[str]:
-    """An FP8 copy of x, and the scales of block recipes: MXFP8 one byte per 32 elements, blockwise one fp32 per 128."""
-    recipe = k.profile.strategy.fp8
-    made = [k.make("input.fp8", k.dims_of(x), "fp8")]
-    if recipe != "tensorwise":
-        last = k.dims_of(x)[-1]
-        per, dtype = (32, "fp8") if recipe == "mxfp8" else (128, "fp32")
-        blocks = f"{last}/{per}"
-        k.dims[blocks] = Dim(k.dims[last].size / per, parts=(last,))
-        made.append(k.make("input.scale", (*k.dims_of(x)[:-1], blocks), dtype, "index"))
-    k.emit("quantise", [x], made, name="quantise")
-    return made
 
 
 def _ungroup_heads(k: Kernels, op: Op) -> None:
@@ -158,14 +138,16 @@ def te_attention(k: Kernels, op: Op) -> None:
             tensor = copy
         packed.append(tensor)
     lse = k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index")
+    narrower = k.profile.strategy.attention_output_store
+    stored = [] if narrower is None else [k.make(STORED, k.dims_of(o), narrower, "index")]
     forward, backward = attention_products(op, flash=True)
     mask = _mask(k)
     inputs = [*packed, *offsets, *mask]
     k.emit(
         "attention",
         inputs,
-        [o, lse],
-        saves=[*packed, o, lse],
+        [o, lse, *stored],
+        saves=[*packed, *(stored or [o]), lse],
         products=forward,
         backward=backward,
         attrs=replace(op.of(Attention), unread=tuple(mask)),
@@ -210,7 +192,8 @@ def _mask(k: Kernels) -> list[str]:
 
 
 def te_activation(k: Kernels, op: Op) -> None:
-    """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales."""
+    """Fused (gated) activation: keeps its input, or an FP8 copy of it (fusions/fused_bias_swiglu.py), and row scales. Where it runs again
+    for what reads its result, it does so from the copy (DeepSeek-V3, arXiv:2412.19437, sec. 3.3.3)."""
     if not k.profile.strategy.bias_activation_fusion:
         _activation_in_kernels(k, op)
         return
@@ -218,7 +201,10 @@ def te_activation(k: Kernels, op: Op) -> None:
     scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
     extra: list[str] = []
     saves = [*parts, *scales]
-    if k.profile.strategy.activation_func_fp8_input_store:
+    if k.profile.strategy.activation_func_fp8_input_store and dropping(k):
+        parts = [store(k, part, f"stored{i}") for i, part in enumerate(parts)]
+        saves = [*parts, *scales]
+    elif k.profile.strategy.activation_func_fp8_input_store:
         extra = [k.make(f"stored{i}", k.dims_of(p), "fp8", "index") for i, p in enumerate(parts)]
         saves = [*extra, *scales]
     k.emit("activation", [*parts, *scales], [*op.outputs, *extra], saves=saves, attrs=op.attrs)
@@ -414,9 +400,9 @@ def _weight_dtype(k: Kernels) -> str:
 
 def te_grouped(k: Kernels, op: Op) -> None:
     """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
-    saves = quantise(k, op.inputs[0]) if multiplied_in(op, k.profile.strategy) == "fp8" else [op.inputs[0]]
-    attrs = replace(op.of(Projection), reduce_dtype=_weight_dtype(k))  # probabilities in fp32 promote what experts over etp sum
-    grouped(k, op, saves[0], saves, attrs)
+    x, saves, attrs = narrowed(k, op)
+    # probabilities in fp32 promote what experts over etp sum, whose gradients are gathered as they are
+    grouped(k, op, x, saves, replace(attrs, reduce_dtype=_weight_dtype(k), gradient_dtype=None))
 
 
 def te_combine(k: Kernels, op: Op) -> None:

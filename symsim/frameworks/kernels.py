@@ -14,7 +14,7 @@ from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor
 from symsim.ir.einsum import Einsum
-from symsim.ir.operations import LINEAR, Attention, Attributes, Plain, Projection, View, exceptional
+from symsim.ir.operations import Attention, Attributes, Plain, Projection, View
 from symsim.placement.names import Placement
 
 
@@ -35,11 +35,9 @@ class Profile:
 
 
 def multiplied_in(op: Op, strategy: Strategy) -> str:
-    """The type of the operands that an operation multiplies, forward and backward: FP8 where a recipe is on and the operation
-    is a linear map, of one weight or of the experts', unless it is an exception (router, gates of shared experts, output layer:
-    `operations.EXCEPTIONS`); that of the computation for all other products."""
-    linear = op.kind in LINEAR and not exceptional("high_precision", op.attrs)
-    return "fp8" if strategy.fp8 != "none" and linear else strategy.precision
+    """The type of the operands that a kernel multiplies, forward and backward: a recipe's, or that of the computation."""
+    narrow = op.attrs.multiplied if isinstance(op.attrs, (Projection, Attention)) else ""
+    return narrow or strategy.precision
 
 
 def attended(strategy: Strategy, assumptions: Mapping[str, str]) -> Fraction:

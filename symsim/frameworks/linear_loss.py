@@ -108,7 +108,7 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
         pieces=pieces,
         columns=how.columns,
         in_kernel=not (how.held or how.columns),
-        moved=how.moved(WIDTHS[k.tensors[logits].dtype]),
+        moved=how.moved(int(WIDTHS[k.tensors[logits].dtype])),
         hidden=how.hidden or k.tensors[x].dtype,
         scaled=how.scaled,
     )

@@ -43,6 +43,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "same written out in the modules (fusion=eager)",
         "Dao 2023 (FlashAttention-2) sec. 3; torch.utils.flop_counter; TransformerEngine FusedAttention",
     ),
+    "fp8_layouts": Assumption(
+        "transposed",
+        ("transposed", "any"),
+        "recipes with one scale a tensor: tensor cores multiply FP8 in one layout, so that inputs, gradients and weights have transposed "
+        "copies (transposed), or in any, from one copy (any: Blackwell)",
+        "TransformerEngine pytorch/utils.py is_non_tn_fp8_gemm_supported: compute capability 10.0 and up, but 12.x",
+    ),
     "recompute_early_stop": Assumption(
         "profile",
         ("profile", "true", "false"),

@@ -56,7 +56,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
 
 # Symbols of the time formulas that stand for one number of the system; those of its tiers carry the tier's place
 SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
-    **{f"Phi_{kind}": ("accelerator", "peak", kind) for kind in ("bf16", "fp16", "fp8", "fp32")},
+    **{f"Phi_{kind}": ("accelerator", "peak", kind) for kind in ("bf16", "fp16", "fp8", "fp4", "fp32")},
     "n_sm": ("accelerator", "multiprocessors"),
     "B_hbm": ("accelerator", "memory_bandwidth"),
     "W_chip": ("accelerator", "power"),

@@ -233,12 +233,20 @@ class Strategy(BaseModel):
     distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
     # precision
     precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")
-    fp8: Literal["none", "tensorwise", "blockwise", "mxfp8"] = Field("none", description="FP8 recipe of the linear layers")
+    fp8: Literal["none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"] = Field(
+        "none", description="recipe of the linear layers' narrow products: FP8, or NVFP4"
+    )
     fp8_param_gather: bool = Field(
         False, description="weights that are multiplied in FP8 are kept and gathered so, with no copy in the type of the computation"
     )
+    keep_fp8_transpose_cache: bool = Field(
+        False, description="FSDP with fp8_param_gather: the transposed forms of all weights stay whole on every rank"
+    )
     fp32_residual_connection: bool = Field(False, description="the residual stream in fp32")
     activation_func_fp8_input_store: bool = Field(False, description="activation inputs kept in FP8")
+    attention_output_store: Literal["fp8", "e5m6"] | None = Field(
+        None, description="te, flash: attention's output kept in 8 bits, or in 12 (E5M6), for its backward and the projection after it"
+    )
     # kernels
     fusion: Literal["te", "eager"] = Field(
         "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op"

@@ -16,6 +16,7 @@ from symsim.inputs.known import Bandwidth, Bytes, ComputeRate, Known, Latency, P
 from symsim.inputs.limits import LARGEST_SIZE, MOST_TIERS
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.strategy import Strategy
+from symsim.ir.block import NARROW
 from symsim.ir.messages import COLLECTIVES, DISPATCHERS
 
 
@@ -35,12 +36,13 @@ class Peak(Part):
     bf16: ComputeRate
     fp16: ComputeRate | None = None
     fp8: ComputeRate | None = None
+    fp4: ComputeRate | None = None
     fp32: ComputeRate | None = None
 
 
 class Accelerator(Part):
     peak: Peak
-    fp8_share: Positive | None = Field(None, description="share of the peak that FP8 products reach, over that of bf16; 1 where not given")
+    fp8_share: Positive | None = Field(None, description="share of the peak that FP8 and FP4 products reach, over that of bf16; 1 where not given")
     multiprocessors: Positive = Field(description="processors over which the tiles of a GEMM are spread (SMs, CUs)")
     memory: Bytes
     memory_bandwidth: Bandwidth
@@ -162,8 +164,9 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
         rate = getattr(chip.peak, kind)
         if rate is not None:
             found[f"Phi_{kind}"] = float(rate.value)
-    if strategy.fp8 != "none":
-        found["Phi_fp8"] *= float(chip.fp8_share.value) if chip.fp8_share else 1.0
+    for kind in NARROW if strategy.fp8 != "none" else ():
+        if f"Phi_{kind}" in found:
+            found[f"Phi_{kind}"] *= float(chip.fp8_share.value) if chip.fp8_share else 1.0
     found["Phi"] = found[f"Phi_{strategy.precision}"]
     found |= {name: float(value) for name, value in kernel_values(system.kernels).items()}
     for j, tier in enumerate(system.network, 1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 from symsim.algebra.expr import ONE, Expr, symbol
@@ -16,10 +17,18 @@ from symsim.errors import nearest
 from symsim.ir.einsum import Einsum, IRError, fault, parsed
 from symsim.ir.operations import KINDS, OPERATIONS, Attributes, Plain
 
-WIDTHS = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bool": 1, "uint64": 8}
+WIDTHS: Mapping[str, int | Fraction] = {
+    **{"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bool": 1, "uint64": 8},
+    "fp4": Fraction(1, 2),
+    "e5m6": Fraction(3, 2),
+    # both forms of a tensor, by rows and by columns
+    **{"fp8x2": 2, "fp4x2": 1},
+}
+"""Bytes of an element."""
 
 
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
+NARROW = ("fp8", "fp4")
 # what a tensor is to its module; the table is that of the tokens
 TensorRole = Literal["", "weight", "bias", "table"]
 

@@ -20,10 +20,22 @@ class Plain:
 
 
 @dataclass(frozen=True)
+class Cast:
+    """A tensor written in a narrow type. passes: how often it is read; forms: how often it is written (rows, columns for the transposed
+    products); maxima: what is summed up over the ranks that gather it goes ahead."""
+
+    passes: int = 1
+    forms: int = 1
+    maxima: bool = False
+
+
+@dataclass(frozen=True)
 class Projection:
     """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all;
     borrowed: weights of another block. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the
-    input's gradient, go between ranks, where they are not those of the tensors."""
+    input's gradient, go between ranks, where they are not those of the tensors. multiplied: the narrow type of the operands; "": that
+    of the tensors. gradient_cast: of the output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was
+    kept as it was, for the weight gradient."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -31,19 +43,25 @@ class Projection:
     borrowed: tuple[str, ...] = ()
     reduce_dtype: str | None = None
     gradient_dtype: str | None = None
+    multiplied: str = ""
+    gradient_cast: Cast | None = None
+    input_cast: Cast | None = None
 
 
 @dataclass(frozen=True)
 class Attention:
     """The two products over queries `s` and keys `z`. keys: the mean number of keys that a query is charged for; unread:
     inputs that the kernel keeps and does not read. passes: where it is written out, the kernels between its products: result,
-    byte mask and what backward reads again (or "") of each."""
+    byte mask and what backward reads again (or "") of each. multiplied: the narrow type of the products; gradient_cast: of the output's
+    gradient, which is multiplied so too."""
 
     scores: Einsum
     values: Einsum
     keys: str
     unread: tuple[str, ...] = ()
     passes: tuple[tuple[str, str, str], ...] = ()
+    multiplied: str = ""
+    gradient_cast: Cast | None = None
 
     @cached_property
     def key_dim(self) -> str:
@@ -186,7 +204,7 @@ class Redistribution:
     target: str | None = None
 
 
-Attributes = Plain | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+Attributes = Plain | Cast | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
 
 Collective = Literal["", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
@@ -203,7 +221,7 @@ class Operation:
     sends: the collective that a redistribution or an exchange is; over: the axes of an exchange (a redistribution has its own).
     partial: dimensions over which its result is a partial sum on a rank, where they are sharded: those contracted, or one named.
     transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
-    gradient passes as it comes, and a collective has the collective of the gradient, or none.
+    gradient passes as it comes, of a cast it is the result's (free), and a collective has the collective of the gradient, or none.
     in_place: its result lies where its input lay, when nothing else reads that.
     inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others). keeps: what PyTorch's autograd keeps
     of a primitive.
@@ -215,10 +233,10 @@ class Operation:
     role: Role
     attributes: type[Attributes] = Plain
     partial: Literal["", "contracted", "V"] = ""
-    transpose: Literal["einsum", "kernel", "passes", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
+    transpose: Literal["einsum", "kernel", "passes", "free", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
     sends: Collective = ""
     over: tuple[str, ...] = ()
-    inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring"] = ""
+    inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
     bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
@@ -270,7 +288,7 @@ OPERATIONS: dict[str, Operation] = {
     "activation": Operation("kernel", Activation),
     "multiply": Operation("kernel"),
     "add": Operation("kernel"),
-    "quantise": Operation("kernel"),
+    "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "convolution": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
@@ -334,7 +352,7 @@ EXCEPTIONS = {
         "no TransformerEngine module: megatron.core transformer/moe/moe_utils.py, shared_experts.py, tensor_parallel/layers.py",
     ),
     "keeps_original": Exceptional(
-        "in FP8 the input is kept as it is, and no quantised copy",
+        "under a narrow recipe the input is kept as it is, and cast again for the weight gradient",
         frozenset({"o_proj"}),
         "attention keeps its result anyway",
         "TransformerEngine pytorch/module/linear.py save_original_input, set by megatron.core for linear_proj",

@@ -422,12 +422,18 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
 
 
 def _precision(_: Architecture, strategy: Strategy) -> None:
-    if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero not in (1, 2)):
-        raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1 or 2), which gathers what it updates")
+    if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero == 0):
+        raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1, 2 or 3), which gathers what it updates")
+    if strategy.keep_fp8_transpose_cache and (strategy.zero != 3 or not strategy.fp8_param_gather):
+        raise InputError("keep_fp8_transpose_cache=true needs fp8_param_gather=true and zero=3: elsewhere the transposed forms stay in any case")
     if strategy.fp8 == "none":
         return
     if strategy.precision == "fp32":
         raise InputError(f"fp8={strategy.fp8} needs precision=bf16 or fp16: fp8 GEMMs are not mixed with fp32 weights")
+    dropping = [m for m in strategy.recompute_modules if m in ("layernorm", "moe_act")] if strategy.recompute == "selective" else []
+    if strategy.fp8 == "delayed" and dropping and strategy.recompute_operations is None:
+        instead = "which it cannot cast again; give fp8=tensorwise"
+        raise InputError(f"fp8=delayed does not work with recompute_modules={dropping[0]}, which drops inputs of products, {instead}")
     if not FRAMEWORKS[strategy.fusion].fp8:
         able = " or ".join(name for name, framework in FRAMEWORKS.items() if framework.fp8)
         raise InputError(f"fp8={strategy.fp8} needs fusion={able}: the {strategy.fusion} modules have no fp8 GEMMs")
@@ -441,6 +447,8 @@ def _fusions(_: Architecture, strategy: Strategy) -> None:
     off = [name for name in FUSIONS if not getattr(strategy, name)]
     if off and strategy.fusion != "te":
         raise InputError(f"{off[0]}=false needs fusion=te: fusion={strategy.fusion} runs module by module, with none of these fusions")
+    if strategy.attention_output_store is not None and strategy.fusion != "te":
+        raise InputError(f"attention_output_store={strategy.attention_output_store} needs fusion=te: PyTorch's autograd keeps what its kernels make")
     if strategy.activation_func_fp8_input_store and not strategy.bias_activation_fusion:
         raise InputError("activation_func_fp8_input_store=true needs bias_activation_fusion=true: the fused kernel writes the FP8 copy")
 

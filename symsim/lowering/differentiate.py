@@ -16,12 +16,26 @@ from dataclasses import dataclass
 
 from symsim.algebra.expr import ONE, Expr, product
 from symsim.frameworks.framework import BY_RULE, Framework, Ring
-from symsim.ir.block import Block, Op, Tensor
+from symsim.ir.block import NARROW, Block, Op, Tensor
 from symsim.ir.messages import Message
-from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Norm, Redistribution, TopK
+from symsim.ir.operations import (
+    OPERATIONS,
+    REDISTRIBUTIONS,
+    Attention,
+    Cast,
+    CrossEntropy,
+    LinearCrossEntropy,
+    Norm,
+    Projection,
+    Redistribution,
+    TopK,
+)
 from symsim.lowering.communicate import Placed
 from symsim.lowering.exchange import token_messages
 from symsim.placement.mesh import Layout, Mesh, local_elements, local_size
+
+CAST = "cast"
+"""The backward kernel that casts an output's gradient, and an input that was kept as it was, to the type they are multiplied in."""
 
 # index, operation, axis, send, receive, dtype, what
 Say = Callable[[int, str, str, Expr, Expr, str, str], None]
@@ -164,7 +178,7 @@ def _reduce(
 
 def _gradient_dtype(placed: Placed, dtype: str) -> str:
     """Gradients of quantised tensors are not quantised themselves."""
-    return placed.mesh.precision if dtype == "fp8" else dtype
+    return placed.mesh.precision if dtype in NARROW else dtype
 
 
 def _reduction(placed: Placed, index: int, op: Op, parameter: Tensor, layout: Layout, missing: tuple[str, ...]) -> tuple[str, ...]:
@@ -191,13 +205,19 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
     parameters = [t for t in op.inputs if tensors[t].kind == "parameter"]
     weights = [t for t in parameters if tensors[t].gradient]
     rule = OPERATIONS[op.kind].transpose
+    casts = [BackwardOp(CAST, index, (), tuple(gradients), ())] if _casts(op) else []
     if rule == "einsum":
         of_input, of_weight = ((op.einsums[0].transpose(operand).product,) for operand in (0, 1))
         kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *parameters[:1]), tuple(activations))] if activations else []
-        return kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
-    if rule == "passes":
+        return casts + kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
+    if rule in ("passes", "free"):
         return []
-    return [BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), (*activations, *weights))]
+    return [*casts, BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), (*activations, *weights))]
+
+
+def _casts(op: Op) -> bool:
+    """Whether backward casts the gradient of what an operation made."""
+    return isinstance(op.attrs, (Projection, Attention)) and op.attrs.gradient_cast is not None
 
 
 def _forward_messages(placed: Placed, metadata: str) -> list[tuple[int, Message]]:
@@ -228,7 +248,24 @@ def inner_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
         return [Message(phase, "all_reduce", a, mesh.degree(a), n, n, "fp32", f"mean of squares in {op.name}") for a in split]
     if inner == "balance" and phase == "forward":
         return _balance_messages(placed, op)
+    if inner == "maxima":
+        return _maxima_messages(placed, op, phase) if op.of(Cast).maxima else []
     return token_messages(placed, index, phase, metadata) if inner == "tokens" else []
+
+
+def _maxima_messages(placed: Placed, op: Op, phase: str) -> list[Message]:
+    """The maximum of a tensor that ranks gather from each other once it is cast: it has to be the same on all (TransformerEngine
+    module/linear.py set_quantizer_amax_reduction_group); in backward that of the gradient of what is scattered, gathered likewise."""
+    ops, axes = placed.block.ops, []
+    for reader in ops:
+        if phase == "forward" and reader.kind == "all_gather" and reader.inputs[0] == op.outputs[0]:
+            axes.append(reader.of(Redistribution).axis)
+    if phase == "backward":
+        maker = next((o for o in ops if isinstance(o.attrs, Projection) and o.attrs.multiplied and op.outputs[0] in o.inputs), None)
+        made = maker.outputs[0] if maker is not None else ""
+        axes = [o.of(Redistribution).axis for o in ops if o.kind == "reduce_scatter" and o.inputs[0] == made]
+    what = f"maximum of the {'tensor' if phase == 'forward' else 'gradient'} cast at {op.name}"
+    return [Message(phase, "all_reduce", a, placed.mesh.degree(a), ONE, ONE, "fp32", what) for a in axes if a == "tp"]
 
 
 def _balance_messages(placed: Placed, op: Op) -> list[Message]:

@@ -31,6 +31,11 @@ def holds(block: str) -> str:
     return _HOLDS.get(block) or layers(block).text
 
 
+def across(name: str) -> str:
+    """The symbol of stage pp - 1 - i that is `name` of stage i: they are there where one rank holds both."""
+    return f"{name.removesuffix('_i')}_across_i"
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Layers [first, last) of the decoder, and what else the chunk holds."""

@@ -6,6 +6,7 @@ from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.known import Known
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.system import System, quantities
+from symsim.ir.block import NARROW
 from symsim.ir.messages import DISPATCHERS
 from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
@@ -28,7 +29,7 @@ _OF_A_TIER = {"bandwidth": "B", "latency": "alpha", "launch": "lambda"}
 def symbol_of(system: System, path: KeyPath) -> str:
     """The symbol that stands for a system's number in formulas, '' for one that none uses as it is."""
     if path[:2] == ("accelerator", "peak"):
-        return f"Phi_{path[2]}" if path[2] != "fp8" or system.accelerator.fp8_share is None else ""
+        return f"Phi_{path[2]}" if path[2] not in NARROW or system.accelerator.fp8_share is None else ""
     if path[0] == "network":
         tier = int(path[1]) + 1
         if path[2] in ("calls", "exchange"):

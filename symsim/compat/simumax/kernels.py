@@ -86,8 +86,6 @@ class Kernels:
             moved += {"forward": 2, "dgrad": 3, "wgrad": 0}[phase] * rows * wide * self.e * self._gathers
         op_name = "fp8_matmul" if strategy.fp8 != "none" and not router else "matmul"
         seconds = self.machine.kernel(op_name, 2 * rows * wide * deep, moved, self._key(phase, rows, wide, deep, router))
-        if width == 1 and phase == "forward" and "o_proj" in labels:  # which keeps its input as it is here, and a quantised copy there
-            seconds += self.machine.moving("default", rows * deep * (self.e + width))
         return expr(seconds)
 
     def _key(self, phase: str, rows: float, wide: float, deep: float, router: bool) -> str:

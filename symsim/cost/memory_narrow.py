@@ -1,0 +1,87 @@
+"""What the narrow forms of weights take: by rows, and by columns for the transposed products of backward.
+
+They are made once a step and stay (TransformerEngine module/base.py, weight workspaces). With fp8_param_gather they are the weights.
+Under zero=3 a rank keeps its share of the weights in one form; the others are made of what is gathered and go with it
+(TransformerEngine module/linear.py, is_fsdp2; Megatron-Core distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py
+keep_fp8_transpose_cache).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from symsim.algebra.expr import ZERO, Expr, symbol
+from symsim.algebra.key import Key, layers
+from symsim.algebra.quantity import BYTE, Quantity
+from symsim.cost.count import label
+from symsim.cost.memory_rank import Rank
+from symsim.cost.reduce import expert_groups, narrow_of_block, narrow_parameters, shards
+from symsim.frameworks.narrow import forms, recipe_of
+from symsim.frameworks.recipes import Recipe
+from symsim.ir.block import WIDTHS
+from symsim.pipeline.stages import holds
+
+
+def narrow_copies(rank: Rank) -> Expr:
+    """Bytes of the forms of weights that stay for the step, less what they stand in place of: of layers, and of the depths of
+    multi-token prediction."""
+    recipe = recipe_of(rank.strategy)
+    if recipe is None:
+        return ZERO
+    kept = rank.lowered.profile.conventions.fp8_weights
+    if kept is not None:
+        return _of_blocks(rank, Fraction(kept - WIDTHS[rank.strategy.precision]))
+    if rank.strategy.zero == 3:
+        shares = _shares(rank) * (recipe.weight_bytes - WIDTHS[rank.strategy.precision]) if rank.strategy.fp8_param_gather else ZERO
+        cached = _of_blocks(rank, recipe.weight_bytes) if rank.strategy.keep_fp8_transpose_cache else ZERO
+        return shares + cached
+    return _of_blocks(rank, _bytes_at_work(rank, recipe))
+
+
+def narrow_at_work(rank: Rank, kind: str) -> Expr:
+    """Bytes of a layer's narrow forms, under zero=3, beside what is gathered of it or in its place."""
+    recipe = recipe_of(rank.strategy)
+    return ZERO if recipe is None else narrow_of_block(rank.lowered, kind) * _bytes_at_work(rank, recipe)
+
+
+def narrow_ahead(rank: Rank, kind: str) -> Expr:
+    """Bytes that a gathered layer takes more, less than none, for being gathered in a recipe's type."""
+    recipe, precision = recipe_of(rank.strategy), rank.strategy.precision
+    if recipe is None or not rank.strategy.fp8_param_gather:
+        return ZERO
+    return narrow_of_block(rank.lowered, kind) * (WIDTHS[recipe.gathers or precision] - WIDTHS[precision])
+
+
+def narrow_everywhere(rank: Rank) -> Expr:
+    """The same of all layers, where they stay gathered."""
+    return sum((narrow_at_work(rank, k) * layers(k).expr for k in rank.model.kind_names()), ZERO)
+
+
+def _bytes_at_work(rank: Rank, recipe: Recipe) -> Fraction:
+    """Bytes of all forms of a weight, less those of the weight where it has no other."""
+    instead = WIDTHS[rank.strategy.precision] if rank.strategy.fp8_param_gather else 0
+    return forms(rank.lowered.profile.assumptions, recipe) * recipe.weight_bytes - instead
+
+
+def _shares(rank: Rank) -> Expr:
+    groups: Iterable[tuple[bool | None, bool]] = ((False, False), (True, True)) if expert_groups(rank.lowered) else ((None, False),)
+    return sum((narrow_parameters(rank.lowered, own) / shards(rank.lowered, expert).shard for own, expert in groups), ZERO)
+
+
+def _of_blocks(rank: Rank, each: Fraction) -> Expr:
+    """So many bytes for every weight that a recipe's products multiply."""
+    found = ZERO
+    for name in rank.lowered.blocks:
+        weights = narrow_of_block(rank.lowered, name)
+        if not weights:
+            continue
+        copies = rank.book.define(
+            Key("M_fp8", "stage", name),
+            Quantity(weights * each, BYTE),
+            f"{name}: narrow forms of weights" + (", less the weights" if rank.strategy.fp8_param_gather else ""),
+            unit=BYTE,
+            latex=rf"M^{{\mathrm{{fp8}}}}_{{{label(name)}}}",
+        )
+        found = found + copies.expr * symbol(holds(name))
+    return found

@@ -1,0 +1,123 @@
+"""Narrow products: what is cast, how often it is read and written, and what is kept, by hand."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from symsim.api.result import Result, derive
+from symsim.errors import InputError
+from symsim.frameworks.recipes import RECIPES
+from symsim.inputs.models import load_model
+from symsim.inputs.strategy import Strategy
+
+TOKENS, HIDDEN, FFN = 512, 4096, 14336
+QUERIES = 4096
+
+
+@cache
+def dense(fp8: str, layouts: str = "transposed", tp: int = 1) -> Result:
+    strategy = Strategy(fp8=fp8, seq_length=TOKENS, tp=tp, sp=tp > 1)  # type: ignore[arg-type]
+    return derive(load_model("llama3-8b").architecture, strategy, {"fp8_layouts": layouts})
+
+
+@cache
+def latent(fp8: str, modules: tuple[str, ...]) -> frozenset[str]:
+    """Tensors that a layer with experts keeps."""
+    given: dict[str, Any] = {"recompute": "selective", "recompute_modules": modules} if modules else {}
+    result = derive(load_model("deepseek-v2-lite").architecture, Strategy(fp8=fp8, seq_length=TOKENS, **given))  # type: ignore[arg-type]
+    return frozenset(s.name for s in result.lowered.blocks["moe"].saved)
+
+
+# bytes that a cast reads and writes for an element of 16 bits: both forms, or rows alone
+BOTH = {"delayed": 2 + 2, "tensorwise": 2 * 2 + 2, "blockwise": 2 + 2 * (1 + 4 / 128), "mxfp8": 2 + 2 * (1 + 1 / 32)}
+BOTH["nvfp4"] = 2 * 2 + 2 * (1 / 2 + 1 / 16)
+
+
+@pytest.mark.parametrize("fp8", BOTH)
+def test_an_input_is_cast_before_its_product(fp8: str) -> None:
+    """Of one scale a tensor, maxima are a pass of their own, or found as it is cast; of blocks they are in it, and scales are written."""
+    assert dense(fp8).numbers["Q_dense_mlp_gate_up_quantise"] == TOKENS * HIDDEN * BOTH[fp8]
+
+
+@pytest.mark.parametrize("fp8", BOTH)
+def test_the_gradient_of_its_output_is_cast_too(fp8: str) -> None:
+    """In both forms; scales of gradients are left out. The cast of the input has no backward of its own."""
+    written = 2 * (0.5 if fp8 == "nvfp4" else 1)
+    read = 2 * RECIPES[fp8].passes
+    assert dense(fp8).numbers["U_dense_mlp_gate_up_cast"] == TOKENS * 2 * FFN * (read + written)
+    assert not [name for name in dense(fp8).numbers if name.startswith("U_") and "quantise" in name]
+
+
+def test_what_attention_keeps_anyway_is_cast_again() -> None:
+    """Forward writes rows; backward reads the original and writes columns (save_original_input). Delayed scaling cannot, and keeps both."""
+    result = dense("tensorwise")
+    assert result.numbers["Q_dense_attention_o_proj_quantise"] == TOKENS * QUERIES * (2 * 2 + 1)
+    assert result.numbers["U_dense_attention_o_proj_cast"] == TOKENS * HIDDEN * (2 * 2 + 2) + TOKENS * QUERIES * (2 * 2 + 1)
+    assert dense("delayed").numbers["U_dense_attention_o_proj_cast"] == TOKENS * HIDDEN * (2 + 2)
+    kept = {fp8: {s.name for s in dense(fp8).lowered.blocks["dense"].saved} for fp8 in ("tensorwise", "delayed")}
+    assert kept["delayed"] - kept["tensorwise"] == {"attention.o_proj.input.fp8"}
+
+
+def test_where_tensor_cores_take_any_layout_there_is_one_form() -> None:
+    assert dense("tensorwise", "any").numbers["Q_dense_mlp_gate_up_quantise"] == TOKENS * HIDDEN * (2 * 2 + 1)
+    assert dense("mxfp8", "any").numbers["Q_dense_mlp_gate_up_quantise"] == TOKENS * HIDDEN * BOTH["mxfp8"]
+    weights = {layouts: dense("tensorwise", layouts).value("memory.weights") for layouts in ("transposed", "any")}
+    layer = 2 * HIDDEN * QUERIES + 2 * HIDDEN * 1024 + 3 * HIDDEN * FFN
+    assert weights["transposed"] - weights["any"] == 32 * layer
+
+
+def test_a_tensor_that_recomputation_makes_again_has_no_narrow_copy() -> None:
+    """Megatron-Core set_save_original_input: norms' outputs, and what the experts' activation makes.
+    Delayed scaling, which cannot, is refused (transformer_config.py)."""
+    modules = ("layernorm", "moe_act")
+    plain, again = latent("blockwise", ()), latent("blockwise", modules)
+    copies = {"attention.q_proj.input", "attention.kv_a_proj_with_mqa.input", "moe.shared_experts.gate_up.input", "moe.experts.fc2.input"}
+    gone = {f"{name}.{end}" for name in copies for end in ("fp8", "scale")}
+    assert gone <= plain and gone.isdisjoint(again)
+    with pytest.raises(InputError, match="fp8=delayed does not work with recompute_modules=layernorm"):
+        latent("delayed", modules)
+    assert "moe.experts.fc1.input.fp8" in again, "which comes from other ranks"
+
+
+def test_maxima_are_the_same_on_ranks_that_gather_what_is_cast() -> None:
+    """A message of one fp32 for each tensor that is gathered, of scales of the whole tensor found ahead of the cast."""
+
+    def messages(fp8: str) -> dict[str, list[tuple[str, str]]]:
+        block = dense(fp8, tp=2).lowered.blocks["dense"]
+        both = {"forward": block.differentiated.forward_messages, "backward": block.backward_messages}
+        return {phase: [(m.op, m.dtype) for _, m in found if m.axis == "tp"] for phase, found in both.items()}
+
+    found = {fp8: messages(fp8) for fp8 in ("tensorwise", "mxfp8")}
+    for phase in ("forward", "backward"):
+        assert found["tensorwise"][phase].count(("all_reduce", "fp32")) == 2
+        assert ("all_reduce", "fp32") not in found["mxfp8"][phase]
+    assert ("all_gather", "fp8") in found["tensorwise"]["backward"]
+    assert ("all_gather", "fp8x2") in found["mxfp8"]["backward"], "gradients are gathered in both forms"
+
+
+def kept(model: str, **settings: Any) -> dict[str, int]:
+    result = derive(load_model(model).architecture, Strategy(seq_length=TOKENS, **settings))
+    (kind, *_) = [k for k in ("moe", "dense") if k in result.lowered.blocks]
+    return {s.name: int(s.bytes.evaluate(result.values)) for s in result.lowered.blocks[kind].saved}
+
+
+def test_an_activation_that_runs_again_does_so_from_its_narrow_input() -> None:
+    """In place of the 16 bits of the experts' first product (arXiv:2412.19437, sec. 3.3.3)."""
+    settings: dict[str, Any] = {"recompute": "selective", "recompute_modules": ("moe_act",)}
+    plain = kept("deepseek-v2-lite", **settings)
+    narrow = kept("deepseek-v2-lite", activation_func_fp8_input_store=True, **settings)
+    halves = {f"moe.experts.act.stored{i}": plain["moe.experts.fc1.out"] // 4 for i in (0, 1)}
+    assert halves.items() <= narrow.items() and "moe.experts.fc1.out" not in narrow
+    assert "moe.experts.act.out" not in narrow, "which runs again"
+
+
+@pytest.mark.parametrize("fp8", ["none", "blockwise"])
+@pytest.mark.parametrize(("stored", "halves_of_bytes"), [("e5m6", 3), ("fp8", 2)])
+def test_attention_keeps_its_output_in_fewer_bits(fp8: str, stored: str, halves_of_bytes: int) -> None:
+    """Once, for its own backward and the projection after it."""
+    plain, narrow = kept("llama3-8b", fp8=fp8), kept("llama3-8b", fp8=fp8, attention_output_store=stored)
+    assert plain.keys() - narrow.keys() == {"attention.core.out"}
+    assert {n: narrow[n] for n in narrow.keys() - plain.keys()} == {"attention.core.stored": halves_of_bytes * TOKENS * QUERIES // 2}
