@@ -39,7 +39,8 @@ PRECISIONS = {
     "FP8-MX": "mxfp8",
     "MXFP8": "mxfp8",
 }
-PRECISION_NAMES = {name: {"none": "bf16", "tensorwise": "fp8_cs", "blockwise": "fp8_sc", "mxfp8": "fp8_mx"}[fp8] for name, fp8 in PRECISIONS.items()}
+_RECIPES = {"none": "bf16", "delayed": "fp8_ds", "tensorwise": "fp8_cs", "blockwise": "fp8_sc", "mxfp8": "fp8_mx"}
+PRECISION_NAMES = {name: _RECIPES[fp8] for name, fp8 in PRECISIONS.items()}
 # oldest first
 CONTAINERS = ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01", "26.06", "26.06.01", "26.08")
 READ_ABOVE = (
