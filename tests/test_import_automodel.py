@@ -35,7 +35,8 @@ def test_experts_over_ranks() -> None:
     assert (found["micro_batch_size"], found["num_microbatches"], found["gradient_sync"]) == (4, 4, "last_microbatch")
     assert found["exp_avg_dtype"] == "bf16" and found["store_param_remainders"] and "main_params_dtype" not in found
     assert found["seq_length"] == 4096 and found["packed_document_length"] == 1000 and not found["norm_fusion"]
-    assert made.assumptions["moe_exchange"] == "once_per_node" and made.assumptions["apply_rope_fusion"] == "true"
+    assert (found["moe_token_dispatcher_type"], found["moe_flex_dispatcher_backend"]) == ("flex", "deepep")
+    assert made.assumptions["apply_rope_fusion"] == "true"
 
 
 def test_products_in_8_bits() -> None:

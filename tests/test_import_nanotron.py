@@ -71,6 +71,14 @@ def test_older_places_of_the_optimizers_keys(tmp_path: Path) -> None:
     assert job(tmp_path).assumptions["optimizer_implementation"] == "foreach"
 
 
+def test_a_mixture_on_tensor_parallel_ranks_is_split(tmp_path: Path) -> None:
+    mixture = {**MODEL, "is_llamoe_config": True, "moe_num_experts": 4, "num_experts_per_tok": 1, "moe_capacity_factor": 1}
+    made = job(tmp_path, model__model_config=mixture, parallelism__tp=2, parallelism__tp_mode="ALL_REDUCE", parallelism__moe_layer_recompute=True)
+    found = dict(made.strategy or {})
+    assert found["sp"] and found["moe_expert_capacity_factor"] == 1 and found["recompute_modules"] == ["moe"]
+    assert {row.key: row.fate for row in made.rows}["sp"] == "derived"
+
+
 def test_every_name_has_a_row(tmp_path: Path) -> None:
     made = job(tmp_path, **{name.replace(".", "__"): None for name in NAMES})
     assert set(NAMES) <= {row.key for row in made.rows}

@@ -11,6 +11,8 @@ from symsim.inputs.shipped import list_models, models_directory
 _SOURCE = re.compile(r"^source:.*https://huggingface\.co/([\w.-]+/[\w.-]+)", re.MULTILINE)
 # words that say how a model was tuned or stored, not what shape it has
 _TUNED = frozenset("base instruct chat it pt hf mcore megatron thinking fp8 bf16 meta preview".split())
+# of the shape of another
+_ALIKE = {("llama", "3.3", "70b"): "llama3.1-70b"}
 _DATED = re.compile(r"2[456][01]\d")
 
 
@@ -34,6 +36,9 @@ def shipped_model(reference: str) -> Shipped | None:
         known = source.rpartition("/")[2]
         if _shape(last) == _shape(known):
             alike.append(Shipped(name, source, exact=last.casefold() == known.casefold()))
+    if not alike and _shape(last) in _ALIKE:
+        name = _ALIKE[_shape(last)]
+        return Shipped(name, sources()[name], exact=False)
     exact = [model for model in alike if model.exact]
     found = exact or alike
     return found[0] if len(found) == 1 else None

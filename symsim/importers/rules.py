@@ -146,6 +146,15 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
 )
 
 
+def split_sequence(keys: Keys, strategy: Strategy, architecture: Architecture | None, who: str) -> None:
+    """A mixture on several tensor-parallel ranks without sequence parallelism, which Megatron-Core refuses and others run: with it here."""
+    if architecture is None or architecture.moe is None or strategy.get("tp", 1) == 1 or strategy.get("sp"):
+        return
+    strategy["sp"] = True
+    why = f"{who} runs the router on every rank's copy of all tokens; symsim splits them over tensor-parallel ranks: as many bytes in two messages"
+    keys.rows["sp"] = Entry("sp", "(default)", "derived", "sp", why)
+
+
 def padded_vocabulary(size: int, multiple: int) -> int:
     """The vocabulary with unused rows up to a multiple (Megatron-LM training/tokenizer: make_vocab_size_divisible_by times tp)."""
     return -(-size // multiple) * multiple

@@ -33,7 +33,7 @@ _TYPES = {
     spelling: short for short, long in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")) for spelling in (long, short, f"torch.{long}")
 } | {"auto": "bf16"}
 _STATES = {key: short for key, short in _TYPES.items() if key != "auto"}
-_DISPATCHERS = {"torch": None, **dict.fromkeys(("deepep", "hybridep", "uccl_ep", "mok"), "once_per_node")}
+_DISPATCHERS = {"torch": None, "deepep": "deepep", "uccl_ep": "deepep", "hybridep": "hybridep", "mok": "mok"}
 _STRATEGIES = {"fsdp2": "fsdp2", "megatron_fsdp": "megatron_fsdp", "ddp": "ddp"}
 _MANAGERS = {
     "FSDP2Manager": "fsdp2",
@@ -44,6 +44,7 @@ _MANAGERS = {
 }
 _PIPELINE = "with a pipeline parameters are gathered once a step here (zero=1); gradients wait whole in 4 bytes"
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
+_PIECES = "fp32 copies of the logits of a chunk at a time, kept in 2 bytes each: up to 8 of 12 bytes a logit less at the peak"
 _NONE = ("none", "None", "null", "")
 
 
@@ -158,12 +159,12 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         assumptions["apply_rope_fusion"] = "true"
     keys.text("model.backend.rope", "", to="assume.apply_rope_fusion")
     grouped = keys.choice("model.backend.experts", {"torch": False, "torch_mm": True, "gmm": True, "te": True}, True, to="assume.moe_grouped_gemm")
-    exchange = keys.choice("model.backend.dispatcher", _DISPATCHERS, None, to="assume.moe_exchange")
+    exchange = keys.choice("model.backend.dispatcher", _DISPATCHERS, None, to="moe_token_dispatcher_type")
     mixture = architecture is None or architecture.moe is not None
     if mixture and not grouped:
         assumptions["moe_grouped_gemm"] = "false"
     if exchange is not None and strategy["ep"] > 1 and mixture:
-        assumptions["moe_exchange"] = exchange
+        _dispatched(keys, strategy, assumptions, exchange)
     elif "model.backend.dispatcher" in keys.given and strategy["ep"] == 1:
         keys.note("model.backend.dispatcher", "no_cost_effect", why="no exchange where experts are not spread over ranks")
     if keys.flag("model.use_liger_kernel", False):
@@ -171,15 +172,31 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
     if keys.flag("compile.enabled", False):
         keys.note("compile.enabled", "not_modelled", why=COMPILED)
     loss = str(keys.text("loss_fn._target_", "")).rpartition(".")[2]
-    if "Linear" in loss or "Chunk" in loss:
-        keys.note("loss_fn._target_", "not_modelled", why=FUSED)
+    if loss == "FusedLinearCrossEntropy":
+        strategy["cross_entropy_fusion"] = "cut"
+        keys.note("loss_fn._target_", to="cross_entropy_fusion", why="logits never leave its kernel")
+    elif "Chunk" in loss:
+        keys.note("loss_fn._target_", "not_modelled", "cross_entropy_fusion", _PIECES)
     elif loss.startswith("TEParallel"):
         strategy["cross_entropy_fusion"] = "te"
         keys.note("loss_fn._target_", to="cross_entropy_fusion")
     elif loss:
         keys.note("loss_fn._target_", "no_cost_effect", why="the loss of the next token, op by op")
-    if strategy["fusion"] == "eager":
-        strategy.pop("cross_entropy_fusion", None)
+    if strategy["fusion"] == "eager" and strategy.get("cross_entropy_fusion") == "te":
+        strategy.pop("cross_entropy_fusion")
+
+
+def _dispatched(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], backend: str) -> None:
+    """Kernels of the exchange's own; with modules op by op, their bytes alone."""
+    sms = keys.integer("model.backend.dispatcher_num_sms", None, to="moe_flex_dispatcher_num_sms", least=1)
+    if strategy["fusion"] != "te" or backend == "mok":
+        assumptions["moe_exchange"] = "once_per_node"
+        keys.note("model.backend.dispatcher", to="assume.moe_exchange")
+        return
+    strategy |= {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": backend}
+    keys.note("model.backend.dispatcher", to="moe_token_dispatcher_type, moe_flex_dispatcher_backend")
+    if sms is not None:
+        strategy["moe_flex_dispatcher_num_sms"] = sms
 
 
 def _precision(keys: Keys, strategy: dict[str, Any]) -> None:

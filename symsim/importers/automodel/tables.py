@@ -6,11 +6,11 @@ components/models/common/utils.py BackendConfig, recipes.
 
 from __future__ import annotations
 
+from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
 from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS, QUANTISED
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
-_JITTER = "Python's garbage collector runs on all ranks at once, every so many steps: below 1 %"
 _PATCHED = "how the modules of a pipeline's stages are called"
 _PREFETCH = "gathers issued further ahead: beside computation either way"
 _GATHERED = "gathers of 1 byte a parameter in place of 2: half their time"
@@ -26,11 +26,12 @@ def _of(section: str, keys: str) -> str:
 SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", PATHS, "recipe recipe._target_ nvtx separate_meshes"),
     **silent("not_modelled", "fp32 weights with casts: 4 bytes a parameter in place of 2, and a pass over them", "autocast.enabled"),
+    **silent("no_cost_effect", "read with autocast.enabled", "autocast.dtype autocast.cache_enabled"),
     **silent("no_cost_effect", RNG, "seed"),
     **silent("no_cost_effect", LENGTH, _of("step_scheduler", "num_epochs max_steps")),
     **silent("not_modelled", SAVING, _of("step_scheduler", "ckpt_every_steps save_checkpoint_every_epoch")),
     **silent("not_modelled", EVALUATION, _of("step_scheduler", "val_every_steps")),
-    **silent("not_modelled", _JITTER, _of("step_scheduler", "gc_every_steps")),
+    **silent("no_cost_effect", COLLECTED, _of("step_scheduler", "gc_every_steps")),
     **silent("no_cost_effect", LOGS, _of("step_scheduler", "log_remote_every_steps loss_average_window_steps")),
     **silent("no_cost_effect", "how the mesh is held", _of("distributed", "_target_ moe patch_is_packed_sequence use_hf_tp_plan tp_plan")),
     **silent("no_cost_effect", _PREFETCH, _of("distributed", "enable_fsdp2_prefetch fsdp2_backward_prefetch_depth fsdp2_forward_prefetch_depth")),
@@ -69,7 +70,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the router's product and scores in 4 bytes: below 1 % of a step", "model.backend.gate_precision"),
     **silent("not_modelled", "one kernel a compiled part", "model.backend.compile_attn distributed.enable_compile"),
     **silent("no_cost_effect", "the weight of a loss", "model.mtp_loss_scaling_factor model.router_aux_loss_coef"),
-    **silent("not_modelled", "multiprocessors that the exchange takes from other kernels", "model.backend.dispatcher_num_sms model.backend.mok"),
     **silent("not_modelled", "another head than the vocabulary's", "model.num_labels"),
     **silent(
         "no_cost_effect", "which kernel computes attention: a fused one either way", "model.use_sdpa_patching model.config._attn_implementation"
@@ -118,6 +118,7 @@ SILENT: dict[str, Silent] = {
 }
 
 SECTIONS: dict[str, Silent] = {
+    **silent("not_modelled", "chunks and multiprocessors of an exchange of its own", "model.backend.mok"),
     **silent("no_cost_effect", RNG, "rng"),
     **silent("no_cost_effect", DEVICE, "dist_env distributed_config"),
     **silent("no_cost_effect", DATA, "dataset dataloader longalign neftune tokenizer processor embedding_row_repair"),

@@ -19,6 +19,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, world_size
+from symsim.importers.rules import split_sequence
 from symsim.importers.sections import of_sections
 from symsim.inputs.reading import Document, read_yaml
 
@@ -58,6 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         settings["zero_optimization.overlap_comm"] = replace(settings["zero_optimization.overlap_comm"], value=False)
     rows = of_settings(settings, keys, strategy, assumptions, architecture, _ranks(keys, options), by_arguments=False)
     _states(keys, strategy, assumptions)
+    split_sequence(keys, strategy, architecture, "GPT-NeoX")
     if strategy.get("zero") == 3 and strategy.get("pp", 1) > 1:
         raise keys.wrong("pipe_parallel_size", "0 or 1 with ZeRO-3: DeepSpeed's pipelines take stages 0 and 1")
     notes = () if architecture is not None else ("no file describes a model: --of MODEL gives one",)

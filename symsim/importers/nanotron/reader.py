@@ -17,7 +17,7 @@ from symsim.importers.nanotron.model import AT, model_of
 from symsim.importers.nanotron.tables import SECTIONS, SILENT
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, world_size
-from symsim.importers.rules import settle
+from symsim.importers.rules import settle, split_sequence
 from symsim.importers.sections import of_sections, under
 from symsim.importers.trainer import buckets
 from symsim.inputs.reading import read_yaml
@@ -52,10 +52,14 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _batch(keys, strategy, options)
     _update(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)
+    if keys.flag("parallelism.moe_layer_recompute", False, to="recompute, recompute_modules") and architecture is not None and architecture.moe:
+        strategy |= {"recompute": "selective", "recompute_modules": ["moe"]}
     if keys.flag("parallelism.recompute_layer", False, to="recompute"):
         strategy["recompute"] = "full"
+        strategy.pop("recompute_modules", None)
     _stages(keys, strategy, architecture)
     settle(keys, strategy, architecture, "nanotron")
+    split_sequence(keys, strategy, architecture, "nanotron")
     told = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("the file describes no model: --of MODEL gives one",)
     plain = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}

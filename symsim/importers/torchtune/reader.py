@@ -21,7 +21,7 @@ from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
-from symsim.importers.trainer import COMPILED, FUSED, LENGTHS
+from symsim.importers.trainer import COMPILED
 from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
 
@@ -33,6 +33,9 @@ _TYPES = {"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}
 _WORKLOADS = ("teacher_model", "policy_model", "reward_and_value_model", "ref_checkpointer", "orchestration", "inference", "kd_loss")
 _EVERYTHING = "the kept inputs of every layer but the last over the host link each way"
 _CHECKPOINTS = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
+_PIECES = (
+    "logits and their fp32 copies are there for a chunk of 8 at a time, of all tokens 4 bytes each: up to 8 of 12 bytes a logit less at the peak"
+)
 _PURE = "weights, gradients and states are all bf16"
 
 
@@ -117,6 +120,7 @@ def _mesh(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], opt
         keys.rows["world"] = Entry("world", str(told or "(default)"), "mapped" if told else "derived", "dp", why)
     strategy["dp"] = world // (strategy["tp"] * strategy["cp"])
     again = keys.flag("fsdp_reshard_after_forward", True, to="reshard_after_forward")
+    host = [keys.flag(key, False, to="offload_parameters") for key in ("fsdp_cpu_offload", "fsdp.cpu_offload")]
     if strategy["dp"] * strategy["cp"] == 1:
         strategy["zero"] = 0
         return
@@ -126,10 +130,10 @@ def _mesh(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], opt
         strategy["num_distributed_optimizer_instances"] = replicas
     if not again:
         strategy["reshard_after_forward"] = False
-    for key in ("fsdp_cpu_offload", "fsdp.cpu_offload"):
-        if keys.flag(key, False):
-            strategy |= {**host_states(str(strategy["precision"])), "offload_parameters": True}
-            keys.note(key, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS)
+    if any(host):
+        strategy |= {**host_states(str(strategy["precision"])), "offload_parameters": True}
+        key = "fsdp_cpu_offload" if host[0] else "fsdp.cpu_offload"
+        keys.note(key, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS)
 
 
 def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
@@ -150,7 +154,7 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     if packed:
         packed_rows(keys, "dataset.packed", said)
     elif "dataset.packed" in keys.given:
-        keys.note("dataset.packed", "not_modelled", why=f"rows are as long as their longest sample; {LENGTHS}")
+        keys.note("dataset.packed", to="seq_length", why="one sample a row; rows are as long as their longest: --var seq_length=N gives their mean")
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
@@ -209,7 +213,7 @@ def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
     loss = str(keys.text("loss._component_", ""))
     if loss:
         chunked = "Chunk" in loss or "Linear" in loss
-        keys.note("loss._component_", "not_modelled" if chunked else "no_cost_effect", why=FUSED if chunked else "the loss of the next token")
+        keys.note("loss._component_", "not_modelled" if chunked else "no_cost_effect", why=_PIECES if chunked else "the loss of the next token")
     keys.integer("loss.num_output_chunks", None)
 
 

@@ -60,6 +60,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _length(keys, strategy, options)
         _checkpoints(keys, strategy)
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
+    _loss(keys, strategy)
     strategy["clip_grad"] = keys.number(f"{ACTOR}.grad_clip", keys.number(f"{ACTOR}.optim.clip_grad", 1.0, to="clip_grad"), to="clip_grad")
     settle(keys, strategy, architecture, "verl")
     written = {place: key for key, place in names.items()}
@@ -168,6 +169,13 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
     if keys.flag(f"{MODEL}.enable_activation_offload", False):
         why = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
         keys.note(f"{MODEL}.enable_activation_offload", "not_modelled", why=why)
+
+
+def _loss(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Log-probabilities of a few tokens' logits at a time, made again in backward."""
+    fused = keys.flag(f"{MODEL}.use_fused_kernels", False, to="cross_entropy_fusion", why="the head and the loss are one: logits are never whole")
+    if keys.flag(f"{ACTOR}.use_fused_kernels", fused, to="cross_entropy_fusion"):
+        strategy["cross_entropy_fusion"] = "cut"
 
 
 def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
