@@ -215,14 +215,8 @@ def _ranks(keys: Keys, options: "Options") -> "Options":
 
 
 def _states(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-    """Adam's moments in 8 bits, where a distributed optimizer may choose their type."""
-    if not keys.flag("use_bnb_optimizer", False):
-        return
-    if strategy.get("zero"):
-        strategy |= {"use_precision_aware_optimizer": True} | ({"store_param_remainders": False} if strategy["precision"] == "bf16" else {})
+    if keys.flag("use_bnb_optimizer", False):
         OPTIMIZERS["adamw_bnb_8bit"].apply(keys, "use_bnb_optimizer", strategy, assumptions)
-    else:
-        keys.note("use_bnb_optimizer", "not_modelled", "optimizer", "moments of 1 byte; 4 are counted without ZeRO")
 
 
 def _of_pipeline(row: Entry, whole: bool) -> Entry:

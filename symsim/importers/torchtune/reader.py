@@ -34,7 +34,7 @@ _WORKLOADS = ("teacher_model", "policy_model", "reward_and_value_model", "ref_ch
 _EVERYTHING = "the kept inputs of every layer but the last over the host link each way"
 _CHECKPOINTS = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
 _PIECES = (
-    "logits and their fp32 copies are there for a chunk of 8 at a time, of all tokens 4 bytes each: up to 8 of 12 bytes a logit less at the peak"
+    "logits and their fp32 copies are there for an eighth of the tokens at a time, of all 4 bytes each: up to 8 of 12 bytes a logit less at the peak"
 )
 _PURE = "weights, gradients and states are all bf16"
 
@@ -170,12 +170,6 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     if keys.flag("optimizer.foreach", True, to="assume.optimizer_implementation") is False:
         assumptions["optimizer_implementation"] = "for_loop"
     strategy["clip_grad"] = keys.number("clip_grad_norm", 0.0, to="clip_grad")
-    if "optimizer._component_" in keys.given and strategy.get("exp_avg_dtype") and strategy.get("zero"):
-        strategy |= {"use_precision_aware_optimizer": True}
-    elif strategy.get("exp_avg_dtype"):
-        for option in ("exp_avg_dtype", "exp_avg_sq_dtype"):
-            strategy.pop(option)
-        keys.note("optimizer._component_", "not_modelled", "optimizer", "moments of 1 byte; without shards those of the weights' type are counted")
 
 
 def _activations(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:

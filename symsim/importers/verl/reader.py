@@ -154,8 +154,6 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     OPTIMIZERS[name].apply(keys, f"{ACTOR}.optim.optimizer", strategy, assumptions)
     if library == "torch.optim" and name in ("adam", "adamw"):
         assumptions["optimizer_implementation"] = "foreach"
-    if strategy.get("exp_avg_dtype"):
-        strategy["use_precision_aware_optimizer"] = True
     extra = f"{ACTOR}.optim.override_optimizer_config"
     if any(key == extra or key.startswith(f"{extra}.") for key in keys.given):
         keys.known.update(key for key in keys.given if key.startswith(extra))
