@@ -12,7 +12,7 @@ _SOURCE = re.compile(r"^source:.*https://huggingface\.co/([\w.-]+/[\w.-]+)", re.
 # words that say how a model was tuned or stored, not what shape it has
 _TUNED = frozenset("base instruct chat it pt hf mcore megatron thinking fp8 bf16 meta preview".split())
 # of the shape of another
-_ALIKE = {("llama", "3.3", "70b"): "llama3.1-70b"}
+_ALIKE: dict[tuple[str, ...], str] = {("llama", "3.3", "70b"): "llama3.1-70b"}
 _DATED = re.compile(r"2[456][01]\d")
 
 

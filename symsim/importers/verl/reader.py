@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.assumed import deterministic
+from symsim.importers.documents import SAID, balanced, documents_said, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Unresolved
@@ -24,6 +25,8 @@ from symsim.importers.verl.hydra import read_overrides
 from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED
 from symsim.importers.weights import model_of
+from symsim.inputs.lengths import documents
+from symsim.inputs.strategy import Strategy
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
@@ -32,7 +35,6 @@ _TYPES = {
     spelling: short for short, long in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")) for spelling in (long, short, f"torch.{long}")
 }
 _FSDP = f"{ACTOR}.fsdp_config"
-_LENGTHS = "rows of this length at most; shorter answers cost less: --var packed_document_length=N gives their mean"
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
@@ -60,6 +62,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _length(keys, strategy, options)
         _checkpoints(keys, strategy)
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
+    balanced(keys, assumptions, "trainer.balance_batch")
     _loss(keys, strategy)
     strategy["clip_grad"] = keys.number(f"{ACTOR}.grad_clip", keys.number(f"{ACTOR}.optim.clip_grad", 1.0, to="clip_grad"), to="clip_grad")
     settle(keys, strategy, architecture, "verl")
@@ -185,22 +188,21 @@ def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     bare = keys.flag(f"{MODEL}.use_remove_padding", True, to="packed_document_length")
     packed = keys.flag(f"{ACTOR}.use_dynamic_bsz", False, to="micro_batch_size, packed_document_length")
     bound = keys.integer(f"{ACTOR}.ppo_max_token_len_per_gpu", 16384, to="seq_length", least=1)
-    mean = _variable(options, "packed_document_length")
+    said = documents_said(options, strategy)
     strategy["seq_length"] = told or row
     if packed:
         # a rank's share of tokens is of the group that splits the sequence
-        strategy["seq_length"] = told or max(bound * int(strategy.get("cp", 1)), row)
-        strategy |= {"micro_batch_size": 1, "packed_document_length": mean or row}
+        strategy |= {"seq_length": told or max(bound * int(strategy.get("cp", 1)), row), "micro_batch_size": 1}
+        if not said:
+            strategy["packed_document_length"] = row
         why = "micro-batches of at most ppo_max_token_len_per_gpu tokens, of rows that are as long as they may be; --var packed_document_length=N"
         keys.note(f"{ACTOR}.use_dynamic_bsz", to="micro_batch_size, packed_document_length", why=why)
+        keys.note(f"{MODEL}.use_remove_padding", "no_cost_effect", why="use_dynamic_bsz lays rows one after the other")
         return
     if f"{ACTOR}.ppo_max_token_len_per_gpu" in keys.given:
         keys.note(f"{ACTOR}.ppo_max_token_len_per_gpu", "no_cost_effect", why="read with use_dynamic_bsz")
-    if bare and mean is not None and mean < row:
-        strategy["seq_length"] = told or mean
-        keys.note(f"{MODEL}.use_remove_padding", to="seq_length", why="rows of their mean length, without padding")
-    elif f"{MODEL}.use_remove_padding" in keys.given and bare:
-        keys.note(f"{MODEL}.use_remove_padding", to="seq_length", why=_LENGTHS)
+    if bare:
+        free_rows(keys, f"{MODEL}.use_remove_padding", said, strategy)
 
 
 def _variable(options: "Options", name: str) -> int | None:
@@ -219,8 +221,10 @@ def _batch(keys: Keys, strategy: dict[str, Any], rows: int) -> None:
     together = keys.integer(f"{ACTOR}.ppo_micro_batch_size", None, to="micro_batch_size", least=1)
     dp = int(strategy["dp"])
     own = max(1, -(-whole // dp))
-    if strategy.get("packed_document_length") is not None and strategy.get("micro_batch_size") == 1:
-        fit = max(1, strategy["seq_length"] // strategy["packed_document_length"])
+    if strategy.get("micro_batch_size") == 1:
+        # rows of a micro-batch at their mean length
+        lengths = documents(Strategy(**{name: strategy[name] for name in SAID if name in strategy}))
+        fit = max(1, int(strategy["seq_length"] / lengths.mean)) if lengths is not None else 1
         strategy["num_microbatches"] = max(1, -(-own // fit))
         for key in ("ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size"):
             if f"{ACTOR}.{key}" in keys.given:

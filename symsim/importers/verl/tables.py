@@ -104,7 +104,6 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", SAVING, "trainer.save_freq", (-1, "-1")),
     **silent("not_modelled", EVALUATION, "trainer.test_freq trainer.val_before_train", (-1, "-1", False)),
     **silent("not_modelled", LOADING, "data.dataloader_num_workers data.num_workers"),
-    **silent("not_modelled", "rows dealt to ranks by their lengths: ranks wait less for each other", "trainer.balance_batch"),
 }
 
 SECTIONS: dict[str, Silent] = {
