@@ -30,7 +30,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_row_is_options_of_the_rules() -> None:
     """A difference consists of nothing but options, assumptions and a strategy; names are unlike."""
-    asked = {"simumax": ("deepseek-v3", MOE), "calculon": ("gpt3-175b", "tp=8,sp=true,pp=2,recompute=full")}
+    asked = {"simumax": ("deepseek-v3", MOE), "megatron": ("deepseek-v3", MOE), "calculon": ("gpt3-175b", "tp=8,sp=true,pp=2,recompute=full")}
     for kind in KINDS:
         model, strategy = asked[kind]
         rows = differences(kind, Question(symsim.load_model(model), symsim.load_strategy(strategy)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symsim.algebra.expr import Number
@@ -25,6 +25,15 @@ QUANTITIES: dict[str, tuple[Key, str]] = {
     "peak": (of_stage("M", "peak"), "byte"),
 }
 STEP = "step time"
+UNITS: Mapping[str, str] = {**{name: unit for name, (_, unit) in QUANTITIES.items()}, STEP: "second"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A quantity of an evaluation, one number a stage or one; its unit: byte, FLOP or second."""
+
+    of: Callable[[Evaluation], tuple[Number, ...]]
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ class Comparison:
     there: Mapping[str, tuple[Number, ...]]
     moves: tuple[Move, ...]
     still: tuple[Difference, ...]
+    units: Mapping[str, str] = field(default_factory=lambda: UNITS)
 
     def to_json(self) -> dict[str, Any]:
         """Bytes and FLOPs are integers, seconds floats; `stages` has one entry a stage."""
@@ -87,8 +97,10 @@ def replayed(at: Evaluation) -> Evaluation:
     return at if rule is None else replace(at, overrides={**at.overrides, REPLAYED: rule(at)})
 
 
-def measured(at: Evaluation) -> dict[str, tuple[Number, ...]]:
-    """Every quantity of an evaluation, by stage."""
+def measured(at: Evaluation, measures: Mapping[str, Measure] | None = None) -> dict[str, tuple[Number, ...]]:
+    """Every quantity of an evaluation, by stage; measures: those of a system that has others."""
+    if measures is not None:
+        return {name: measure.of(at) for name, measure in measures.items()}
     stages = [at.stage_numbers(stage) for stage in at.stages]
     found: dict[str, tuple[Number, ...]] = {name: tuple(s[key.text] for s in stages) for name, (key, _) in QUANTITIES.items()}
     if at.system is not None:
@@ -96,17 +108,22 @@ def measured(at: Evaluation) -> dict[str, tuple[Number, ...]]:
     return found
 
 
-def compare(kind: str, question: Question, rows: Sequence[Difference]) -> Comparison:
-    """Both answers, and each difference by itself."""
-    here, there = measured(evaluate(question)), measured(evaluate(applied(question, rows)))
+def compare(kind: str, question: Question, rows: Sequence[Difference], measures: Mapping[str, Measure] | None = None) -> Comparison:
+    """Both answers, and each difference by itself. measures: what is compared, where the system has quantities of its own."""
+
+    def quantities(asked: Question) -> dict[str, tuple[Number, ...]]:
+        return measured(evaluate(asked), measures)
+
+    here, there = quantities(question), quantities(applied(question, rows))
     moves: list[Move] = []
     still: list[Difference] = []
     for row in rows:
-        alone = measured(evaluate(applied(question, [row])))
+        alone = quantities(applied(question, [row]))
         made = [Move(row, name, *_largest(here[name], alone[name])) for name in here if alone[name] != here[name]]
         moves += made
         still += [] if made else [row]
-    return Comparison(kind, here, there, tuple(sorted(moves, key=lambda m: -abs(m.share))), tuple(still))
+    units = {name: measure.unit for name, measure in (measures or {}).items()}
+    return Comparison(kind, here, there, tuple(sorted(moves, key=lambda m: -abs(m.share))), tuple(still), units or UNITS)
 
 
 def _largest(here: tuple[Number, ...], alone: tuple[Number, ...]) -> tuple[float, float]:

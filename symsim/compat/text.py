@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from symsim.algebra.expr import Number
-from symsim.compat.compare import QUANTITIES, STEP, Comparison
+from symsim.compat.compare import Comparison
 
 _WIDTH = 78
-_MIB, _GIB = 2**20, 2**30
+_MIB, _GIB, _PETA = 2**20, 2**30, 1e15
 
 
 def comparison_text(made: Comparison) -> str:
@@ -17,13 +17,11 @@ def comparison_text(made: Comparison) -> str:
     for name, here in made.here.items():
         mine, other = max(here), max(made.there[name])
         if mine or other:
-            lines.append(f"{name:<18} {said(name, mine):>14} {said(name, other):>14} {_share(float(mine), float(other)):>9}")
+            lines.append(f"{name:<18} {said(made.units[name], mine):>14} {said(made.units[name], other):>14} {_share(float(mine), float(other)):>9}")
     lines += ["", f"{'difference':<22} {'quantity':<17} {'symsim':>12} {'alone':>12}"]
     for move in made.moves:
-        lines.append(
-            f"{move.difference.name:<22} {move.quantity:<17} {said(move.quantity, move.here):>12} {said(move.quantity, move.alone):>12} "
-            f"{_share(move.here, move.alone):>9}"
-        )
+        before, after = (said(made.units[move.quantity], value) for value in (move.here, move.alone))
+        lines.append(f"{move.difference.name:<22} {move.quantity:<17} {before:>12} {after:>12} {_share(move.here, move.alone):>9}")
     lines.append("")
     for row in {move.difference.name: move.difference for move in made.moves}.values():
         lines += _wrapped(f"{row.name}: {row.here}; there {row.there} ({row.source})")
@@ -32,12 +30,12 @@ def comparison_text(made: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def said(quantity: str, value: Number | float) -> str:
+def said(unit: str, value: Number | float) -> str:
     """A number with its unit: MiB or GiB, TFLOP or milliseconds."""
-    if quantity == STEP:
+    if unit == "second":
         return f"{1000 * float(value):,.1f} ms"
-    if QUANTITIES[quantity][1] == "FLOP":
-        return f"{float(value) / 1e12:,.2f} TF"
+    if unit == "FLOP":
+        return f"{float(value) / 1e12:,.2f} TF" if value < _PETA else f"{float(value) / _PETA:,.2f} PF"
     return f"{float(value) / _MIB:,.1f} MiB" if value < 10 * _GIB else f"{float(value) / _GIB:,.2f} GiB"
 
 

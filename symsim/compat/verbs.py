@@ -9,7 +9,7 @@ from symsim.compat.compare import Comparison, evaluate
 from symsim.compat.compare import compare as compared
 from symsim.compat.difference import applied
 from symsim.compat.job import question_of
-from symsim.compat.registry import differences
+from symsim.compat.registry import differences, measures
 from symsim.evaluation.numbers import Evaluation
 
 
@@ -22,7 +22,7 @@ def evaluate_as(kind: str, model: str, strategy: str | None = None, system: str 
 def compare_with(kind: str, model: str, strategy: str | None = None, system: str | None = None, settings: Sequence[str] = ()) -> Comparison:
     """Both answers, and what each difference alone moves. InputError as `evaluate_as`."""
     question = question_of(model, strategy, system, settings)
-    return compared(kind, question, differences(kind, question))
+    return compared(kind, question, differences(kind, question), measures(kind))
 
 
 def compare(

@@ -98,7 +98,7 @@ def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, lo
 def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -> None:
     book, placed = made.derivation, remembered.placed
     block = placed.block
-    _parameters(book, name, placed)
+    _parameters(book, name, placed, profile.conventions.uncounted)
     made.ops[name] = []
     forward: list[Quantity] = []
     executed: list[Quantity] = []
@@ -109,7 +109,8 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
         if op.products:
             made.ops[name].append((index, of_block("F", name, operation=op.name).text))
         here = _by_convention(profile.conventions.counted, placed, index, "forward", profile, FLOP)
-        for letter, found, where, own in (("F", forward, "", None), ("X", executed, ", on one rank", here)):
+        there = _of_whole_model(placed, index, "forward", profile)
+        for letter, found, where, own in (("F", forward, "", there), ("X", executed, ", on one rank", here)):
             if op.products or own is not None:
                 found.append(
                     book.define(
@@ -162,6 +163,8 @@ def _backward(book: Derivation, name: str, remembered: Remembered, profile: Prof
         own = _by_convention(profile.conventions.counted, placed, kernel.forward, kernel.label, profile, FLOP)
         local += [] if own is None else [own]
         if not kernel.products:
+            model = _of_whole_model(placed, kernel.forward, kernel.label, profile)
+            whole += [] if model is None else [model]
             continue
         times = profile.conventions.attention_backward if isinstance(op.attrs, Attention) else None
         if op.kind in PRODUCTS or times is not None:
@@ -188,6 +191,15 @@ def _by_convention(rules: Mapping[str, Rule], placed: Placed, index: int, phase:
     """What another system's rule for this kind of operation counts; None where there is none."""
     rule = rules.get(placed.block.ops[index].kind)
     return None if rule is None else Quantity(rule(placed, index, phase, profile), unit)
+
+
+def _of_whole_model(placed: Placed, index: int, phase: str, profile: Profile) -> Quantity | None:
+    """FLOPs of an operation in the whole model where a convention counts them."""
+    op, rules = placed.block.ops[index], profile.conventions.whole
+    labels = op.attrs.labels if isinstance(op.attrs, Projection) else ()
+    rule = next((rules[name] for name in (*labels, op.kind) if name in rules), None)
+    counted = None if rule is None else rule(placed, index, phase, profile)
+    return None if counted is None else Quantity(counted, FLOP)
 
 
 def _recomputation(made: Counted, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
@@ -255,10 +267,10 @@ def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:
     return product(placed.block.dims[d].size for d in tensor.dims)
 
 
-def _parameters(book: Derivation, name: str, placed: Placed) -> None:
+def _parameters(book: Derivation, name: str, placed: Placed, uncounted: Mapping[str, Rule]) -> None:
     """Parameters by module, and those of them that are trained where not all are."""
     for module in MODULES:
-        owned = [t for t in counted_parameters(placed) if t.module == module]
+        owned = [t for t in counted_parameters(placed) if t.module == module and not any(rule(t) for rule in uncounted.values())]
         for some, suffix, which in ((owned, "", ""), ([t for t in owned if t.gradient], "_trained", "trained ")):
             if not owned or (suffix and some == owned):
                 continue

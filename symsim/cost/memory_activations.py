@@ -94,11 +94,11 @@ def define_activations(rank: Rank) -> Activations:
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",
     )
-    own = saved - (ZERO if offloaded is None else offloaded)
+    own, rule = saved - (ZERO if offloaded is None else offloaded), rank.lowered.profile.conventions.held.get("activations")
     activations = define_stage(
         rank,
         of_stage("M", "activations"),
-        of_stage("M", "earlier").expr + own,
+        of_stage("M", "earlier").expr + own if rule is None else rule(rank.lowered),
         "saved activations of all micro-batches in flight",
         r"M^{(i)}_{\mathrm{activations}}",
     )

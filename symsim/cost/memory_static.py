@@ -67,8 +67,7 @@ def gradient_width(rank: Rank) -> int | Fraction:
 def define_static(rank: Rank) -> Static:
     """Defines what stays for the whole step: weights, gradients, optimizer states, and what is always there."""
     strategy = rank.strategy
-    precision = WIDTHS[strategy.precision]
-    main = main_type(strategy)
+    precision, main = WIDTHS[strategy.precision], main_type(strategy)
     only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
     weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters") + _of_frozen(rank, precision)
     shards_of_weights = weights

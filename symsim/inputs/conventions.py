@@ -49,7 +49,10 @@ class Conventions:
     counted: FLOPs of a kernel on one rank by the kind of operation: (placed block, index, phase, profile) -> expression.
     moved: bytes that it reads and writes, likewise.
     again: `flops` and `seconds` of what a block runs again: (name of the block, whether it is recomputed in full) -> expression.
-    held: bytes of a rank of stage i, of `weights`, `gradients`, `optimizer` or at the `peak`: (lowered) -> expression.
+    held: bytes of a rank of stage i, of `weights`, `gradients`, `optimizer`, `activations` or at the `peak`: (lowered) -> expression.
+    whole: FLOPs of an operation in the whole model, by the label of its weight or its kind: (placed block, index, phase, profile) ->
+    expression, or None where it is as ever.
+    uncounted: parameters that are not counted, by a name of the rule: (tensor) -> bool.
     attention_backward: products of attention's backward as a multiple of forward's.
     fp8_weights: bytes an element of a weight that is multiplied in FP8, with all copies.
     kernels: seconds of a kernel by the kind of operation: (placed block, index, phase, profile) -> expression.
@@ -70,6 +73,8 @@ class Conventions:
     moved: Mapping[str, Rule] = field(default_factory=dict)
     again: Mapping[str, Rule] = field(default_factory=dict)
     held: Mapping[str, Rule] = field(default_factory=dict)
+    whole: Mapping[str, Rule] = field(default_factory=dict)
+    uncounted: Mapping[str, Rule] = field(default_factory=dict)
     attention_backward: Fraction | None = None
     fp8_weights: int | None = None
     kernels: Mapping[str, Rule] = field(default_factory=dict)

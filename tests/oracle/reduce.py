@@ -84,6 +84,13 @@ def megatron(data: Any) -> Any:
     sections = {name: full[name][:4] for name in ("ddp", "schedule")}
     sections |= {"params": full["params"][1:3] + full["params"][8:11], "trace": [c for c in full["trace"] if c["name"] in wanted]}
     sections["mixers"] = [c for c in full["mixers"] if c["name"].startswith("gdn")]
+    cases = {case["name"]: case for case in full["params"]}
+    estimated = ("gpt3_175b_tp8_pp8", "gated_attention_output_tp4", "qwen2_57b_moe_shared_gate_tp2_ep8", "deepseek_v3_1gpu_mtp1")
+    sections["formulas"] = [
+        {"name": name, "config": cases[name]["config"], "result": {"parallel": cases[name]["result"]["parallel"], **row["result"]}}
+        for row in full["formulas"]
+        if (name := row["name"]) in estimated
+    ]
     return {"sections": sections}
 
 
