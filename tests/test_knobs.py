@@ -64,6 +64,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "recompute_method": (DENSE, {"recompute": "full", "recompute_num_layers": 4}, "block"),
     "recompute_num_layers": (DENSE, {"recompute": "full"}, 4),
     "recompute_layers_per_stage": (DENSE, {"pp": 4, "num_microbatches": 4, "recompute": "full"}, (8, 4, 2, 0)),
+    "num_microbatches_with_partial_activation_checkpoints": (DENSE, {"pp": 4, "num_microbatches": 8, "recompute": "full"}, 2),
     "recompute_modules": (DENSE, {"recompute": "selective"}, ("mlp",)),
     "recompute_operations": (DENSE, {"recompute": "selective"}, ("mlp", "attention.qkv..attention.core")),
     "distribute_saved_activations": (DENSE, {"tp": 4, "recompute": "full"}, True),

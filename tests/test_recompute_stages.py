@@ -107,3 +107,79 @@ def test_a_sweep_says_the_same(text):
 def test_what_cannot_be_is_refused(strategy, said):
     with pytest.raises(InputError, match=said.replace("+", r"\+")):
         derived(strategy)
+
+
+# micro-batches that keep what they need ---------------------------------------------------------------------------------------
+
+PARTIAL = "num_microbatches_with_partial_activation_checkpoints"
+
+
+def test_some_micro_batches_of_a_window_run_nothing_again():
+    """As Megatron-Core's loop decides: micro-batch k of stage i runs its layers again where k % (warm-up + 1) >= N."""
+    pp, m, kept = 4, 24, 2
+    result, plain = derived(f"pp={pp},num_microbatches={m},recompute=full,{PARTIAL}={kept}"), derived(f"pp={pp},num_microbatches={m},recompute=full")
+    whole = result.numbers["A_dense"] - result.numbers["A_dense_ckpt"]
+    for stage, before in zip(result.stages, plain.stages):
+        own, alike = result.stage_numbers(stage), plain.stage_numbers(before)
+        window = pp - stage.index
+        again = [k % window >= kept for k in range(m)]
+        assert own["tr_stage"] * m == pytest.approx(alike["tr_stage"] * sum(again))
+        held = max(sum(not a for a in again[k : k + window]) for k in range(m - window + 1))
+        assert own["M_stage_activations"] - alike["M_stage_activations"] == held * 8 * whole
+        assert own["Z_stage"] == alike["Z_stage"]
+    assert plain.value("time.step") > result.value("time.step")
+    shares = [1 - min(kept, pp - i) / (pp - i) for i in range(pp)]
+    partly, wholly = (float(r.value("hfu") * r.value("time.step")) for r in (result, plain))
+    forward = float(plain.value("F") + plain.value("G"))
+    again = float(plain.value("R"))
+    assert partly / wholly == pytest.approx((forward + again * sum(shares) / pp) / (forward + again))
+
+
+def test_all_or_none_of_the_micro_batches():
+    options = "pp=4,num_microbatches=8,recompute=full"
+    none, plain = derived(f"{options},{PARTIAL}=0"), derived(options)
+    assert none.value("time.step") == plain.value("time.step") and none.value("memory.peak") == plain.value("memory.peak")
+    every = derived(f"{options},{PARTIAL}=8")
+    assert all(abs(every.stage_numbers(s)["tr_stage"]) < 1e-15 for s in every.stages)
+    assert every.value("time.step") == pytest.approx(derived("pp=4,num_microbatches=8").value("time.step"))
+
+
+def test_a_grid_of_micro_batches_that_keep_what_they_need():
+    base = f"pp=4,recompute=full,{PARTIAL}=1"
+    found = symsim.sweep(MODEL, ["num_microbatches=8,16", "tp=2,4"], base, "h100-sxm", columns="time.step,memory.peak")
+    for at in range(len(found)):
+        point = ",".join(f"{n}={int(found.rows[n][at])}" for n in ("num_microbatches", "tp"))
+        one = derived(f"{base},{point}")
+        assert found.rows["time.step"][at] == pytest.approx(float(one.value("time.step")), rel=1e-12)
+        assert found.rows["memory.peak"][at] == one.value("memory.peak")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("pp=4,num_microbatches=8", "needs recompute=full, and recompute is none"),
+        ("pp=4,vpp=2,num_microbatches=8,recompute=full", "is of the schedule 1f1b with pp above 1 and vpp=1"),
+        ("recompute=full", "is of the schedule 1f1b"),
+        ("pp=4,num_microbatches=2,recompute=full", "pp=4 needs as many, and there are 2"),
+    ],
+)
+def test_micro_batches_that_cannot_keep(options, said):
+    with pytest.raises(InputError, match=said):
+        derived(f"{options},{PARTIAL}=1")
+
+
+@pytest.mark.parametrize(
+    ("more", "fate"),
+    [
+        ("--recompute-granularity full --recompute-method uniform", "mapped"),
+        ("--recompute-granularity selective", "not_modelled"),
+        ("", "no_cost_effect"),
+        ("--recompute-granularity full --recompute-method uniform --num-layers-per-virtual-pipeline-stage 1", "not_modelled"),
+    ],
+)
+def test_megatrons_argument(more, fate):
+    base = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --vocab-size 256 --micro-batch-size 1 --global-batch-size 8"
+    argument = "--num-microbatches-with-partial-activation-checkpoints"
+    job = symsim.load_job("megatron", *f"{base} --pipeline-model-parallel-size 4 {more} {argument} 2".split())
+    (row,) = [row for row in job.rows if row.key == argument]
+    assert row.fate == fate and (job.strategy.get(PARTIAL) == 2) == (fate == "mapped")

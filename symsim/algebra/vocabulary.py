@@ -108,8 +108,8 @@ t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on 
 # Where a symbol's values lie, if not where its unit says: sizes and degrees (unit 1) are positive integers, all else is
 # positive. Zero is for what may be absent: an index, an indicator of a stage, a latency, time that is hidden.
 _DOMAINS: dict[str, str] = {
-    **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i".split(), "non-negative integer"),
-    **dict.fromkeys("world n_sm".split(), "positive integer"),
+    **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
+    **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
     **dict.fromkeys(
         "u n_z n_w n_c lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_sm_deepep B_sm_hybridep W_chip c_chip".split(), "positive"
     ),

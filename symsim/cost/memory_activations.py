@@ -13,6 +13,7 @@ from symsim.cost.count import label
 from symsim.cost.deferred import deferred, kept
 from symsim.cost.memory_mirrored import mirrored, of_other
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_stage, saved_layers, stream, total
+from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import schedule_of
@@ -90,7 +91,9 @@ def define_activations(rank: Rank) -> Activations:
     earlier = define_stage(
         rank,
         of_stage("M", "earlier"),
-        _in_flight_besides(rank, alive, saved - of_head) + rank.schedule.whole * _recomputed_layers(rank) + _waiting(rank),
+        _in_flight_besides(rank, alive, saved - of_head)
+        + (rank.schedule.whole + kept_whole(rank.strategy, alive)) * _recomputed_layers(rank)
+        + _waiting(rank),
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",
     )

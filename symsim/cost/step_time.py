@@ -32,6 +32,7 @@ from symsim.cost.reduce import (
     shards,
     update_messages,
 )
+from symsim.cost.repeated import repeated_share
 from symsim.cost.states import main_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
 from symsim.cost.utilisation import utilisation
@@ -117,7 +118,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     now = 1 - deferred(strategy) / symbol("m")
     weights = [seconds(block.weights) * often[n] * (now if n == "head" else ONE) for n, block in alone.items()]
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
-    repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
+    repeated = [seconds(block.again) * times[form] * repeated_share(strategy) for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     define_attention(book, lowered)
     _sharded_parameters(book, network, lowered)

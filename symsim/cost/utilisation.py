@@ -8,11 +8,13 @@ window or chunks count the keys that their queries see (assumption `mfu_windows`
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers_of_model, of_step
+from symsim.algebra.key import Key, layers_of_model, of_stage, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
+from symsim.algebra.reductions import stages_sum
 from symsim.cost.count import flops, multiplicity
+from symsim.cost.repeated import repeated_share
 from symsim.lowering.lowered import Lowered
 from symsim.placement.sizes import keys_per_query
 
@@ -25,6 +27,10 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     assume = lowered.profile.assumptions
     outside = _outside(book, lowered) if assume["mfu_windows"] == "computed" else {}
     forward, backward, again = (Key(n).expr - (Key(n, part="outside").expr if n in outside else 0) for n in ("F", "G", "R"))
+    share = repeated_share(lowered.profile.strategy)
+    if share != ONE:
+        once = of_stage("Z").expr
+        again = again * stages_sum(once * share) / stages_sum(once)
     rests_on = ("causal", *(("mfu_windows",) if set(KEYS) & set(book.definitions) else ()))
     replicas = symbol("m") * symbol("dp")
     rate = of_step("t", "step").expr * symbol("world") * symbol("Phi")

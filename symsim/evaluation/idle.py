@@ -62,6 +62,7 @@ CONDITIONAL = (
     "recompute_method",
     "recompute_num_layers",
     "recompute_layers_per_stage",
+    "num_microbatches_with_partial_activation_checkpoints",
     "recompute_modules",
     "recompute_operations",
     "activation_func_fp8_input_store",

@@ -275,6 +275,10 @@ class Evaluation:
             "embedding_i": int(bool(first or mtp)),
             "output_i": int(loss and not (model.tie_word_embeddings and first)),
         }
+        partial = self.strategy.num_microbatches_with_partial_activation_checkpoints
+        if partial is not None:
+            window = self.strategy.pp - stage.index
+            found |= {"window_i": window, "whole_i": min(partial, window)}
         if self.assumptions["pipeline_scatter_gather"] == "true":
             found |= {"received_i": stage.received, "returned_i": stage.sent}
         return found

@@ -221,6 +221,9 @@ class Strategy(BaseModel):
     recompute_layers_per_stage: tuple[AnyLayers, ...] | None = Field(
         None, max_length=MOST_STAGES, description="full: leading layers of every stage that run again, 8+8+6+0; the others keep what they need"
     )
+    num_microbatches_with_partial_activation_checkpoints: AnySize | None = Field(
+        None, description="full, 1f1b: of the micro-batches that a stage holds at once, those that keep what they need; the others run again"
+    )
     recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
         ("core_attn",), description="selective: modules that run again in backward"
     )

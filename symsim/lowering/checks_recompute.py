@@ -33,6 +33,7 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
             f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
         )
     _recomputed_by_stage(architecture, strategy)
+    _recomputed_by_microbatch(strategy)
     if strategy.recompute != "selective":
         if strategy.recompute_operations is not None:
             raise InputError(f"recompute_operations needs recompute=selective, and recompute is {strategy.recompute}")
@@ -107,3 +108,16 @@ def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None
         layers = sum(chunk.last - chunk.first for chunk in stage.chunks)
         if given[stage.index] > layers:
             raise InputError(f"{text}: stage {stage.index} has {layers} layers, and {given[stage.index]} of them are to be recomputed")
+
+
+def _recomputed_by_microbatch(strategy: Strategy) -> None:
+    if strategy.num_microbatches_with_partial_activation_checkpoints is None:
+        return
+    name, pp, held = "num_microbatches_with_partial_activation_checkpoints", strategy.pp, strategy.microbatches
+    if strategy.recompute != "full":
+        raise InputError(f"{name} needs recompute=full, and recompute is {strategy.recompute}")
+    if pp == 1 or strategy.vpp > 1 or strategy.schedule != "1f1b":
+        here = f"schedule={strategy.schedule}, pp={pp}, vpp={strategy.vpp}"
+        raise InputError(f"{name} is of the schedule 1f1b with pp above 1 and vpp=1; here {here}")
+    if held < pp:
+        raise InputError(f"{name} counts within the micro-batches that stages hold: pp={pp} needs as many, and there are {held}")

@@ -26,11 +26,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "micro-batches of the window that recompute less",
-        "num_microbatches_with_partial_activation_checkpoints",
-    ),
-    **silent(
-        "not_modelled",
         "weights wait on the host: they leave the peak and travel twice a step",
         "cpu_offloading_weights",
     ),

@@ -99,6 +99,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     _precision(read)
     optimizer(read)
     _recompute(read)
+    _partial(read)
     _offload(read)
     _kernels(read)
     if read.mixture or architecture is None:
@@ -330,6 +331,23 @@ def _recompute(read: Settings) -> None:
         if strange:
             keys.refuse("recompute_modules", f"'{cut(strange[0])}' is not among {', '.join(RECOMPUTE_MODULES)}")
         options["recompute_modules"] = list(dict.fromkeys(module for module in modules if module not in strange)) or ["core_attn"]
+
+
+def _partial(read: Settings) -> None:
+    """Micro-batches of a stage's window that keep what the others run again."""
+    keys, name = read.keys, "num_microbatches_with_partial_activation_checkpoints"
+    count = keys.integer(name, None, to=name)
+    if count is None:
+        return
+    options = read.options
+    if options.get("recompute") != "full":
+        keys.note(name, "no_cost_effect" if "recompute" not in options else "not_modelled", why="counts micro-batches of full recomputation here")
+    elif options.get("pp", 1) == 1:
+        keys.note(name, "no_cost_effect", why="without a pipeline the schedule does not read it")
+    elif options.get("vpp", 1) > 1:
+        keys.note(name, "not_modelled", why="of the interleaved schedule: at most the seconds and bytes of recomputation, of so many of its window")
+    else:
+        options[name] = count
 
 
 def _offload(read: Settings) -> None:
