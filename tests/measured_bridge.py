@@ -205,7 +205,8 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     guessed = (*(("precision",) if "?" in at["precision"] else ()), *(("settings of a recipe with another layout",) if found.differs else ()))
     said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU; settings {found.name}", unnamed, tuned)
     exchange = "once_per_node" if as_set.get("moe_token_dispatcher_type") == "flex" else "per_expert"
-    assumptions = {"moe_permute_fusion": "true", "moe_exchange": exchange} if moe else {}
+    fused = "fused" if as_set.get("use_transformer_engine_op_fuser") else "apart"
+    assumptions = {"moe_permute_fusion": "true", "moe_exchange": exchange, "expert_bias": fused} if moe else {}
     if chip != "h100" and PRECISIONS[precision] != "none":
         assumptions["fp8_layouts"] = "any"
     return Case(name, section, model, plan, assumptions, SYSTEMS[at["system"]], seconds, None, said, guessed)

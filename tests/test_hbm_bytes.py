@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
     "fp8": ("llama3-8b", {"tp": 2, "sp": True, "fp8": "mxfp8"}, {}),
     "experts": ("mixtral-8x7b", {"ep": 4, "dp": 4, "tp": 2, "sp": True, "etp": 1}, {}),
     "experts one by one": ("mixtral-8x7b", {"ep": 2, "dp": 2}, {"moe_grouped_gemm": "false"}),
+    "experts with biases": ("gpt-oss-20b", {"ep": 4, "dp": 4}, {}),
     "latent attention": ("deepseek-v3", {"tp": 4, "sp": True, "ep": 8, "dp": 8}, {}),
     "recurrence": ("qwen3-next-80b-a3b", {"ep": 8, "dp": 8}, {}),
     "windows": ("gemma-2-9b", {"tp": 2, "sp": True}, {}),
@@ -98,6 +99,20 @@ def test_the_report_gives_the_same_bytes(name: str) -> None:
         for kernel in block_kernels(result, block):
             letter, phase = ("Q", "") if kernel.phase == "forward" else ("U", kernel.phase)
             assert kernel.bytes == float(result.value(of_block(letter, block, operation=kernel.operation, phase=phase).text))
+
+
+def test_an_experts_second_bias_is_added_in_fp32() -> None:
+    """28 bytes an element forward and 40 backward for the kernels of Megatron-Core's _apply_bias, counted one by one."""
+    forward = sum((4, 2 + 4 + 4, 4 + 4, 4 + 2))
+    backward = sum((2 + 4, 4 + 2, 2 + 2, 2 * (4 + 4 + 4)))
+    apart = made("experts with biases")
+    model, strategy, _ = CASES["experts with biases"]
+    fused = derive(load_model(model).architecture, Strategy(**strategy), {"expert_bias": "fused"}, system=load_system("h200-sxm"))  # type: ignore[arg-type]
+    block, rows = "full_moe", 4096 * 4 * 2880
+    second = [of_block(quantity, block, operation="experts.fc2", phase=phase).text for quantity, phase in (("Q", ""), ("U", "dgrad"), ("U", "wgrad"))]
+    assert [apart.value(name) - fused.value(name) for name in second] == [forward * rows, backward * rows, 0]
+    first = [of_block(quantity, block, operation="experts.fc1", phase=phase).text for quantity, phase in (("Q", ""), ("U", "dgrad"))]
+    assert [apart.value(name) for name in first] == [fused.value(name) for name in first]
 
 
 def test_the_loss_in_ten_kernels() -> None:

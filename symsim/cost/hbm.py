@@ -25,6 +25,10 @@ from symsim.placement.mesh import local_size
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
 # forward, and in three backward (megatron.core tensor_parallel/cross_entropy.py)
 UNFUSED_LOSS = {"forward": 38, "backward": 14}
+# bytes an element of an expert's bias in 16 bits that is scaled and added in fp32: forward writes b p (4), adds it (2 + 4 + 4), joins the
+# experts' parts (4 + 4) and casts the result (4 + 2); backward casts the gradient (2 + 4), gives each expert's part its own (4 + 2 and
+# 2 + 2) and for b and for p multiplies and sums it (4 + 4 + 4 each) (megatron.core transformer/moe/experts.py _apply_bias)
+BIAS_APART = {"forward": 28, "dgrad": 40}
 
 
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
@@ -33,7 +37,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
     if OPERATIONS[op.kind].bound == "exchange":
         return Quantity(ZERO, BYTE)
     if op.kind in PRODUCTS:
-        return Quantity(product_shape(placed, index, "forward", profile.strategy).bytes, BYTE)
+        shape = product_shape(placed, index, "forward", profile.strategy)
+        return Quantity(shape.bytes + added_afterwards(placed, index, shape, profile.strategy), BYTE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return Quantity(linear_loss_bytes(placed, index, profile.strategy, backward=False), BYTE)
     if written_out(op):
@@ -54,7 +59,7 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return _cast_in_backward(placed, kernel, profile)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
-        return Quantity(shape.bytes + added_afterwards(shape, profile.strategy), BYTE)
+        return Quantity(shape.bytes + added_afterwards(placed, kernel.forward, shape, profile.strategy), BYTE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return Quantity(linear_loss_bytes(placed, kernel.forward, profile.strategy, backward=True), BYTE)
     if written_out(op):
@@ -117,9 +122,13 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
     return Shape(m, n, k, groups, kind, width, out, beside, accumulates)
 
 
-def added_afterwards(shape: Shape, strategy: Strategy) -> Expr:
-    """Bytes of the pass that adds a weight gradient to the accumulated one: reads both, writes the sum (Megatron-Core
-    distributed/distributed_data_parallel.py, the hook of a parameter whose gradient is not in main_grad already)."""
+def added_afterwards(placed: Placed, index: int, shape: Shape, strategy: Strategy) -> Expr:
+    """Bytes of the passes over what a product made: those of a bias that is added apart, and the one that adds a weight gradient to the
+    accumulated one: reads both, writes the sum (Megatron-Core distributed/distributed_data_parallel.py, the hook of a parameter whose
+    gradient is not in main_grad already)."""
+    op = placed.block.ops[index]
+    if shape.kind in BIAS_APART and isinstance(op.attrs, Projection) and op.attrs.bias_apart:
+        return elements(placed, op.outputs[0]) * BIAS_APART[shape.kind]
     if shape.kind != "wgrad" or shape.accumulates:
         return ZERO
     kept = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]

@@ -107,7 +107,7 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     """A matrix product; experts that run one by one are as many apart."""
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
-    added = added_afterwards(shape, profile.strategy)
+    added = added_afterwards(placed, index, shape, profile.strategy)
     after = curves.memory_bound(added, kind="elementwise") if added else ZERO
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)

@@ -399,10 +399,12 @@ def _weight_dtype(k: Kernels) -> str:
 
 
 def te_grouped(k: Kernels, op: Op) -> None:
-    """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one."""
+    """Grouped GEMM of the local experts (TEGroupedLinear): keeps its input; all projections in one. The activation adds the first
+    bias; the second is scaled by the rows' probabilities and added by kernels of its own (Megatron-Core moe/experts.py _apply_bias)."""
     x, saves, attrs = narrowed(k, op)
+    apart = attrs.bias and "f_e" in op.einsums[0].contracted and k.profile.assumptions["expert_bias"] == "apart"
     # probabilities in fp32 promote what experts over etp sum, whose gradients are gathered as they are
-    grouped(k, op, x, saves, replace(attrs, reduce_dtype=_weight_dtype(k), gradient_dtype=None))
+    grouped(k, op, x, saves, replace(attrs, reduce_dtype=_weight_dtype(k), gradient_dtype=None, bias_apart=apart))
 
 
 def te_combine(k: Kernels, op: Op) -> None:

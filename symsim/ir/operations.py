@@ -35,7 +35,7 @@ class Projection:
     borrowed: weights of another block. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the
     input's gradient, go between ranks, where they are not those of the tensors. multiplied: the narrow type of the operands; "": that
     of the tensors. gradient_cast: of the output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was
-    kept as it was, for the weight gradient."""
+    kept as it was, for the weight gradient. bias_apart: the bias is added by kernels of its own, in fp32."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -46,6 +46,7 @@ class Projection:
     multiplied: str = ""
     gradient_cast: Cast | None = None
     input_cast: Cast | None = None
+    bias_apart: bool = False
 
 
 @dataclass(frozen=True)
