@@ -32,7 +32,7 @@ from symsim.algebra.reductions import evaluated
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
-from symsim.pipeline.orders import Exchange, Order, order, replay
+from symsim.pipeline.orders import Batch, Exchange, Operation, Order, order, replay
 from symsim.pipeline.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of, schedule_sizes
 from symsim.report.timeline import MERAK as MERAK_NAMES
 from symsim.report.timeline import timeline_svg, timeline_text
@@ -369,3 +369,15 @@ def test_long_pictures_are_cut() -> None:
     assert "ranks 8 to 15 of 24 are left out" in svg
     assert len(svg) < 100_000
     assert "~" in timeline_text("1f1b", 24, 200)
+
+
+def test_batches_of_parcels() -> None:
+    """A rank stands still until every parcel of its batch has met its other end; what one end alone issues holds it for ever."""
+    there, back = Batch(frozenset({"there"})), Batch(frozenset({"back", "there"}))
+    first = ((Operation("F", 0, 0),), there, (Operation("B", 0, 0),), Batch(frozenset({"back"})))
+    second = (back, (Operation("F", 1, 0),))
+    timed = replay((first, second), lambda o: {"F": 2.0, "B": 3.0}[o.kind], exchange=0.5)
+    assert [(t.rank, t.start, t.end) for t in timed if t.slot] == [(0, 0, 2), (0, 2.5, 5.5), (1, 6, 8)]
+    assert max(t.end for t in timed) == 8
+    with pytest.raises(ValueError, match="for ever"):
+        replay((first, (there,)), lambda o: 1.0)

@@ -1,7 +1,7 @@
 """The order in which each pipeline rank runs its operations, written out, and a replay of it in time.
 
-For pictures and for tests. No result depends on this file: the numbers come from the closed forms of
-`symsim.pipeline.schedules`, and the tests hold the two against each other.
+For pictures, for tests, and for another system that replays its own (`symsim/compat`). No result of symsim's depends on this file: the
+numbers come from the closed forms of `symsim.pipeline.schedules`, and the tests hold the two against each other.
 
 An operation is F (forward), B (whole backward), I (its input-gradient part), W (its weight-gradient part) or
 R (recompute, where a schedule runs it apart from the backward), of one model stage (chunk) and one micro-batch.
@@ -9,7 +9,7 @@ R (recompute, where a schedule runs it apart from the backward), of one model st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -30,9 +30,15 @@ class Exchange(NamedTuple):
     peer: int
 
 
+class Batch(NamedTuple):
+    """Parcels that a rank issues at once, to send or to receive: it stands still until each has met its other end and is over."""
+
+    parcels: frozenset[Hashable]
+
+
 Slot = tuple[Operation, ...]
 """What a rank runs at one time: one operation, or a forward and a backward overlapped."""
-Entry = Slot | Exchange
+Entry = Slot | Exchange | Batch
 Order = tuple[tuple[Entry, ...], ...]
 
 
@@ -61,12 +67,14 @@ def replay(
     """Start and end of every slot when each rank runs its entries in order, as soon as what they need is there.
 
     `duration` gives the seconds of an operation, `latency` those of a message between two ranks (the sender goes on),
-    `exchange` those of one blocking exchange, `pair` those of an overlapped slot (default: the sum of its operations).
+    `exchange` those of one blocking exchange, or of a parcel from when both its ends have issued it, `pair` those of an overlapped slot
+    (default: the sum of its operations). The end of a batch is that of an empty slot.
     ValueError when the ranks wait for each other for ever.
     """
-    home = {o[1:]: rank for rank, row in enumerate(entries) for e in row if not isinstance(e, Exchange) for o in e}
+    home = {o[1:]: rank for rank, row in enumerate(entries) for e in row if not isinstance(e, (Exchange, Batch)) for o in e}
     last = max(stage for stage, _ in home)
-    blocking = any(isinstance(e, Exchange) for row in entries for e in row)
+    blocking = any(isinstance(e, (Exchange, Batch)) for row in entries for e in row)
+    post = _Post(exchange)
     ends: dict[Operation, float] = {}
     clock: list[float] = [0] * len(entries)
     position = [0] * len(entries)
@@ -92,6 +100,13 @@ def replay(
                     clock[rank] = clock[entry.peer] = max(clock[rank], clock[entry.peer]) + exchange
                     position[rank] += 1
                     position[entry.peer] += 1
+                elif isinstance(entry, Batch):
+                    moved = post.issue((rank, position[rank]), entry, clock[rank]) or moved
+                    if not all(parcel in post.ended for parcel in entry.parcels):
+                        break
+                    before, clock[rank] = clock[rank], max([clock[rank], *(post.ended[parcel] for parcel in entry.parcels)])
+                    timed.append(Timed(rank, (), before, clock[rank]))
+                    position[rank] += 1
                 else:
                     starts = [ready(o, rank) for o in entry]
                     if any(s is None for s in starts):
@@ -106,6 +121,28 @@ def replay(
     if any(position[rank] < len(row) for rank, row in enumerate(entries)):
         raise ValueError("the ranks wait for each other for ever")
     return timed
+
+
+class _Post:
+    """When parcels were first issued, and when those are over that both ends have issued."""
+
+    def __init__(self, exchange: float):
+        self.exchange = exchange
+        self.posted: dict[Hashable, float] = {}
+        self.ended: dict[Hashable, float] = {}
+        self.batches: set[tuple[int, int]] = set()
+
+    def issue(self, place: tuple[int, int], batch: Batch, now: float) -> bool:
+        """Issue a batch at a rank's place, once; whether it was not yet."""
+        if place in self.batches:
+            return False
+        self.batches.add(place)
+        for parcel in batch.parcels:
+            if parcel in self.posted:
+                self.ended[parcel] = max(self.posted[parcel], now) + self.exchange
+            else:
+                self.posted[parcel] = now
+        return True
 
 
 def _needed(operation: Operation, last: int, ends: Mapping[Operation, float]) -> list[Operation]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from symsim.pipeline.orders import Batch, Entry, Operation, Slot, replay
 
 Parcel = tuple[str, int, int]
 """A boundary tensor: forward or backward, the model stage that it goes to, the micro-batch."""
-Work = tuple[str, int, int]
-"""F or B, the chunk of the rank, the micro-batch."""
-Step = Work | frozenset[Parcel]
 
 
 @dataclass(frozen=True)
@@ -33,97 +33,76 @@ class Shape:
 
 def makespan(shape: Shape, seconds: Mapping[tuple[int, str, int], float], exchange: float) -> float:
     """Seconds until the last rank is done. seconds: of a rank's F or B of a chunk."""
-    rows = [list(_row(shape, rank)) for rank in range(shape.ranks)]
-    clock, position = [0.0] * shape.ranks, [0] * shape.ranks
-    posted: dict[Parcel, float] = {}
-    ended: dict[Parcel, float] = {}
-    issued: set[tuple[int, int]] = set()
-    moved = True
-    while moved:
-        moved = False
-        for rank, row in enumerate(rows):
-            while position[rank] < len(row):
-                step = row[position[rank]]
-                if isinstance(step, tuple):
-                    clock[rank] += seconds[rank, step[0], step[1]]
-                else:
-                    if (rank, position[rank]) not in issued:
-                        issued.add((rank, position[rank]))
-                        moved = True
-                        for parcel in step:
-                            if parcel in posted:
-                                ended[parcel] = max(posted[parcel], clock[rank]) + exchange
-                            else:
-                                posted[parcel] = clock[rank]
-                    if not all(parcel in ended for parcel in step):
-                        break
-                    clock[rank] = max([clock[rank], *(ended[parcel] for parcel in step)])
-                position[rank] += 1
-                moved = True
-    if any(position[rank] < len(row) for rank, row in enumerate(rows)):
-        raise ValueError("the ranks wait for each other for ever")
-    return max(clock)
+
+    def duration(operation: Operation) -> float:
+        chunk, rank = divmod(operation.stage, shape.ranks)
+        return seconds[rank, operation.kind, chunk]
+
+    rows = tuple(tuple(_row(shape, rank)) for rank in range(shape.ranks))
+    return max(slot.end for slot in replay(rows, duration, exchange=exchange))
 
 
-def _row(shape: Shape, rank: int) -> Iterator[Step]:
+def _row(shape: Shape, rank: int) -> Iterator[Entry]:
     """A rank's work and exchanges: forwards ahead, one forward and one backward by turns, the backwards that are left."""
     p, v, table = shape.ranks, shape.chunks, shape.table
     total, last = len(table), p * v - 1
     ahead = min((p - rank - 1) * 2 + (v - 1) * shape.group, total)
 
-    def forward(k: int) -> tuple[int, int, int]:
-        return table[k][0], table[k][1], table[k][1] * p + rank
+    def forward(k: int) -> tuple[int, int]:
+        return table[k][0], table[k][1] * p + rank
 
-    def backward(k: int) -> tuple[int, int, int]:
-        chunk = v - 1 - table[k][1]
-        return table[k][0], chunk, chunk * p + rank
+    def backward(k: int) -> tuple[int, int]:
+        return table[k][0], (v - 1 - table[k][1]) * p + rank
+
+    def run(kind: Literal["F", "B"], work: tuple[int, int]) -> Slot:
+        return (Operation(kind, work[1], work[0]),)
 
     def comes(k: int, ahead_of: bool) -> bool:
         return k + 1 < total and _received(shape, rank, k, forward=ahead_of)
 
     def into(k: int) -> list[Parcel]:
-        mb, _, stage = forward(k)
+        mb, stage = forward(k)
         return [("F", stage, mb)] if 0 <= k < total and stage > 0 else []
 
     def back(k: int) -> list[Parcel]:
-        mb, _, stage = backward(k)
+        mb, stage = backward(k)
         return [("B", stage, mb)] if stage < last else []
 
     def sent(k: int) -> list[Parcel]:
-        mb, _, stage = forward(k)
+        mb, stage = forward(k)
         return [("F", stage + 1, mb)] if stage < last else []
 
     def returned(k: int) -> list[Parcel]:
-        mb, _, stage = backward(k)
+        mb, stage = backward(k)
         return [("B", stage - 1, mb)] if stage > 0 else []
 
     if rank:
-        yield frozenset(into(0))
+        yield Batch(frozenset(into(0)))
     for k in range(ahead):
-        yield ("F", forward(k)[1], forward(k)[0])
+        yield run("F", forward(k))
         batch = sent(k)
         if comes(k, True) or (ahead == total and rank == 0 and k + 1 < total):
             batch += into(k + 1)
         if k == ahead - 1 and ahead < total and rank != p - 1:
             batch += back(0)
-        yield frozenset(batch)
+        yield Batch(frozenset(batch))
     if ahead == total and rank != p - 1:
-        yield frozenset(back(0))
+        yield Batch(frozenset(back(0)))
     for k in range(total - ahead):
-        yield ("F", forward(k + ahead)[1], forward(k + ahead)[0])
-        yield ("B", backward(k)[1], backward(k)[0])
+        yield run("F", forward(k + ahead))
+        yield run("B", backward(k))
         batch = sent(k + ahead) + returned(k)
         if k < total - ahead - 1 and comes(k + ahead, True):
             batch += into(k + ahead + 1)
         if comes(k, False):
             batch += back(k + 1)
-        yield frozenset(batch)
+        yield Batch(frozenset(batch))
     for k in range(total - ahead, total):
-        yield ("B", backward(k)[1], backward(k)[0])
+        yield run("B", backward(k))
         batch = returned(k)
         if comes(k, False) or (ahead == total and rank == p - 1 and k + 1 < total):
             batch += back(k + 1)
-        yield frozenset(batch)
+        yield Batch(frozenset(batch))
 
 
 def _received(shape: Shape, rank: int, k: int, *, forward: bool) -> bool:
