@@ -62,8 +62,9 @@ def test_fully_sharded_and_packed() -> None:
 def test_adapters_on_four_bits_are_said() -> None:
     made = load_job("axolotl", str(FILES / "qlora" / "mistral.yml"))
     told = rows(made)
-    assert {told[key].fate for key in ("adapter", "load_in_4bit", "lora_r", "pad_to_sequence_len")} == {"not_modelled"}
+    assert {told[key].fate for key in ("adapter", "load_in_4bit", "pad_to_sequence_len")} == {"not_modelled"} and told["lora_r"].fate == "mapped"
     found = strategy(made)
+    assert (found["tuner_type"], found["lora_rank"], found["lora_dropout"], found["target_modules"]) == ("lora", 32, 0.05, ["all_linear"])
     assert found["zero"] == 2 and found["overlap_grad_reduce"] and found["optimizer_bits"] == 8
     assert told["deepspeed"].fate == "derived" and told["optimizer"].fate == "mapped"
 

@@ -56,8 +56,14 @@ def test_full_with_zero_3_by_its_name() -> None:
 def test_adapters_and_pairs_are_said() -> None:
     made = load_job("llama-factory", str(FILES / "lora" / "train.yaml"))
     told = rows(made)
-    assert {told[key].fate for key in ("stage", "finetuning_type", "quantization_bit", "lora_rank")} == {"not_modelled"}
+    assert {told[key].fate for key in ("stage", "quantization_bit")} == {"not_modelled"} and told["lora_rank"].fate == "mapped"
+    assert strategy(made)["tuner_type"] == "lora" and strategy(made)["lora_rank"] == 8 and strategy(made)["target_modules"] == ["all_linear"]
     assert strategy(made)["zero"] == 0 and strategy(made)["overlap_grad_reduce"] and strategy(made)["dp"] == 8
+
+
+def test_only_the_last_layers_are_trained(tmp_path: Path) -> None:
+    made = strategy(job(tmp_path, {"finetuning_type": "freeze", "freeze_trainable_layers": 4, "model_name_or_path": "meta-llama/Meta-Llama-3-8B"}))
+    assert made["trainable_parameters"] == ["layers.28-31"] and "layers" in made["freeze_parameters"]
 
 
 def test_the_json_that_it_names_or_is_given(tmp_path: Path) -> None:

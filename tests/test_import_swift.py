@@ -307,12 +307,37 @@ def test_reinforcement_learning_is_said_to_be_another_workload() -> None:
     assert {tuned[key].fate for key in ("num_generations", "beta")} == {"no_cost_effect"}
 
 
-def test_adapters_are_said_to_be_another_workload() -> None:
+def test_adapters_are_those_of_the_strategy() -> None:
     for command in ("megatron sft --tuner_type lora", "megatron sft --train_type lora", "swift sft --per_device_train_batch_size 1"):
-        found = job(f"{command} --model Qwen/Qwen3-8B --lora_rank 8")
+        found = job(f"{command} --model Qwen/Qwen3-8B --lora_rank 16 --target_modules all-linear --modules_to_save embed_tokens lm_head")
         key = "train_type" if "train_type" in command else "tuner_type"
-        assert rows(found)[key].fate == rows(found)["lora_rank"].fate == "not_modelled"
-        assert "workload" in rows(found)[key].why
+        assert rows(found)[key].to == "tuner_type" and rows(found)["lora_rank"].fate == "mapped"
+        assert found.strategy is not None and found.strategy["lora_rank"] == 16 and found.strategy["lora_dropout"] == 0.05
+        assert found.strategy["modules_to_save"] == ["embedding", "lm_head"] and found.strategy["tuner_type"] == "lora"
+    named = job("megatron sft --tuner_type lora --model Qwen/Qwen3-8B --target_modules q_proj v_proj o_proj visual.attn")
+    assert named.strategy is not None and named.strategy["target_modules"] == ["linear_qkv", "o_proj"]
+    assert rows(named)["target_modules"].fate == "not_modelled" and "visual.attn" in rows(named)["target_modules"].why
+    eager = job("swift sft --model Qwen/Qwen3-8B --target_modules q_proj v_proj")
+    assert eager.strategy is not None and eager.strategy["target_modules"] == ["q_proj", "v_proj"]
+    other = rows(job("swift sft --tuner_type vera --model Qwen/Qwen3-8B"))
+    assert other["tuner_type"].fate == "not_modelled" and "timed as LoRA" in other["tuner_type"].why
+
+
+def test_frozen_parameters_are_those_of_the_strategy() -> None:
+    """Prefixes: layers.1 is 10 to 19 too; a share of the parameters is whole layers from the embedding on."""
+    command = "megatron sft --tuner_type full --model Qwen/Qwen3-8B"
+    found = job(f"{command} --freeze_parameters model.embed_tokens model.layers.1 model.layers.20.mlp --trainable_parameters lm_head")
+    assert found.strategy is not None and found.strategy["trainable_parameters"] == ["lm_head"]
+    assert found.strategy["freeze_parameters"] == ["embedding", "layers.1-1", "layers.10-19", "layers.20-20.mlp"]
+    half = job(f"{command} --freeze_parameters_ratio 0.5")
+    assert half.strategy is not None and half.strategy["freeze_parameters"] == ["embedding", "layers.0-17"]  # of 36
+    every = job(f"{command} --freeze_parameters_ratio 1 --trainable_parameters lm_head").strategy
+    assert every is not None and every["freeze_parameters"] == ["embedding", "layers", "lm_head", "final_norm"]
+    unknown = rows(job(f"{command} --freeze_parameters visual.merger"))
+    assert unknown["freeze_parameters"].fate == "not_modelled" and "visual.merger" in unknown["freeze_parameters"].why
+
+
+def test_adapters_of_another_kind_and_none() -> None:
     full = rows(job("megatron sft --model Qwen/Qwen3-8B --lora_rank 8"))
     assert full["lora_rank"].fate == "no_cost_effect" and "tuner_type" not in full
 

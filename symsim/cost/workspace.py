@@ -225,6 +225,9 @@ class _Backward:
                 del self.gradients[name]
             self._add(source, new)
             return
+        if OPERATIONS[op.kind].transpose == "shared":  # one gradient for all that is added
+            for n, name in enumerate(t for t in op.inputs if self.block.tensors[t].gradient):
+                self._add(name, ZERO if n else self.gradients[arrived[0]])
         gathered = self._gathered_again(op)
         for kernel in self.kernels.get(index, ()):
             if kernel.label == "wgrad" and op.module in self.delayed:

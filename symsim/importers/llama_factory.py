@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.adapted import Names, adapters
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
@@ -22,6 +23,7 @@ from symsim.importers.sections import of_sections
 from symsim.importers.trainer import DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
 from symsim.importers.trainer import tensor_parallel as degrees
 from symsim.importers.weights import model_of
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json, read_yaml
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         RATES,
-        """lora_alpha lora_dropout module_dropout loraplus_lr_ratio loraplus_lr_embedding use_rslora pref_beta pref_ftx pref_bco_weight pref_loss
+        """lora_alpha module_dropout loraplus_lr_ratio loraplus_lr_embedding use_rslora pref_beta pref_ftx pref_bco_weight pref_loss
         dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_score_norm ppo_target ppo_whiten_rewards
         ld_alpha galore_scale galore_proj_type apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_scale_front asft_alpha
         eaft_alpha use_dft_loss use_eaft_loss badam_verbose""",
@@ -86,10 +88,15 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """adapter_name_or_path additional_target lora_rank lora_target use_dora pissa_init pissa_iter pissa_convert create_new_adapter oft_rank
+        """adapter_name_or_path use_dora pissa_init pissa_iter pissa_convert create_new_adapter oft_rank
         oft_block_size oft_target""",
     ),
-    **silent("not_modelled", FROZEN, "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules use_llama_pro freeze_language_model"),
+    **silent(
+        "no_cost_effect",
+        "read with finetuning_type lora or freeze alone",
+        "additional_target lora_rank lora_target lora_dropout freeze_trainable_layers",
+    ),
+    **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro freeze_language_model"),
     **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector"),
     **silent(
         "not_modelled",
@@ -159,7 +166,7 @@ _STAGES = {
     "dpo": OTHER_MODELS,
     "kto": OTHER_MODELS,
 }
-_TYPES = {"full": "", "lora": ADAPTERS, "oft": ADAPTERS, "freeze": FROZEN}
+_TYPES = ("full", "lora", "oft", "freeze")
 _ATTENTION = {
     **dict.fromkeys(("auto", "fa2", "fa3", "flash_attention_2", "flash_attention_3", "sdpa", "flex_attention"), "flash"),
     **dict.fromkeys(("disabled", "eager"), "eager"),
@@ -177,6 +184,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "model_name_or_path", options)
     _workload(keys)
+    _tuned(keys, strategy, architecture)
     batch(keys, strategy)
     precision(keys, strategy)
     degrees(keys, strategy)
@@ -202,9 +210,31 @@ def _workload(keys: Keys) -> None:
     stage = keys.choice("stage", {name: name for name in _STAGES}, "sft")
     if _STAGES[stage]:
         keys.note("stage", "not_modelled", why=_STAGES[stage])
-    kind = keys.choice("finetuning_type", {name: name for name in _TYPES}, "lora")
-    if _TYPES[kind]:
-        keys.note("finetuning_type", "not_modelled", why=_TYPES[kind] if "finetuning_type" in keys.given else f"lora by default; {_TYPES[kind]}")
+
+
+_NAMES = Names("lora_rank", "lora_dropout", "lora_target", "additional_target")
+
+
+def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Which parameters are trained: all, adapters, or the last layers."""
+    kind = keys.choice("finetuning_type", {name: name for name in _TYPES}, "lora", to="tuner_type")
+    if "finetuning_type" not in keys.given:
+        keys.note("finetuning_type", "derived", "tuner_type", "lora by default")
+    if kind in ("lora", "oft"):
+        adapters(keys, strategy, architecture, _NAMES)
+    if kind == "oft":
+        keys.note("finetuning_type", "not_modelled", "tuner_type", "oft is timed as LoRA: its rotations of blocks are other products")
+    if kind != "freeze":
+        return
+    count = keys.number("freeze_trainable_layers", 2, to="freeze_parameters", why="the last layers, or the first where it is negative, are trained")
+    if architecture is None:
+        keys.note("finetuning_type", "not_modelled", why=f"of a known model alone; {FROZEN}")
+        return
+    trained = min(abs(int(count)), architecture.num_layers)
+    layers = architecture.num_layers
+    first = 0 if count < 0 else layers - trained
+    strategy["freeze_parameters"] = ["embedding", "lm_head", "final_norm", "layers"]
+    strategy["trainable_parameters"] = [f"layers.{first}-{first + trained - 1}"]
 
 
 def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:

@@ -222,7 +222,8 @@ class Operation:
     sends: the collective that a redistribution or an exchange is; over: the axes of an exchange (a redistribution has its own).
     partial: dimensions over which its result is a partial sum on a rank, where they are sharded: those contracted, or one named.
     transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
-    gradient passes as it comes, of a cast it is the result's (free), and a collective has the collective of the gradient, or none.
+    gradient passes as it comes, of a cast it is the result's (free), of a sum that of all that it adds (shared), and a collective has the
+    collective of the gradient, or none.
     in_place: its result lies where its input lay, when nothing else reads that.
     inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others). keeps: what PyTorch's autograd keeps
     of a primitive.
@@ -234,7 +235,7 @@ class Operation:
     role: Role
     attributes: type[Attributes] = Plain
     partial: Literal["", "contracted", "V"] = ""
-    transpose: Literal["einsum", "kernel", "passes", "free", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
+    transpose: Literal["einsum", "kernel", "passes", "free", "shared", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
     sends: Collective = ""
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
@@ -316,6 +317,7 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
     "mul": Operation("primitive", keeps="partners"),
+    "plus": Operation("primitive", transpose="shared"),
     "index": Operation("primitive", bound="permute", keeps="integers"),
     "sort": Operation("primitive", bound="permute"),
 }

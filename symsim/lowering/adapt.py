@@ -108,7 +108,7 @@ class _Adapters:
         high = self._product(op, "lora_B", low, up)
         scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
         self._emit(op, "scale", "lora_scale", [high], [scaled])
-        self._emit(op, "add", "lora_add", [base, scaled], [y])
+        self._emit(op, "plus", "lora_add", [base, scaled], [y])
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""

@@ -210,7 +210,7 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
         of_input, of_weight = ((op.einsums[0].transpose(operand).product,) for operand in (0, 1))
         kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *parameters[:1]), tuple(activations))] if activations else []
         return casts + kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
-    if rule in ("passes", "free"):
+    if rule in ("passes", "free", "shared"):
         return []
     return [*casts, BackwardOp("backward", index, tuple(p for _, p in op.backward_products), (*gradients, *op.saves), (*activations, *weights))]
 

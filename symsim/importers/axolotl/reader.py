@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.adapted import Names, adapters
 from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
-from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import buckets, update
 from symsim.importers.weights import model_of
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json, read_yaml
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "base_model", options)
     _workload(keys)
+    _tuned(keys, strategy, architecture)
     pure = _precision(keys, strategy)
     _batch(keys, strategy, options)
     found = _degrees(keys, strategy)
@@ -66,12 +69,26 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
 
 def _workload(keys: Keys) -> None:
     """What is trained of which model: full training is timed, what else is asked for is said."""
-    adapter = keys.text("adapter")
-    if adapter is not None and adapter.strip():
-        keys.note("adapter", "not_modelled", why=ADAPTERS if adapter == "lora" else f"{ADAPTERS}; {QUANTISED}" if adapter == "qlora" else ADAPTERS)
     kind = keys.choice("rl", {name: name for name in (*_ROLLS, *_PAIRS)}, None)
     if kind is not None:
         keys.note("rl", "not_modelled", why=_ROLLS.get(kind) or _PAIRS[kind])
+
+
+_NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to_save")
+
+
+def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Adapters, where there are any; other kinds are timed as LoRA, and base weights in few bits in two bytes."""
+    adapter = (keys.text("adapter", to="tuner_type") or "").strip()
+    if not adapter:
+        return
+    every = keys.flag("lora_target_linear", False, to="target_modules")
+    adapters(keys, strategy, architecture, _NAMES)
+    if every and strategy["target_modules"] != ["all_linear"]:
+        strategy["target_modules"] = ["all_linear", *(t for t in strategy["target_modules"] if t != "all_linear")]
+    if adapter != "lora":
+        why = QUANTISED if adapter == "qlora" else f"{adapter} is timed as LoRA, whose products are others"
+        keys.note("adapter", "not_modelled", "tuner_type", why)
 
 
 def _switch(keys: Keys, key: str, default: bool | None = None) -> bool | None:

@@ -55,7 +55,7 @@ SILENT: dict[str, Silent] = {
         """learning_rate embedding_lr embedding_lr_scale weight_decay lr_scheduler lr_scheduler_kwargs lr_quadratic_warmup cosine_min_lr_ratio
         cosine_constant_lr_ratio lr_div_factor lr_groups adam_epsilon adam_epsilon2 adam_beta1 adam_beta2 adam_beta3 adam_eps dion_lr
         dion_momentum warmup_steps warmup_ratio eta_min jagged_restart_steps jagged_restart_warmup_steps jagged_restart_anneal_steps
-        neftune_noise_alpha noisy_embedding_alpha lora_alpha lora_dropout loraplus_lr_ratio loraplus_lr_embedding peft_use_rslora
+        neftune_noise_alpha noisy_embedding_alpha lora_alpha loraplus_lr_ratio loraplus_lr_embedding peft_use_rslora
         grokfast_alpha grokfast_lamb eaft_alpha eaft_k use_eaft scaling_softmax_factor scaling_softmax_bias liger_use_token_scaling""",
     ),
     **silent("no_cost_effect", RNG, "seed"),
@@ -106,10 +106,11 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """lora_r lora_target_modules lora_target_parameters lora_target_linear lora_modules_to_save lora_fan_in_fan_out peft
+        """lora_target_parameters lora_fan_in_fan_out peft
         lora_rank_pattern lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft_use_dora peft_layer_replication
         peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype relora mora""",
     ),
+    **silent("no_cost_effect", "read with adapter alone", "lora_r lora_dropout lora_target_modules lora_target_linear lora_modules_to_save"),
     **silent("no_cost_effect", "how adapters are loaded", "lora_on_cpu qlora_sharded_model_loading relora_prune_ratio relora_prune_method"),
     **silent("no_cost_effect", "how adapters are loaded", "relora_cpu_offload relora_warmup_steps"),
     **silent("not_modelled", _ADAPTER_KERNELS, "lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel"),

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, cut, nearest
+from symsim.importers.adapted import Names, frozen, leading_layers
+from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
@@ -22,7 +24,7 @@ from symsim.importers.swift.megatron import of_megatron
 from symsim.importers.swift.model import find_model, shaped
 from symsim.importers.swift.reading import Reading
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
-from symsim.importers.swift.tables import ENVIRONMENT, other_models, silent_keys, trained_adapters
+from symsim.importers.swift.tables import ENVIRONMENT, other_models, silent_keys
 from symsim.importers.swift.trainer import of_trainer
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
@@ -66,6 +68,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     world = _world(keys)
     (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
     _lengths(reading, options)
+    _tuned(reading, adapters)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters)
     rows = (*keys.finish(), *reading.further, _of_version(version, options, reading.assumptions))
@@ -150,13 +153,43 @@ def _lengths(r: Reading, options: "Options") -> None:
         r.keys.note("sequence_packing_scheduler", to="assume.row_balance", why="samples go to ranks so that each has as much work")
 
 
+_KINDS = {"lora": "", "longlora": "", "full": ""}
+_NAMES = Names("lora_rank", "lora_dropout", "target_modules", "modules_to_save", default_dropout=0.05)
+
+
+def _tuned(r: Reading, adapters: str | None) -> None:
+    """Adapters, or parameters that are frozen; other tuners are timed as LoRA."""
+    if adapters is not None:
+        kind = str(r.keys.given[adapters].value) if adapters in r.keys.given and adapters != "adapters" else "lora"
+        by_default = adapters not in r.keys.given
+        if kind in _KINDS or adapters == "adapters":
+            r.keys.note(adapters, "derived" if by_default else "mapped", "tuner_type", "adapters by default" if by_default else "")
+        else:
+            r.keys.note(adapters, "not_modelled", "tuner_type", f"{kind} is timed as LoRA: further products and vectors of an adapter are missing")
+        with_adapters(r.keys, r.strategy, r.architecture, _NAMES)
+        return
+    lists = {}
+    for key in ("freeze_parameters", "trainable_parameters"):
+        asked = r.keys.texts(key, None, to=key) or []
+        lists[key], lost = frozen(asked, r.architecture)
+        if lost:
+            r.keys.note(key, "not_modelled", key, f"{', '.join(lost)}: no parameter here is called so, or the model is not known")
+    ratio = r.keys.number("freeze_parameters_ratio", 0, to="freeze_parameters", why="in whole layers, from the embedding on")
+    if not 0 <= ratio <= 1:
+        raise r.keys.wrong("freeze_parameters_ratio", "from 0 to 1")
+    if ratio and r.architecture is None:
+        r.keys.note("freeze_parameters_ratio", "not_modelled", why="which layers it takes is known of a known model alone")
+    elif ratio and r.architecture is not None:
+        whole = ["embedding", "layers", "lm_head", "final_norm"] if ratio == 1 else leading_layers(r.architecture, ratio)
+        lists["freeze_parameters"] = list(dict.fromkeys([*whole, *lists["freeze_parameters"]]))
+    r.strategy |= {key: value for key, value in lists.items() if value}
+
+
 def _workload(keys: Keys, run: Run, adapters: str | None) -> None:
     """Rows for what makes the step another one than the one timed here."""
     for key in ("tuner_type", "train_type"):
         if keys.has(key) and key != adapters:
             keys.note(key, "mapped", "all parameters are trained")
-    if adapters is not None:
-        keys.note(adapters, "not_modelled", why=trained_adapters())
     if run.method == "rlhf":
         keys.note("rlhf_type", "not_modelled", why=other_models())
     elif keys.has("rlhf_type"):

@@ -18,9 +18,7 @@ _ROLLOUT = "generation between training steps is another workload: it would add 
 _OTHERS = "other models besides the policy are another workload: their forwards, weights and messages would come on top, 1/3 of a step's FLOPs each"
 _COLOCATED = "an inference engine on the same accelerators is another workload: its memory, and states moved to the host and back, would come on top"
 _REWARD = "rewards, sampling and terms of the loss of reinforcement learning, which is another workload; the policy's forward and backward are timed"
-_ADAPTERS = (
-    "adapters are another workload: gradients and states of adapters alone, and backward near 1 forward in place of 2; full fine-tuning is timed"
-)
+_ADAPTERS = "a variant of adapters, which are timed as LoRA's: two products of rank lora_rank beside each target"
 _FROZEN = "frozen parameters would lose their gradients, states and messages (all but 2 of 18 bytes), and their weight gradients 1/3 of the FLOPs"
 _VISION = "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed"
 _HEADS = "a head of few columns in place of the vocabulary's, hence no logits: less by the head's share"
@@ -256,11 +254,6 @@ def silent_keys(method: str, adapters: bool) -> dict[str, Silent]:
 def other_models() -> str:
     """What is said of `rlhf` itself."""
     return _OTHERS
-
-
-def trained_adapters() -> str:
-    """What is said of the kind of tuner."""
-    return _ADAPTERS
 
 
 ENVIRONMENT: dict[str, Silent] = {
