@@ -20,7 +20,7 @@ from symsim.frameworks.kernels import Profile
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor, TensorRole, rebuild
 from symsim.ir.einsum import Einsum
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, LinearCrossEntropy, Plain, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Cast, LinearCrossEntropy, Plain, Projection
 from symsim.lowering.marked import gradient_enters
 
 ALL_LINEAR = "all_linear"
@@ -112,7 +112,7 @@ class _Adapters:
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
-        return next(o.inputs[0] for o in self.ops if x in o.outputs) if self.tensors[x].dtype == "fp8" else x
+        return next((o.inputs[0] for o in self.ops if x in o.outputs and isinstance(o.attrs, Cast)), x)
 
     def _product(self, op: Op, which: str, x: str, says: Einsum) -> str:
         precision = self.profile.strategy.precision
@@ -151,7 +151,7 @@ def _without_needless(block: Block, enters: bool) -> Block:
         if any(t in flowing for t in op.inputs):
             flowing |= {t for t in op.outputs if block.tensors[t].kind in ("activation", "index")}
     tensors = {n: t if t.kind == "parameter" else replace(t, gradient=n in flowing) for n, t in block.tensors.items()}
-    quantised = {t for op in block.ops if op.outputs and tensors[op.outputs[0]].dtype == "fp8" for t in op.outputs}
+    quantised = {t for op in block.ops if isinstance(op.attrs, Cast) for t in op.outputs}
     ops = (_of_attention(op, flowing) if isinstance(op.attrs, Attention) and op.attrs.passes else op for op in block.ops)
     ops = (_of_loss(op, tensors) if isinstance(op.attrs, LinearCrossEntropy) else op for op in ops)
     return rebuild(block, [replace(op, saves=_needed(op, flowing, quantised)) for op in ops], tensors)
