@@ -176,7 +176,7 @@ def test_ranks() -> None:
         ("--torch_dtype float16 --accumulate_allreduce_grads_in_fp32 true", {"precision": "fp16", "grad_reduce_in_fp32": True}),
         ("--torch_dtype bfloat16", {"precision": "bf16", "grad_reduce_in_fp32": True}),
         ("--fp8_format e4m3 --fp8_recipe blockwise", {"fp8": "blockwise"}),
-        ("--fp8_format hybrid", {"fp8": "tensorwise"}),
+        ("--fp8_format hybrid", {"fp8": "delayed"}),
         ("--clip_grad 0", {"clip_grad": 0}),
         ("--cross_entropy_loss_fusion false", {"cross_entropy_fusion": "unfused"}),
         ("--cross_entropy_fusion_impl te", {"cross_entropy_fusion": "te"}),

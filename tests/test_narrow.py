@@ -9,6 +9,7 @@ import pytest
 
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
+from symsim.evaluation.traffic import stage_messages
 from symsim.frameworks.recipes import RECIPES
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
@@ -121,3 +122,30 @@ def test_attention_keeps_its_output_in_fewer_bits(fp8: str, stored: str, halves_
     plain, narrow = kept("llama3-8b", fp8=fp8), kept("llama3-8b", fp8=fp8, attention_output_store=stored)
     assert plain.keys() - narrow.keys() == {"attention.core.out"}
     assert {n: narrow[n] for n in narrow.keys() - plain.keys()} == {"attention.core.stored": halves_of_bytes * TOKENS * QUERIES // 2}
+
+
+def test_attention_in_fp8() -> None:
+    """Queries, keys and values are cast and kept in a byte, and the gradient of the output is; with multi-head attention nothing is cast."""
+    plain, narrow = (kept("llama3-8b", fp8="tensorwise", fp8_dot_product_attention=on) for on in (False, True))
+    assert {n.rsplit(".", 1)[-1] for n in narrow.keys() - plain.keys()} == {"fp8"} and len(narrow.keys() - plain.keys()) == 3
+    assert sum(plain.values()) - sum(narrow.values()) == TOKENS * (QUERIES + 2 * 1024)
+    whole = {}
+    for heads in (False, True):
+        given = {"fp8_dot_product_attention": True, "fp8_multi_head_attention": heads}
+        whole[heads] = derive(load_model("llama3-8b").architecture, Strategy(fp8="tensorwise", seq_length=TOKENS, **given)).numbers
+    assert whole[False]["Q_dense_attention_core_quantise_q"] == TOKENS * QUERIES * (2 * 2 + 2)
+    assert whole[True]["Q_dense_attention_core_quantise_q"] == 0
+    assert whole[False]["U_dense_attention_core_cast"] == TOKENS * QUERIES * (2 * 2 + 1)
+    with pytest.raises(InputError, match="needs a recipe that has it"):
+        kept("llama3-8b", fp8="blockwise", fp8_dot_product_attention=True)
+
+
+def test_delayed_scaling_sums_its_maxima_up_once_each_way() -> None:
+    """Of two operands forward and a gradient backward, of four products a layer."""
+    result = derive(load_model("llama3-8b").architecture, Strategy(fp8="delayed", dp=8, num_microbatches=4, seq_length=TOKENS))
+    sent = [m for m in stage_messages(result, result.stages[0]) if m.what.startswith("maxima")]
+    stage = result.stage_numbers(result.stages[0])
+    assert [(m.op, int(m.send_elements.evaluate(stage)), int(m.count.evaluate(stage))) for m in sent] == [
+        ("all_reduce", 2 * 4 * 32, 4),
+        ("all_reduce", 4 * 32, 4),
+    ]

@@ -72,6 +72,8 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _attention(placed, index, profile, backward=False)
     if OPERATIONS[op.kind].bound == "linear_loss":
         return _linear_loss(linear_loss_work(placed, index, profile.strategy, backward=False), peak(op, profile.strategy), profile)
+    if isinstance(op.attrs, Cast) and not op.attrs.passes:
+        return Quantity(ZERO, SECOND)
     return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
 
 

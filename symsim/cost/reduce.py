@@ -320,6 +320,7 @@ def update_messages(lowered: Lowered, derivation: Derivation) -> list[Message]:
         *_over_tensor_ranks(lowered),
         *_copied_table(lowered),
         *_router_bias(lowered),
+        *_maxima(lowered),
     ]
 
 
@@ -394,6 +395,22 @@ def _router_bias(lowered: Lowered) -> list[Message]:
         return []
     n, often = symbol("E") * layers, _where_there_are(lowered, layers, of_experts=True)
     return [Message("step", "all_reduce", "tp_dp_cp", group, n, n, "fp32", "tokens per expert for the router bias", often, "step")]
+
+
+def _maxima(lowered: Lowered) -> list[Message]:
+    """Delayed scaling: the maxima of all tensors that a stage casts, inputs and weights after a micro-batch's forward, gradients after its
+    backward (TransformerEngine pytorch/quantization.py reduce_and_update_fp8_tensors; Megatron-Core fp8_utils.py, one context a chunk)."""
+    recipe, axes = recipe_of(lowered.profile.strategy), ("tp", "dp", *lowered.mesh.context_axes)
+    group = lowered.mesh.group(axes)
+    if recipe is None or recipe.maxima != "forward" or group == ONE:
+        return []
+    n = ZERO
+    for name, block in lowered.blocks.items():
+        products = [op for op in block.placed.block.ops if op.kind in PRODUCTS and op.of(Projection).multiplied]
+        n = n + len(products) * symbol(holds(name))
+    often = symbol("m") * symbol("vpp")
+    made = (("inputs and weights", 2 * n), ("gradients", n))
+    return [Message("step", "all_reduce", "tp_dp_cp", group, size, size, "fp32", f"maxima of {what}", often, "step") for what, size in made]
 
 
 def scaled(messages: list[Message], times: Expr) -> list[Message]:

@@ -261,10 +261,14 @@ def _precision(s: Strategy) -> Iterator[Argument]:
     yield from _on(s.precision, s.precision != "fp32")
     yield from _on("grad-reduce-in-bf16", s.precision == "bf16" and not s.grad_reduce_in_fp32)
     yield from _on("accumulate-allreduce-grads-in-fp32", s.precision == "fp16" and s.grad_reduce_in_fp32)
-    if s.fp8 != "none":
+    if s.fp8 == "nvfp4":
+        yield ("--fp4-format", "e2m1")
+    elif s.fp8 != "none":
         yield ("--fp8-format", "e4m3" if s.fp8 == "mxfp8" else "hybrid")
         yield ("--fp8-recipe", s.fp8)
         yield from _on("fp8-param-gather", s.fp8_param_gather)
+        yield from _on("fp8-dot-product-attention", s.fp8_dot_product_attention)
+        yield from _on("fp8-multi-head-attention", s.fp8_multi_head_attention)
     yield from _on("fp32-residual-connection", s.fp32_residual_connection)
 
 

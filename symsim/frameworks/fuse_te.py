@@ -24,7 +24,7 @@ from symsim.frameworks.kernels import (
     joined_linear,
     keep_inputs,
 )
-from symsim.frameworks.narrow import STORED, dropping, narrowed, store
+from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
 from symsim.frameworks.primitives import dropped, run
 from symsim.ir.block import Dim, Op, Tensor
 from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK
@@ -137,8 +137,8 @@ def te_attention(k: Kernels, op: Op) -> None:
             k.emit("copy", [tensor], [copy], name=f"pack_{name}")
             tensor = copy
         packed.append(tensor)
+    packed, at, narrower = narrowed_attention(k, op, packed)
     lse = k.make("lse", ["b", op.of(Attention).heads, "s"], "fp32", "index")
-    narrower = k.profile.strategy.attention_output_store
     stored = [] if narrower is None else [k.make(STORED, k.dims_of(o), narrower, "index")]
     forward, backward = attention_products(op, flash=True)
     mask = _mask(k)
@@ -150,7 +150,7 @@ def te_attention(k: Kernels, op: Op) -> None:
         saves=[*packed, *(stored or [o]), lse],
         products=forward,
         backward=backward,
-        attrs=replace(op.of(Attention), unread=tuple(mask)),
+        attrs=replace(at, unread=tuple(mask)),
     )
 
 

@@ -13,7 +13,7 @@ from symsim.frameworks.recipes import RECIPES, Recipe
 from symsim.frameworks.recompute import DISCARD
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Dim, Op
-from symsim.ir.operations import Attributes, Cast, Projection, exceptional
+from symsim.ir.operations import Attention, Attributes, Cast, Projection, exceptional
 
 STORED = "stored"  # what attention keeps of its result, in another type
 BOTH = 2  # rows, and columns for the transposed products of backward
@@ -57,6 +57,22 @@ def narrowed(k: Kernels, op: Op) -> tuple[str, list[str], Projection]:
         input_cast=recipe.cast(1) if original else None,
     )
     return made[0], [as_stored(k, x)] if original else made, at
+
+
+def narrowed_attention(k: Kernels, op: Op, packed: list[str]) -> tuple[list[str], Attention, str | None]:
+    """Queries, keys and values as attention multiplies them, its attributes, and the type in which it keeps its output where that is not
+    its own. With fp8_multi_head_attention they are narrow as they come, and nothing is cast; under delayed scaling the output that backward
+    reads is narrow too (attention/dot_product_attention/backends.py FusedAttnFunc). Of FP4 recipes, attention is in FP8."""
+    strategy, at = k.profile.strategy, op.of(Attention)
+    recipe = recipe_of(strategy)
+    if recipe is None or not strategy.fp8_dot_product_attention:
+        return packed, at, strategy.attention_output_store
+    recipe = recipe if recipe.operand == "fp8" else RECIPES["tensorwise"]
+    made = [quantise(k, x, recipe, name, forms(k.profile.assumptions, recipe))[0] for x, name in zip(packed, "qkv")]
+    if strategy.fp8_multi_head_attention:
+        k.ops[-len(made) :] = [replace(cast, attrs=Cast(0, 0)) for cast in k.ops[-len(made) :]]
+    stored = strategy.attention_output_store or (None if recipe.keeps_original else recipe.operand)
+    return made, replace(at, multiplied=recipe.operand, gradient_cast=recipe.cast(1)), stored
 
 
 def discarded(k: Kernels, x: str) -> bool:
@@ -108,6 +124,6 @@ def quantise(k: Kernels, x: str, recipe: Recipe, name: str, count: int) -> list[
         blocks = f"{last}/{recipe.block}"
         k.dims[blocks] = Dim(k.dims[last].size / recipe.block, parts=(last,))
         made.append(k.make(f"{name}.scale", (*k.dims_of(x)[:-1], blocks), recipe.scale, "index"))
-    cast = replace(recipe.cast(count), maxima=recipe.maxima == "gather")
+    cast = replace(recipe.cast(count), maxima=recipe.maxima == "gather" and name == "input")
     k.emit("quantise", [x], made, name="quantise" if name == "input" else f"quantise_{name}", attrs=cast)
     return made

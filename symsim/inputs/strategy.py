@@ -242,6 +242,8 @@ class Strategy(BaseModel):
     fp8_param_gather: bool = Field(
         False, description="weights that are multiplied in FP8 are kept and gathered so, with no copy in the type of the computation"
     )
+    fp8_dot_product_attention: bool = Field(False, description="attention multiplies in FP8, of queries, keys and values that are cast for it")
+    fp8_multi_head_attention: bool = Field(False, description="fp8_dot_product_attention: queries, keys and values come in FP8, and nothing is cast")
     keep_fp8_transpose_cache: bool = Field(
         False, description="FSDP with fp8_param_gather: the transposed forms of all weights stay whole on every rank"
     )

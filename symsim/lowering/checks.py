@@ -424,6 +424,10 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
 def _precision(_: Architecture, strategy: Strategy) -> None:
     if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero == 0):
         raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1, 2 or 3), which gathers what it updates")
+    if strategy.fp8_dot_product_attention and strategy.fp8 in ("none", "blockwise"):
+        raise InputError("fp8_dot_product_attention=true needs a recipe that has it: fp8=delayed, tensorwise, mxfp8 or nvfp4")
+    if strategy.fp8_multi_head_attention and not strategy.fp8_dot_product_attention:
+        raise InputError("fp8_multi_head_attention=true needs fp8_dot_product_attention=true, whose casts it leaves out")
     if strategy.keep_fp8_transpose_cache and (strategy.zero != 3 or not strategy.fp8_param_gather):
         raise InputError("keep_fp8_transpose_cache=true needs fp8_param_gather=true and zero=3: elsewhere the transposed forms stay in any case")
     if strategy.fp8 == "none":

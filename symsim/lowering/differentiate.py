@@ -309,7 +309,7 @@ def ring_messages(placed: Placed, mesh: Mesh, ring: Ring) -> list[tuple[int, Mes
                     made.append((index, Message(phase, "all_gather", axis, degree, n, n * degree, dtype, what)))
                 else:
                     made.append((index, Message(phase, "p2p", axis, degree, n, n, dtype, what, degree - 1)))
-            steps, width = degree if ring.returns else degree - 1, ring.gradient_dtype or dtype
+            steps, width = degree if ring.returns else degree - 1, ring.gradient_dtype or _gradient_dtype(placed, dtype)
             made.append(
                 (index, Message("backward", "p2p", axis, degree, n, n, width, f"gradients of keys and values around the ring of {op.name}", steps))
             )

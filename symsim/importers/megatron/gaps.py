@@ -36,11 +36,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "8-bit attention: its products at the FP8 rate, its tensors in one byte",
-        "fp8_dot_product_attention fp8_multi_head_attention",
-    ),
-    **silent(
-        "not_modelled",
         "no transposes of 8-bit weights are kept: a byte a parameter less, a pass more",
         "disable_parameter_transpose_cache",
     ),
@@ -215,11 +210,6 @@ GAPS: dict[str, Silent] = {
         "not_modelled",
         "distillation from stored logits: a pass over the vocabulary",
         "logits_load_dir logits_save_dir logits_save_top_k logits_save_top_p",
-    ),
-    **silent(
-        "refused",
-        "4-bit training is not modelled",
-        "fp4_format",
     ),
     **silent(
         "refused",

@@ -267,32 +267,32 @@ def _precision(read: Settings) -> None:
         keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"}, to="fp8")
         if recipe == "custom":
             keys.refuse("fp8_recipe", "a recipe in Python is not read")
-        if recipe in (None, "delayed", "custom"):
-            why = "tensorwise in place of delayed scaling, whose maxima are those of earlier steps: a pass over each operand less"
-            read.derived("fp8_recipe", "fp8", "tensorwise", why)
+        if recipe in (None, "custom"):
+            read.derived("fp8_recipe", "fp8", "delayed", "delayed: Megatron-LM's recipe where none is given")
         else:
             options["fp8"] = recipe
     elif keys.has("fp8_recipe"):
         keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
+    if keys.has("fp4_format"):
+        options["fp8"] = keys.choice("fp4_format", {"e2m1": "nvfp4"}, None, to="fp8")
 
 
 def _mixed(read: Settings, mixed: str) -> str:
     """The type of a recipe's mixed precision, with its FP8 part: bf16_with_fp8_current_scaling_mixed."""
     name = "fp16" if mixed.startswith("fp16") else "bf16"
     for part, fp8 in (
+        ("nvfp4", "nvfp4"),
         ("mxfp8", "mxfp8"),
         ("current_scaling", "tensorwise"),
         ("subchannel", "blockwise"),
-        ("delayed", "tensorwise"),
+        ("delayed", "delayed"),
         ("fp8", "tensorwise"),
     ):
         if part in mixed:
             read.options["fp8"] = fp8
             read.keys.note("mixed_precision", to="precision", why=f"{name}, fp8={fp8}")
             break
-    if "fp4" in mixed:
-        read.keys.refuse("mixed_precision", "4-bit training is not modelled")
-    elif not mixed.startswith(("bf16", "fp16")):
+    if not mixed.startswith(("bf16", "fp16")):
         raise read.keys.wrong("mixed_precision", "one of bf16_mixed, fp16_mixed, bf16_with_fp8_current_scaling_mixed, bf16_with_mxfp8_mixed")
     return name
 
