@@ -113,3 +113,52 @@ def test_importers_name_them(tmp_path: Path) -> None:
     (tmp_path / "strategy.json").write_text(json.dumps(settings))
     for model, expected in (("mixtral-8x7b", ["moe.experts.fc1"]), ("llama3-8b", None)):
         assert dict(load_job("simumax", str(tmp_path / "strategy.json"), model=model).strategy or {}).get("offload_operations") == expected
+
+
+# on a drive ------------------------------------------------------------------------------------------------------------------
+
+AWARE: dict[str, Any] = {"zero": 1, "use_precision_aware_optimizer": True, "store_param_remainders": False, "optimizer_cpu_offload": True}
+
+
+def on_a_drive(overrides: dict[str, Any], **more: Any) -> dict[str, float]:
+    result = derive(MODEL, Strategy(dp=RANKS, **AWARE, **more), {}, overrides, SYSTEM)
+    return {n: float(v) for n, v in {**result.values, **result.step_numbers, **result.stage_numbers(result.stages[0])}.items()}
+
+
+def test_states_on_a_drive_are_read_and_written_in_every_step() -> None:
+    link = {"B_host": "64 GB/s"}
+    memory, drive = on_a_drive(link), on_a_drive({**link, "B_drive": "6 GB/s"}, optimizer_offload_device="nvme")
+    states = 12 * PARAMETERS / RANKS
+    assert drive["H_stage_link_drive"] == 2 * states
+    assert memory["H_stage_host"] - drive["H_stage_host"] == states and drive["H_stage_host"] == 4 * PARAMETERS / RANKS
+    assert drive["H_stage_link_step"] == memory["H_stage_link_step"] and drive["M_stage_peak"] == memory["M_stage_peak"]
+    assert drive["t_step"] - memory["t_step"] == pytest.approx(2 * states / 6e9)
+    half = on_a_drive({**link, "B_drive": "6 GB/s"}, optimizer_offload_device="nvme", optimizer_offload_fraction=0.5)
+    assert half["H_stage_link_drive"] == states
+    with pytest.raises(InputError, match=r"gives no bandwidth of a drive, host.drive, .*--set host.drive='6 GB/s'"):
+        on_a_drive(link, optimizer_offload_device="nvme")
+
+
+def test_a_drive_of_deepspeed(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        json.dumps(
+            {
+                "bf16": {"enabled": True},
+                "train_micro_batch_size_per_gpu": 1,
+                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}},
+            }
+        )
+    )
+    job = load_job("deepspeed", str(tmp_path / "ds.json"), model="llama3-8b")
+    row = next(row for row in job.rows if row.key.endswith("offload_optimizer.device"))
+    assert row.fate == "mapped" and job.strategy is not None and job.strategy["optimizer_offload_device"] == "nvme"
+
+
+def test_weights_that_megatron_offloads_stay_where_they_are(tmp_path: Path) -> None:
+    fields = {"num_layers": 8, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 64, "vocab_size": 256}
+    offload = {"cpu_offloading": True, "cpu_offloading_num_layers": 4, "cpu_offloading_weights": True, "cpu_offloading_double_buffering": True}
+    (tmp_path / "c.json").write_text(json.dumps(fields | offload))
+    job = load_job("megatron", str(tmp_path / "c.json"))
+    told = {row.key: row.fate for row in job.rows}
+    assert told["cpu_offloading_weights"] == told["cpu_offloading_double_buffering"] == "no_cost_effect"
+    assert job.strategy is not None and job.strategy["cpu_offloading_num_layers"] == 4

@@ -14,11 +14,11 @@ from symsim.inputs.architecture import parse_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.systems import load_system
+from symsim.inputs.systems import load_system, override_system
 
 DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}
-SYSTEM = load_system("h100-sxm")
+SYSTEM = override_system(load_system("h100-sxm"), {("host", "drive"): "6 GB/s"})
 LORA: dict[str, Any] = {"tuner_type": "lora"}
 SP: dict[str, Any] = {"tp": 4, "sp": True}
 GROUPS: dict[str, Any] = {"pp": 4, "vpp": 2, "num_microbatches": 16, "microbatch_group_size_per_vp_stage": 8}
@@ -116,6 +116,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "exp_avg_sq_dtype": (DENSE, AWARE, "fp8"),
     "optimizer_cpu_offload": (DENSE, AWARE, True),
     "optimizer_offload_fraction": (DENSE, {**AWARE, "optimizer_cpu_offload": True}, 0.5),
+    "optimizer_offload_device": (DENSE, {**AWARE, "optimizer_cpu_offload": True}, "nvme"),
     "offload_operations": (DENSE, {"pp": 2, "num_microbatches": 2}, ("attention.core", "mlp")),
     "offload_parameters": (DENSE, {"dp": 8, "zero": 3}, True),
     "cpu_offloading_num_layers": (DENSE, {}, 4),

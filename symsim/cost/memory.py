@@ -148,6 +148,9 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
 def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
     """Defines what the host keeps, and what passes its link a step."""
     kept, link = static.host, dict(static.link)
+    if "drive" in link:
+        meaning, source = "bytes of optimizer states read from a drive and written to it, a step", "DeepSpeed runtime/swap_tensor/optimizer_utils.py"
+        define_stage(rank, of_stage("H_stage_link", "drive"), link.pop("drive"), meaning, r"H^{(i)}_{\mathrm{drive}}", source=source)
     if activations.host is not None and activations.moved is not None:
         kept, link = (*kept, activations.host), {**link, "activations": 2 * activations.moved * symbol("m")}
     if kept:

@@ -130,7 +130,10 @@ def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[
         kept.append(weights)
         moved["parameters"] = weights * _gathers(strategy)
     if strategy.optimizer_cpu_offload:
-        kept.append((_of_each(rank, 4, "optimizer states") + kept_states) * away)
+        gradients = _of_each(rank, 4, "optimizer states")
+        kept.append((gradients if strategy.optimizer_offload_device == "nvme" else gradients + kept_states) * away)
+        if strategy.optimizer_offload_device == "nvme":
+            moved["drive"] = 2 * kept_states * away
         # parameters that wait on the host are updated where they are
         both_ways = 4 if strategy.offload_parameters else 4 + 4
         moved["optimizer"] = _of_each(rank, both_ways, "optimizer states") * away

@@ -81,6 +81,9 @@ def check_system(system: System, strategy: Strategy) -> None:
     offloads = (strategy.optimizer_cpu_offload, strategy.cpu_offloading_num_layers, strategy.offload_parameters, strategy.offload_operations)
     if system.host is None and any(offloads):
         raise InputError(f"system {system.name} has no host link (host: bandwidth), over which the strategy offloads")
+    if strategy.optimizer_offload_device == "nvme" and strategy.optimizer_cpu_offload and system.host is not None and system.host.drive is None:
+        where = "host.drive, on which the strategy keeps optimizer states: --set host.drive='6 GB/s' says what a rank reaches of it"
+        raise InputError(f"system {system.name} gives no bandwidth of a drive, {where}")
     outermost = system.network[-1] if system.network else None
     joined = 1 if outermost is None else outermost.ranks
     if joined != "all" and strategy.world_size > joined:
@@ -278,7 +281,7 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
 
 def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]) -> None:
     """Traffic over the host link: activations leave and return, and sharded parameters come, beside computation; gradients leave, and
-    parameters return, after the pipeline. What the host itself computes is not counted."""
+    parameters return, after the pipeline; states on a drive are read and written then. What the host itself computes is not counted."""
     moved = {what: of_stage("H_stage_link", what) for what in ("activations", "parameters", "optimizer")}
     seconds = {what: key.expr / symbol("B_host") for what, key in moved.items() if key in book}
     if not seconds:
@@ -286,6 +289,9 @@ def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]
     waiting = {"activations"} if lowered.profile.assumptions["fsdp_prefetch"] == "false" else {"activations", "parameters"}
     if beside := [seconds.pop(what) for what in sorted(waiting) if what in seconds]:
         seconds["beside"] = maximum(0, sum(beside, ZERO) - symbol("m") * of_stage("t").expr)
+    drive = of_stage("H_stage_link", "drive")
+    if drive in book:
+        seconds["drive"] = drive.expr / symbol("B_drive")
     exposed = Quantity(sum(seconds.values(), ZERO), SECOND)
     define(of_stage("e", "offload"), exposed, "stage i: host traffic that computation does not hide", r"\epsilon^{\mathrm{host},(i)}")
 

@@ -92,6 +92,7 @@ CONDITIONAL = (
     "exp_avg_dtype",
     "exp_avg_sq_dtype",
     "optimizer_offload_fraction",
+    "optimizer_offload_device",
     "attention_sparse_ratio",
     "deallocate_pipeline_outputs",
     "variable_seq_lengths",

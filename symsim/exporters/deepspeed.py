@@ -52,7 +52,7 @@ def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
     keys = {**_BUCKETS, **({name: f"stage3_{name}" for name in _LIMITS} if s.zero == 3 else {})}
     made |= {key: getattr(s, name) for name, key in keys.items() if getattr(s, name) is not None}
     if s.optimizer_cpu_offload:
-        made["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        made["offload_optimizer"] = {"device": s.optimizer_offload_device, "pin_memory": True}
         if s.optimizer_offload_fraction < 1:
             made["offload_optimizer"]["ratio"] = s.optimizer_offload_fraction
     if s.offload_parameters:

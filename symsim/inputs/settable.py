@@ -62,6 +62,7 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     "W_chip": ("accelerator", "power"),
     "c_chip": ("accelerator", "price"),
     "B_host": ("host", "bandwidth"),
+    "B_drive": ("host", "drive"),
     "t_launch": ("host", "launch"),
     "t_gather": ("host", "gather"),
     **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},

@@ -172,6 +172,9 @@ class Strategy(BaseModel):
     exp_avg_sq_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the second moment; default: main_params_dtype")
     optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
     optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
+    optimizer_offload_device: Literal["cpu", "nvme"] = Field(
+        "cpu", description="optimizer_cpu_offload: states wait in the host's memory, or on its drives, read and written in every step"
+    )
     offload_parameters: bool = Field(False, description="FSDP: shards of parameters wait on the host, and come over its link for every gather")
     offload_operations: tuple[str, ...] | None = Field(
         None,

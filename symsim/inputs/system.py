@@ -117,6 +117,7 @@ class Host(Part):
     bandwidth: Bandwidth
     memory: Bytes | None = None
     launch: Latency | None = Field(None, description="of the host for one kernel")
+    drive: Bandwidth | None = Field(None, description="what one rank reaches of its node's drives, in one direction")
     gather: Latency | None = Field(None, description="of the host for gathering the parameters of one module (assumption fsdp_unit)")
 
 
@@ -182,6 +183,7 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
     found |= {f"B_sm_{name}": float(rate.value) for name, rate in chip.exchange.items()}
     if system.host is not None:
         found |= {"B_host": float(system.host.bandwidth.value)}
+        found |= {} if system.host.drive is None else {"B_drive": float(system.host.drive.value)}
     found["t_launch"] = _seconds(system.host.launch if system.host else None)
     found["t_gather"] = _seconds(system.host.gather if system.host else None)
     for symbol, known in (("W_chip", chip.power), ("c_chip", chip.price)):

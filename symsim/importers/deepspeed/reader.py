@@ -43,7 +43,7 @@ _DTYPES = {"fp32": "fp32", "float32": "fp32", "float": "fp32", "fp16": "fp16", "
 _DEVICES = {"cpu": "cpu", "nvme": "nvme", "none": None}
 _HOST_STATES = "in 2 bytes a gradient and 2 a parameter there, 4 and 4 here, over the host link"
 _PARAMETERS = "shards come over the host link for every gather"
-_NVME = "states go on to a disk: 12 bytes a parameter over the ranks, read and written a step, at the disk's bandwidth"
+_NVME = "states wait on a drive, read and written in every step: a system's host.drive says what a rank reaches of it"
 
 
 @dataclass(frozen=True)
@@ -427,7 +427,8 @@ def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
         strategy |= host_states(strategy["precision"])
         key = f"{section}.device" if keys.has(f"{section}.device") else "zero_optimization.cpu_offload"
         if device == "nvme":
-            keys.note(key, "not_modelled", "optimizer_cpu_offload", _NVME)
+            strategy["optimizer_offload_device"] = "nvme"
+            keys.note(key, "mapped", "optimizer_cpu_offload, optimizer_offload_device", _NVME)
         else:
             keys.note(key, to="optimizer_cpu_offload", why=_HOST_STATES)
     elif device is not None:

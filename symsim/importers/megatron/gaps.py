@@ -25,14 +25,9 @@ GAPS: dict[str, Silent] = {
         "enable_autocast autocast_dtype",
     ),
     **silent(
-        "not_modelled",
-        "weights wait on the host: they leave the peak and travel twice a step",
-        "cpu_offloading_weights",
-    ),
-    **silent(
-        "not_modelled",
-        "two buffers a layer on the way back from the host",
-        "cpu_offloading_double_buffering",
+        "no_cost_effect",
+        "TransformerEngine says that it does nothing any more (pytorch/cpu_offload.py)",
+        "cpu_offloading_weights cpu_offloading_double_buffering",
     ),
     **silent(
         "not_modelled",
