@@ -85,3 +85,18 @@ def test_static_inputs_stay(scope: str, graphs: int) -> None:
 def test_what_cannot_be(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         made(**options)
+
+
+def test_launches_of_a_profiled_step() -> None:
+    """Megatron-Bridge counts 463,348 kernels of a rank in a step of Qwen3 30B: 64 micro-batches of 48 layers, HybridEP over 16 ranks. Every
+    launch here is of a kernel, and its optimizer's kernels are not counted."""
+    strategy = Strategy(ep=16, dp=16, num_microbatches=64, moe_token_dispatcher_type="flex", moe_flex_dispatcher_backend="hybridep")
+    model = load_model("qwen3-30b-a3b").architecture
+    result = derive(model, strategy, {"moe_permute_fusion": "true"}, {"t_launch": "1 s"}, load_system("h100-sxm"))
+    exposed = {p: float(result.numbers[f"e_{p}_moe_ep"]) for p in "fb"}
+    of_a_layer = sum(float(result.numbers[f"t_{p}_moe"]) for p in "fiw") + sum(exposed.values())
+    assert 64 * 48 * of_a_layer == pytest.approx(463_348, rel=0.08)
+    # and a launch of the system's is no longer than the step of 20.99 s allows
+    launch = load_system("h100-sxm").host
+    assert launch is not None and launch.launch is not None
+    assert float(launch.launch.value) * 463_348 < 20.99
