@@ -91,6 +91,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_flex_dispatcher_backend": (MOE, {"ep": 4, **FLEX}, "hybridep"),
     "moe_flex_dispatcher_num_sms": (MOE, {"ep": 4, **FLEX}, 32),
     "moe_permute_fusion_into_hybridep": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep"}, True),
+    "moe_expert_rank_capacity_factor": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep"}, 1.5),
+    "moe_paged_stash": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep", "moe_expert_rank_capacity_factor": 1.5}, True),
     "moe_expert_capacity_factor": (MOE, {"ep": 4, "moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}, 2.0),
     "moe_pad_expert_input_to_capacity": (MOE, {"ep": 4, "moe_expert_capacity_factor": 2.0}, True),
     "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),

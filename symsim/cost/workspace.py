@@ -15,7 +15,7 @@ from symsim.cost import linear_loss
 from symsim.ir.block import NARROW, WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import BackwardOp, elements
+from symsim.lowering.differentiate import BackwardOp, room
 from symsim.lowering.remember import Remembered, kept_as
 
 
@@ -92,12 +92,12 @@ class _Walk:
         return [r for r in roots if self.placed.block.tensors[r].kind not in ("parameter", "table")]
 
     def size(self, name: str) -> Expr:
-        return elements(self.placed, name) * WIDTHS[self.placed.block.tensors[name].dtype]
+        return room(self.placed, name) * WIDTHS[self.placed.block.tensors[name].dtype]
 
     def gradient(self, name: str) -> Expr:
         """A gradient has its tensor's type, and that of the computation where the tensor is quantised."""
         dtype = self.placed.block.tensors[name].dtype
-        return elements(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype in NARROW else dtype]
+        return room(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype in NARROW else dtype]
 
     def forward(self, indices: Iterable[int], kept: Mapping[str, Expr], held: Iterable[str], present: Mapping[str, Expr]) -> list[Moment]:
         """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already."""

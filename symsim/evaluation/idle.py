@@ -78,6 +78,8 @@ CONDITIONAL = (
     "moe_flex_dispatcher_backend",
     "moe_flex_dispatcher_num_sms",
     "moe_permute_fusion_into_hybridep",
+    "moe_expert_rank_capacity_factor",
+    "moe_paged_stash",
     "moe_expert_capacity_factor",
     "moe_pad_expert_input_to_capacity",
     "moe_router_dtype",

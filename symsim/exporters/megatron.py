@@ -162,6 +162,8 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
         # the newest argument replaces one a backend, which older versions have too
         yield from _given(f"moe-{s.moe_flex_dispatcher_backend}-num-sms", s.moe_flex_dispatcher_num_sms)
         yield from _on("moe-permute-fusion-into-hybridep", s.moe_permute_fusion_into_hybridep)
+        yield from _given("moe-expert-rank-capacity-factor", s.moe_expert_rank_capacity_factor)
+        yield from _on("moe-paged-stash", s.moe_paged_stash)
     yield from _given("moe-expert-capacity-factor", s.moe_expert_capacity_factor)
     yield from _on("moe-pad-expert-input-to-capacity", s.moe_pad_expert_input_to_capacity)
     yield from _given("moe-router-dtype", "fp32" if s.moe_router_dtype == "fp32" else None)

@@ -98,6 +98,9 @@ def _of_flex(option: str, strategy: Strategy, _: Architecture | None) -> Changed
     return (option, None, "read with moe_token_dispatcher_type=flex only") if idle else None
 
 
+_FLEX = tuple(n for n in Options.model_fields if n.startswith(("moe_flex_dispatcher_", "moe_permute_fusion_", "moe_expert_rank_", "moe_paged_")))
+
+
 def _experts(strategy: Strategy, architecture: Architecture | None) -> Changed:
     dense = architecture is not None and architecture.moe is None
     return ("ep", None, "ignored for a model without experts") if dense and strategy.get("ep", 1) > 1 else None
@@ -139,7 +142,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _experts,
     *(partial(_exchange, option) for option in ("overlap_dispatch_backward_with_experts_wgrad", "ep_overlap_early_attn_memory_release")),
     _dispatcher,
-    *(partial(_of_flex, option) for option in Options.model_fields if option.startswith(("moe_flex_dispatcher_", "moe_permute_fusion_"))),
+    *(partial(_of_flex, option) for option in _FLEX),
     _expert_tensors,
     _recomputed,
     _whole,

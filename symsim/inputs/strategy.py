@@ -292,6 +292,12 @@ class Strategy(BaseModel):
     moe_expert_capacity_factor: float | None = Field(
         None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; dropless without it"
     )
+    moe_expert_rank_capacity_factor: float | None = Field(
+        None, gt=0, le=LARGEST_SIZE, description="flex with hybridep: rows that memory is set aside for on a rank, over the mean, however many arrive"
+    )
+    moe_paged_stash: bool = Field(
+        False, description="moe_expert_rank_capacity_factor: rows kept for backward are copied to pages, 1.1 of the mean"
+    )
     moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
     moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(

@@ -36,12 +36,15 @@ TensorRole = Literal["", "weight", "bias", "table"]
 @dataclass(frozen=True)
 class Dim:
     """A named dimension: `size` before sharding, `logical` its size in the unsharded model when that differs,
-    `parts` the dimensions laid side by side in it (a fused projection is placed as its parts are).
+    `parts` the dimensions laid side by side in it (a fused projection is placed as its parts are). Where memory is set aside for another number
+    than there are: `room` times so many while a kernel works on it, `kept` times so many between forward and backward.
     """
 
     size: Expr
     logical: Expr | None = None
     parts: tuple[str, ...] = ()
+    room: Expr | None = None
+    kept: Expr | None = None
 
     @property
     def whole_model(self) -> Expr:

@@ -129,10 +129,14 @@ def _flex(strategy: Strategy) -> None:
     """Megatron-Core transformer/transformer_config.py, transformer/moe/token_dispatcher.py (MoEFlexTokenDispatcher)."""
     backend = strategy.moe_flex_dispatcher_backend
     if strategy.moe_token_dispatcher_type != "flex":
-        for name in ("moe_flex_dispatcher_num_sms", "moe_permute_fusion_into_hybridep"):
+        for name in ("moe_flex_dispatcher_num_sms", "moe_permute_fusion_into_hybridep", "moe_expert_rank_capacity_factor", "moe_paged_stash"):
             if getattr(strategy, name):
                 raise InputError(f"{name} belongs to moe_token_dispatcher_type=flex, which is {strategy.moe_token_dispatcher_type}")
         return
+    if strategy.moe_expert_rank_capacity_factor is not None and backend != "hybridep":
+        raise InputError(f"moe_expert_rank_capacity_factor needs moe_flex_dispatcher_backend=hybridep, which is {backend}")
+    if strategy.moe_paged_stash and strategy.moe_expert_rank_capacity_factor is None:
+        raise InputError("moe_paged_stash needs moe_expert_rank_capacity_factor, rows of a fixed number")
     if strategy.ep == 1:
         raise InputError("moe_token_dispatcher_type=flex exchanges tokens over experts' ranks; give ep=2 or more")
     if strategy.fusion == "eager":
@@ -157,7 +161,8 @@ def _graphs(architecture: Architecture, strategy: Strategy) -> None:
     if "moe" in scope and "moe_router" in scope:
         raise InputError("cuda_graph_scope names moe_router, which is part of moe; give one of them")
     whole = impl != "full_iteration" and (not scope or "moe" in scope)
-    if whole and _has_moe(architecture) and not strategy.moe_pad_expert_input_to_capacity:
+    fixed = strategy.moe_pad_expert_input_to_capacity or strategy.moe_expert_rank_capacity_factor is not None
+    if whole and _has_moe(architecture) and not fixed:
         what = "cuda_graph_scope=moe" if scope else "a whole layer as a CUDA graph (no cuda_graph_scope)"
         raise InputError(f"{what} needs rows of a fixed number: moe_pad_expert_input_to_capacity=true with moe_expert_capacity_factor")
 

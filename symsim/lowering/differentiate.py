@@ -72,6 +72,13 @@ def elements(placed: Placed, name: str) -> Expr:
     return placed.sizes[name]
 
 
+def room(placed: Placed, name: str, *, kept: bool = False) -> Expr:
+    """Local elements that memory is set aside for: while a kernel works on the tensor, or between forward and backward."""
+    dims = (placed.block.dims[d] for d in placed.block.tensors[name].dims)
+    times = (d.kept if kept else d.room for d in dims)
+    return elements(placed, name) * product(t for t in times if t is not None)
+
+
 def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentiated:
     """Backward of a block, last operation first, with what the framework does of its own: which partial gradients it leaves so,
     whether consumers share a reduction, its ring and what tells ranks of their tokens.

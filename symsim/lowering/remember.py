@@ -20,7 +20,7 @@ from symsim.ir.block import WIDTHS, Block, Op, Tensor
 from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS, Projection, Redistribution
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import Differentiated, elements
+from symsim.lowering.differentiate import Differentiated, room
 
 GATHERED_AXES = frozenset({"tp", "cp", "cp_a2a", "cp_p2p"})
 
@@ -229,7 +229,7 @@ def _by_storage(
             roots.setdefault(root.name, {}).update(by)
     views = {kept_as(placed, name, keep_gathered) for name in alone}
     made = [
-        Saved(t, elements(placed, n), tuple(by), _width(t, by.values()), "view" if n in views else "")
+        Saved(t, room(placed, n, kept=True), tuple(by), _width(t, by.values()), "view" if n in views else "")
         for n, by in roots.items()
         for t in [block.tensors[n]]
     ]

@@ -159,6 +159,15 @@ def busiest(moe: Moe, mesh: Mesh) -> Expr:
     return minimum(ranks, 1 + above * deviation)
 
 
+def set_aside_rows(strategy: Strategy, load: Expr) -> dict[str, Expr]:
+    """What memory is set aside for, over the rows of the busiest rank (moe_expert_rank_capacity_factor), and what is kept of it in pages
+    (Megatron-Core transformer/moe/paged_stash.py: moe_paged_stash_buffer_size_factor_cuda, 1.1 of the mean)."""
+    if strategy.moe_expert_rank_capacity_factor is None:
+        return {}
+    room = Fraction(str(strategy.moe_expert_rank_capacity_factor)) / load
+    return {"room": room, "kept": Fraction("1.1") / load if strategy.moe_paged_stash else room}
+
+
 def dimensions(
     model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f", at_random: bool = False
 ) -> Mapping[str, Dim]:
@@ -173,7 +182,7 @@ def dimensions(
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
         logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
-    flex = {}
+    flex, set_aside = {}, set_aside_rows(strategy, load)
     if strategy.moe_token_dispatcher_type == "flex" and model.moe:
         often = reached(model.moe, mesh.degree("ep"))
         flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
@@ -181,7 +190,7 @@ def dimensions(
         **sized,
         "f": Dim(symbol(ffn_width)),
         "C": Dim(symbol("C")),
-        "R": Dim(rows, logical),
+        "R": Dim(rows, logical, **set_aside),
         **flex,
         "E_r": Dim(symbol("E")),
         "n_z": Dim(symbol("n_z")),

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 KEYS = """
     moe_token_dispatcher_type moe_flex_dispatcher_backend moe_enable_deepep moe_flex_dispatcher_num_sms moe_deepep_num_sms moe_hybridep_num_sms
-    moe_permute_fusion_into_hybridep
+    moe_permute_fusion_into_hybridep moe_expert_rank_capacity_factor moe_paged_stash
     """.split()
-_TYPE, _BACKEND, _SMS, _INSIDE = "moe_token_dispatcher_type", "moe_flex_dispatcher_backend", "moe_flex_dispatcher_num_sms", KEYS[-1]
+_TYPE, _BACKEND, _SMS, _INSIDE = "moe_token_dispatcher_type", "moe_flex_dispatcher_backend", "moe_flex_dispatcher_num_sms", KEYS[6]
+_RANK, _PAGES = KEYS[7:]
 
 
 def dispatcher(read: "Settings") -> None:
@@ -27,6 +28,7 @@ def dispatcher(read: "Settings") -> None:
     deep = keys.flag("moe_enable_deepep", False, to=_BACKEND, why="deepep")
     sms = {name: keys.integer(name, None, to=_SMS) for name in KEYS[3:6] if keys.has(name)}
     inside = keys.flag(_INSIDE, False, to=_INSIDE)
+    factor, pages = keys.number(_RANK, None, to=_RANK), keys.flag(_PAGES, False, to=_PAGES)
     if kind != "flex":
         for key in KEYS[1:]:
             if keys.has(key):
@@ -52,3 +54,9 @@ def dispatcher(read: "Settings") -> None:
         options[_INSIDE] = True
     elif inside:
         keys.note(_INSIDE, "no_cost_effect", why="read by hybridep only")
+    if factor is not None and factor > 0 and backend == "hybridep":
+        options |= {_RANK: factor, **({_PAGES: True} if pages else {})}
+    else:
+        for key in (_RANK, _PAGES):
+            if keys.has(key):
+                keys.note(key, "no_cost_effect", why=f"read by hybridep with {_RANK} only")

@@ -176,11 +176,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "rows of experts kept at a fixed number",
-        "moe_expert_rank_capacity_factor moe_paged_stash",
-    ),
-    **silent(
-        "not_modelled",
         "a copy of the embedding's output",
         "no_clone_scatter_output_in_embedding disable_clone_scatter_output_in_embedding",
     ),

@@ -37,7 +37,7 @@ def graphs(read: "Settings") -> None:
             keys.note(given, to=_IMPL if parts == [] else _SCOPE, why="full_iteration: forward and backward as one")
         return
     parts = [] if any(part in _WHOLE for part in parts) else parts
-    fixed = options.get("moe_pad_expert_input_to_capacity")
+    fixed = options.get("moe_pad_expert_input_to_capacity") or "moe_expert_rank_capacity_factor" in options
     if read.mixture and not fixed and (not parts or "moe" in parts):
         parts = [*(part for part in parts if part != "moe"), *([] if parts else ["attn", "mlp"]), "moe_router"]
         keys.note(given or _IMPL, to=_SCOPE, why=f"{', '.join(parts)}: experts whose rows vary are in no graph")
