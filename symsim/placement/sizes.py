@@ -159,13 +159,13 @@ def busiest(moe: Moe, mesh: Mesh) -> Expr:
     return minimum(ranks, 1 + above * deviation)
 
 
-def set_aside_rows(strategy: Strategy, load: Expr) -> dict[str, Expr]:
+def set_aside_rows(strategy: Strategy, load: Expr) -> tuple[Expr | None, Expr | None]:
     """What memory is set aside for, over the rows of the busiest rank (moe_expert_rank_capacity_factor), and what is kept of it in pages
     (Megatron-Core transformer/moe/paged_stash.py: moe_paged_stash_buffer_size_factor_cuda, 1.1 of the mean)."""
     if strategy.moe_expert_rank_capacity_factor is None:
-        return {}
+        return None, None
     room = Fraction(str(strategy.moe_expert_rank_capacity_factor)) / load
-    return {"room": room, "kept": Fraction("1.1") / load if strategy.moe_paged_stash else room}
+    return room, Fraction("1.1") / load if strategy.moe_paged_stash else room
 
 
 def dimensions(
@@ -190,7 +190,7 @@ def dimensions(
         **sized,
         "f": Dim(symbol(ffn_width)),
         "C": Dim(symbol("C")),
-        "R": Dim(rows, logical, **set_aside),
+        "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]),
         **flex,
         "E_r": Dim(symbol("E")),
         "n_z": Dim(symbol("n_z")),
