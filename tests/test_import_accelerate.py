@@ -62,6 +62,11 @@ def test_the_json_that_it_names_and_sizes_of_the_script(tmp_path: Path) -> None:
     assert (plain["zero"], plain["micro_batch_size"], plain["seq_length"], plain["overlap_grad_reduce"]) == (0, 3, 256, True)
 
 
+def test_recipes_of_8_bits(tmp_path: Path) -> None:
+    assert dict(job(tmp_path, mixed_precision="fp8", fp8_config={"backend": "TE"}).strategy or {})["fp8"] == "delayed"
+    assert dict(job(tmp_path, mixed_precision="fp8", fp8_config={"backend": "AO"}).strategy or {})["fp8"] == "tensorwise"
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [

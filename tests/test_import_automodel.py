@@ -43,6 +43,7 @@ def test_products_in_8_bits() -> None:
     made = load_job("automodel", str(FILES / "adapters" / "llama.yaml"))
     found = dict(made.strategy or {})
     assert (found["fp8"], found["dp"], found["num_microbatches"]) == ("tensorwise", 8, 1)
+    assert (found["tuner_type"], found["lora_rank"], found["target_modules"]) == ("lora", 8, ["all_linear"])
     assert {row.key: row.fate for row in made.rows}["fp8.filter_fqns"] == "mapped"
 
 

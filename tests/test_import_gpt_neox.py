@@ -65,6 +65,12 @@ def test_layers_that_do_not_divide_and_written_out_attention(tmp_path: Path) -> 
     assert found["dp"] == 8 and symsim.derive(made.architecture, found).strategy.pp == 4
 
 
+def test_modules_of_transformer_engine(tmp_path: Path) -> None:
+    made = job(tmp_path, attention_config=[[["global"], 10]], te_mha=True, te_layernorm_mlp=True)
+    assert "attention_kernel" not in made.assumptions and made.assumptions["layernorm_linear_fusion"] == "fused"
+    assert dict(made.strategy or {})["bias_activation_fusion"]
+
+
 def test_every_name_has_a_row(tmp_path: Path) -> None:
     made = job(tmp_path, **dict.fromkeys(NAMES))
     assert set(NAMES) <= {row.key for row in made.rows}

@@ -214,6 +214,7 @@ def test_forced_balance_is_random_routing() -> None:
         ("--recompute-granularity selective --recompute-modules core_attn mla_up_proj moe", "recompute_modules", ["core_attn"]),
         ("--recompute-granularity full --recompute-method uniform --recompute-modules core_attn", "recompute_modules", None),
         ("--moe-pad-expert-input-to-capacity", "moe_pad_expert_input_to_capacity", None),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 0", "recompute", None),
         ("--use-megatron-fsdp", "zero", 3),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "zero", 2),
         ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", "reshard_after_forward", False),

@@ -44,7 +44,7 @@ def test_a_configuration_of_nemo(tmp_path: Path) -> None:
     assert made.strategy is not None and made.architecture is not None
     wanted = {
         "tp": 4, "sp": True, "pp": 2, "dp": 4, "micro_batch_size": 2, "global_batch_size": 64, "seq_length": 4096, "zero": 1, "clip_grad": 0.5,
-        "precision": "bf16", "fp8": "tensorwise", "tp_comm_overlap": True, "overlap_grad_reduce": True, "recompute": "full",
+        "precision": "bf16", "fp8": "delayed", "tp_comm_overlap": True, "overlap_grad_reduce": True, "recompute": "full",
         "recompute_method": "block", "recompute_num_layers": 3,
     }  # fmt: skip
     assert {name: made.strategy.get(name) for name in wanted} == wanted and "cpu_offloading_num_layers" not in made.strategy
@@ -93,6 +93,13 @@ def test_a_module_of_primus(tmp_path: Path) -> None:
     }
     assert {name: (made.strategy or {}).get(name) for name in wanted} == wanted
     rows = {row.key: row.fate for row in made.rows}
-    assert rows["overrides.enable_primus_turbo"] == "not_modelled" and rows["overrides.use_turbo_attention"] == "no_cost_effect"
+    assert rows["overrides.enable_primus_turbo"] == "no_cost_effect" and rows["overrides.use_turbo_attention"] == "no_cost_effect"
     assert rows["overrides.stderr_sink_level"] == rows["work_group"] == "no_cost_effect"
     assert (job(tmp_path, PRIMUS, model="llama3-8b", variables={"BATCH": "4"}).strategy or {})["micro_batch_size"] == 4
+
+
+def test_a_module_of_primus_for_another_framework_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text("modules:\n  pre_trainer:\n    framework: torchtitan\n    config: a.yaml\n    overrides:\n      metrics: {log_freq: 1}\n")
+    with pytest.raises(InputError, match=r"other.yaml:3: framework is torchtitan; modules of Megatron-LM are read"):
+        load_job("megatron", str(path))

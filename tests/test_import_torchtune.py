@@ -36,6 +36,7 @@ def test_one_device_keeps_its_activations_on_the_host() -> None:
     made = load_job("torchtune", str(FILES / "lora" / "3B_lora_single_device.yaml"))
     found = dict(made.strategy or {})
     assert (found["dp"], found["zero"], found["cpu_offloading_num_layers"], found["num_microbatches"]) == (1, 0, 27, 8)
+    assert (found["tuner_type"], found["lora_rank"]) == ("lora", 64) and {"q_proj", "v_proj", "down_proj"} <= set(found["target_modules"])
 
 
 def test_tensor_parallel_host_and_8_bit_states(tmp_path: Path) -> None:

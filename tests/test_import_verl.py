@@ -49,6 +49,8 @@ def test_overrides_alone() -> None:
     assert (found["cp"], found["cp_comm_type"], found["dp"], found["num_distributed_optimizer_instances"]) == (2, "a2a", 4, 2)
     assert found["num_microbatches"] == 8 and dict(job(world="32").strategy or {})["dp"] == 32
     assert dict(job(f"{ACTOR}.fsdp_config.model_dtype=bf16").strategy or {})["main_params_dtype"] == "bf16"
+    tuned = dict(job("actor_rollout_ref.model.lora_rank=16", "actor_rollout_ref.model.target_modules=all-linear").strategy or {})
+    assert (tuned["tuner_type"], tuned["lora_rank"], tuned["target_modules"]) == ("lora", 16, ["all_linear"])
     free = job("actor_rollout_ref.model.use_remove_padding=True", "trainer.balance_batch=True", document_lengths="lognormal:300+0.5")
     assert dict(free.strategy or {})["padding_free"] and free.assumptions["row_balance"] == "balanced"
     assert dict(job("actor_rollout_ref.model.use_fused_kernels=True").strategy or {})["cross_entropy_fusion"] == "cut"

@@ -107,7 +107,9 @@ def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
         return
     strategy["precision"] = kind
     if "mixed_precision" in keys.given and str(keys.given["mixed_precision"].value) == "fp8":
-        strategy |= {"fp8": "tensorwise", "fusion": "te"}
+        backend = str(keys.text("fp8_config.backend", "AO", to="fp8")).upper()
+        # Transformer Engine's default recipe is delayed scaling (utils/dataclasses.py TERecipeKwargs); torchao scales each tensor as it is
+        strategy |= {"fp8": "delayed" if backend == "TE" else "tensorwise", "fusion": "te"}
         keys.note("mixed_precision", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
     keys.text("fp8_config.backend", None, to="fp8")
 

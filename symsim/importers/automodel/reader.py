@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.adapted import targets
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
@@ -67,6 +68,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _sharded(keys, strategy, assumptions)
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy)
+    _adapters(keys, strategy, architecture)
     _quantised(keys, strategy)
     settle(keys, strategy, architecture, "Automodel")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
@@ -92,9 +94,8 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
             keys.note(f"model.{name}", "no_cost_effect" if options.model else "refused", why="sizes of a model; --of FILE gives one")
     depths = [keys.integer(name, None, to="mtp_num_layers") for name in ("model.num_nextn_predict_layers", "model.config.num_nextn_predict_layers")]
     keys.flag("model.mtp_use_repeated_layer", False, to="model mtp_use_repeated_layer")
-    if any(name.startswith(("peft.", "teacher_model.")) for name in keys.given):
-        kind = "peft" if "peft._target_" in keys.given or "peft.dim" in keys.given else "teacher_model"
-        keys.rows["workload"] = Entry("workload", kind, "not_modelled", why=ADAPTERS if kind == "peft" else OTHER_MODELS)
+    if any(name.startswith("teacher_model.") for name in keys.given):
+        keys.rows["workload"] = Entry("workload", "teacher_model", "not_modelled", why=OTHER_MODELS)
     if architecture is None:
         return None
     asked = next((number for number in depths if number is not None), None)
@@ -360,6 +361,29 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
     keys.choice("distributed.activation_checkpointing_scope", {"all": "all", "language": "all"}, None, to="recompute")
     if whole:
         strategy["recompute"] = "full"
+
+
+def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """LoRA of the linear maps that patterns name; a pattern of the end of names (`*_proj`) is all of them."""
+    rank = keys.integer("peft.dim", 8, to="lora_rank", least=1)
+    dropout = keys.number("peft.dropout", 0.0, to="lora_dropout", why="a mask of bytes, at any rate above 0")
+    if not 0 <= dropout < 1:
+        raise keys.wrong("peft.dropout", "from 0 to below 1")
+    every = keys.flag("peft.match_all_linear", False, to="target_modules")
+    named = keys.texts("peft.target_modules", [], to="target_modules")
+    scaled = keys.flag("peft.moe_rank_scaling", False, to="lora_rank")
+    if not any(key.startswith("peft.") for key in keys.given):
+        return
+    asked = ["all_linear" if "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
+    found, lost = (["all_linear"], []) if every else targets(asked, strategy, architecture)
+    strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    if "peft._target_" not in keys.given:
+        keys.rows["tuner_type"] = Entry("tuner_type", "(default)", "derived", "tuner_type", "adapters, since there is a section of them")
+    if lost:
+        keys.note("peft.target_modules", "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+    if scaled and architecture is not None and architecture.moe is not None:
+        why = "adapters of experts have the rank over the experts of a token there; the whole rank here"
+        keys.note("peft.moe_rank_scaling", "not_modelled", "lora_rank", why)
 
 
 def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:

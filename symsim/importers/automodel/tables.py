@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import FROZEN, OTHER_MODELS, QUANTISED
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 _PATCHED = "how the modules of a pipeline's stages are called"
@@ -93,8 +93,9 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", _GATHERED, "fp8.enable_fsdp_float8_all_gather"),
     **silent("no_cost_effect", "the class of a recipe", "model.backend.te_fp8._target_"),
     **silent("refused", "8 bits emulated in 16 cost more than either", "fp8.emulate"),
-    **silent("not_modelled", ADAPTERS, _of("peft", "dim target_modules exclude_modules match_all_linear use_dora")),
-    **silent("no_cost_effect", RATES, _of("peft", "alpha dropout dropout_position lora_A_init moe_rank_scaling")),
+    **silent("not_modelled", "linear maps that patterns take out again: all that target_modules names have adapters", "peft.exclude_modules"),
+    **silent("not_modelled", "lengths of columns in every product with an adapter: timed as LoRA", "peft.use_dora"),
+    **silent("no_cost_effect", RATES, _of("peft", "alpha dropout_position lora_A_init")),
     **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton use_memory_efficient_lora")),
     **silent("not_modelled", QUANTISED, _of("quantization", "load_in_4bit load_in_8bit")),
     **silent(

@@ -146,6 +146,11 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
     if keys.flag("rope_fusion", False, to="assume.apply_rope_fusion"):
         assumptions["apply_rope_fusion"] = "true"
     _attention(keys, assumptions)
+    if keys.flag("te_layernorm_mlp", False, to="bias_activation_fusion, norm_fusion, assume.layernorm_linear_fusion"):
+        strategy |= {"bias_activation_fusion": True, "norm_fusion": True}
+        assumptions["layernorm_linear_fusion"] = "fused"
+    if keys.flag("te_mha", False, to="assume.attention_kernel", why="Transformer Engine's attention, which is fused"):
+        assumptions.pop("attention_kernel", None)
 
 
 def _attention(keys: Keys, assumptions: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ _START = "how weights are made before the first step"
 _EXAMPLES = "another loss than the next token's, over pairs of rows and with a reference model's forward: another workload"
 _LOSSES = "numbers of a loss that is named by train_impl"
 _FORMAT = "numbers of the 8-bit recipe that te_* switches ask for"
-_TE = "Transformer Engine's modules, in 8 bits where the card has them: products at up to twice the rate"
+_TE = "attention's products in 8 bits: at up to twice the rate"
 _WAITS = "the host waits for the device after every layer: tens of microseconds each"
 _MUP = "factors of the width in weights and logits: as many products"
 _ONLINE = "weights and samples that another program exchanges with the training, between steps"
@@ -104,7 +104,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "checkpoints in one buffer: the same bytes", "contiguous_checkpointing"),
     **silent("no_cost_effect", "which function checkpoints a layer; the same layers run again", "deepspeed_activation_checkpointing"),
     **silent("no_cost_effect", "the only way there is", "output_layer_parallelism"),
-    **silent("not_modelled", _TE, "te_columnparallel te_rowparallel te_layernorm_mlp te_mha te_fp8_mha"),
+    **silent("not_modelled", _TE, "te_fp8_mha"),
+    **silent("no_cost_effect", "Transformer Engine's linear maps, as all are here", "te_columnparallel te_rowparallel"),
     **silent("no_cost_effect", _FORMAT, "te_fp8_format te_fp8_wgrad te_fp8_amax_history_len te_fp8_amax_compute_algo te_fp8_margin"),
     **silent("not_modelled", _EXAMPLES, "train_impl", ("normal",)),
     **silent(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from symsim.errors import InputError, cut
 from symsim.importers.keys import Silent, silent
 from symsim.inputs.reading import Document, KeyPath
 
@@ -96,10 +97,16 @@ PRIMUS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         _TURBO,
-        """enable_primus_turbo use_turbo_attention use_turbo_gemm use_turbo_grouped_gemm use_turbo_grouped_mlp use_turbo_rms_norm use_turbo_deepep
-        turbo_sync_free_moe_stage turbo_deepep_use_comm_stream turbo_deepep_num_cu moe_use_legacy_grouped_gemm moe_use_fused_router_with_aux_score
-        no_fp8_weight_transpose_cache torch_compile""",
+        """use_turbo_deepep turbo_sync_free_moe_stage turbo_deepep_use_comm_stream turbo_deepep_num_cu
+        moe_use_fused_router_with_aux_score no_fp8_weight_transpose_cache torch_compile enable_odc""",
     ),
+    **silent(
+        "no_cost_effect",
+        "whose kernels multiply: the same FLOPs and bytes, at the shares that the system's file has",
+        """enable_primus_turbo use_turbo_attention use_turbo_gemm use_turbo_grouped_gemm use_turbo_grouped_mlp use_turbo_rms_norm
+        moe_use_legacy_grouped_gemm""",
+    ),
+    **silent("not_modelled", "attention's products in 8 bits: at up to twice the rate", "enable_turbo_attention_float8"),
     **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "lora"),
 }
 # of its pre_trainer.yaml and trainer_base.yaml
@@ -190,6 +197,10 @@ def is_primus(data: Mapping[str, Any]) -> bool:
 def of_primus(document: Document) -> Found:
     """What a module of Primus overrides: arguments of Megatron-LM."""
     for module, data in document.data["modules"].items():
+        other = data.get("framework") if isinstance(data, dict) else None
+        if other not in (None, "megatron", "megatron_bridge"):
+            where = document.place(("modules", module, "framework"))
+            raise InputError(f"{where}: framework is {cut(str(other))}; modules of Megatron-LM are read, and those of others in their own files")
         overrides = data.get("overrides") if isinstance(data, dict) else None
         if not isinstance(overrides, dict):
             continue
@@ -198,6 +209,9 @@ def of_primus(document: Document) -> Found:
                 yield key, f"{module}.{key}", default, default, document.place(("modules", module))
         for key, value in overrides.items():
             text = re.sub(r"\$\{(\w+):(?=[^-}])", r"${\1:-", value) if isinstance(value, str) else value
+            if key == "use_sink_attention":
+                yield "softmax_type", f"overrides.{key}", "learnable" if value is True else "vanilla", value, document.place(("modules", module))
+                continue
             yield ("" if key in PRIMUS else key), f"overrides.{key}", text, value, document.place(("modules", module, "overrides", key))
     for key, value in document.data.items():
         if key != "modules":

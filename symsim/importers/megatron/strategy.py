@@ -303,7 +303,10 @@ def _recompute(read: Settings) -> None:
     if keys.flag("recompute_activations", False, to="recompute", why="selective"):
         granularity = "selective"
     method = keys.choice("recompute_method", {"uniform": "uniform", "block": "block"}, None, to="recompute_method")
-    count = keys.integer("recompute_num_layers", None, to="recompute_num_layers", least=1)
+    count = keys.integer("recompute_num_layers", None, to="recompute_num_layers")
+    if count == 0 and granularity == "full":
+        granularity = None
+        keys.note("recompute_granularity", "no_cost_effect", why="of no layer, as recompute_num_layers says")
     modules = _listed(keys, "recompute_modules", "recompute_modules")
     if keys.flag("moe_layer_recompute", False, to="recompute_modules", why="moe"):
         granularity = granularity or "selective"

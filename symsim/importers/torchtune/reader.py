@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
+from symsim.importers.adapted import targets
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
+from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture
 
 _TYPES = {"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}
+_MAPS = {"output_proj": "o_proj"}
 _WORKLOADS = ("teacher_model", "policy_model", "reward_and_value_model", "ref_checkpointer", "orchestration", "inference", "kd_loss")
 _EVERYTHING = "the kept inputs of every layer but the last over the host link each way"
 _CHECKPOINTS = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
@@ -56,6 +58,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _activations(keys, strategy, architecture)
     _kernels(keys, strategy)
+    _adapters(keys, strategy, architecture)
     deterministic(keys, assumptions, "cudnn_deterministic_mode")
     settle(keys, strategy, architecture, "torchtune")
     told = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
@@ -68,22 +71,18 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
 def _model(keys: Keys, options: "Options") -> "Architecture | None":
     """The model of the builder's name, else of the directory of weights; what else is trained or asked is said."""
     component = str(keys.text("model._component_", ""))
-    if "lora" in component:
-        keys.note("model._component_", "not_modelled", why=ADAPTERS)
     directory = keys.given.get("checkpointer.checkpoint_dir")
     for key in _WORKLOADS:
         if any(name == key or name.startswith(f"{key}.") for name in keys.given):
             keys.rows["workload"] = Entry("workload", key, "not_modelled", why=OTHER_MODELS)
     name = options.model or model_named(component) or (of_checkpoints(str(directory.value)) if directory is not None else None)
     if name is None:
-        sizes = [key for key in keys.given if key.startswith("model.") and key.removeprefix("model.") in _SIZES]
-        keys.known.update(sizes)
+        keys.known.update(f"model.{key}" for key in _SIZES)
         keys.note("model._component_", "refused", why="no model that comes with symsim has this name; --of MODEL names one")
         return None
     architecture = load_model(name).architecture
-    if "lora" not in component:
-        keys.note("model._component_", to=f"model {architecture.name}", why="named by --of" if options.model else "")
-    keys.known.update(key for key in keys.given if key.startswith("model."))
+    keys.note("model._component_", to=f"model {architecture.name}", why="named by --of" if options.model else "")
+    keys.known.update(f"model.{key}" for key in _SIZES)
     return architecture
 
 
@@ -209,6 +208,30 @@ def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
         chunked = "Chunk" in loss or "Linear" in loss
         keys.note("loss._component_", "not_modelled" if chunked else "no_cost_effect", why=_PIECES if chunked else "the loss of the next token")
     keys.integer("loss.num_output_chunks", None)
+
+
+def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """LoRA of the builders that have it in their name: attention's linear maps that are listed, and the network's."""
+    component = str(keys.given["model._component_"].value) if "model._component_" in keys.given else ""
+    asked = [_MAPS.get(name, name) for name in keys.texts("model.lora_attn_modules", [], to="target_modules")]
+    if keys.flag("model.apply_lora_to_mlp", False, to="target_modules"):
+        asked += ["gate_proj", "up_proj", "down_proj"]
+    whole = keys.flag("model.apply_lora_to_output", False, to="target_modules")
+    rank = keys.integer("model.lora_rank", 8, to="lora_rank", least=1)
+    dropout = keys.number("model.lora_dropout", 0.0, to="lora_dropout", why="a mask of bytes, at any rate above 0")
+    if not 0 <= dropout < 1:
+        raise keys.wrong("model.lora_dropout", "from 0 to below 1")
+    if "lora" not in component.rpartition(".")[2] and "dora" not in component.rpartition(".")[2]:
+        return
+    found, lost = targets(asked or ["q_proj", "v_proj"], strategy, architecture)
+    strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    keys.rows["tuner_type"] = Entry("tuner_type", "(default)", "derived", "tuner_type", "adapters, by the builder's name")
+    if lost:
+        keys.note("model.lora_attn_modules", "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}")
+    if whole:
+        keys.note("model.apply_lora_to_output", "not_modelled", "target_modules", "no adapter beside the output layer here")
+    if "qlora" in component or "qdora" in component:
+        keys.note("model._component_", "not_modelled", to=f"model {architecture.name}" if architecture is not None else "", why=QUANTISED)
 
 
 def _compiled(keys: Keys) -> None:

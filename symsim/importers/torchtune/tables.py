@@ -9,7 +9,7 @@ import re
 
 from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 from symsim.inputs.shipped import list_models
 
@@ -41,8 +41,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _ROLLOUT, "ppo_epochs gamma lmbda whiten_rewards kl_coeff min_response_length penalise_no_eos reward_penalty"),
     **silent("no_cost_effect", _ROLLOUT, "stop_token_ids max_generated_tokens temperature top_k"),
     **silent("not_modelled", _ROLLOUT, "ppo_batch_size forward_batch_size grpo_samples"),
-    **silent("no_cost_effect", RATES, "optimizer.lr optimizer.weight_decay optimizer.betas optimizer.eps model.lora_alpha model.lora_dropout"),
-    **silent("not_modelled", ADAPTERS, "model.lora_rank model.lora_attn_modules model.apply_lora_to_mlp model.apply_lora_to_output model.use_dora"),
+    **silent("no_cost_effect", RATES, "optimizer.lr optimizer.weight_decay optimizer.betas optimizer.eps model.lora_alpha"),
+    **silent("not_modelled", "lengths of columns in every product with an adapter: timed as LoRA", "model.use_dora"),
     **silent("not_modelled", QUANTISED, "model.quantize_base"),
     **silent("not_modelled", "weights and activations through 8 and 4 bits and back in every product (QAT)", "quantizer._component_"),
     **silent("no_cost_effect", "read with a quantizer alone", "quantizer.groupsize quantizer fake_quant_after_n_steps"),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.adapted import targets
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
@@ -30,6 +31,7 @@ from symsim.inputs.strategy import Strategy
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
+    from symsim.inputs.architecture import Architecture
 
 _TYPES = {
     spelling: short for short, long in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")) for spelling in (long, short, f"torch.{long}")
@@ -64,6 +66,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
     balanced(keys, assumptions, "trainer.balance_batch")
     _loss(keys, strategy)
+    _adapters(keys, strategy, architecture)
     strategy["clip_grad"] = keys.number(f"{ACTOR}.grad_clip", keys.number(f"{ACTOR}.optim.clip_grad", 1.0, to="clip_grad"), to="clip_grad")
     settle(keys, strategy, architecture, "verl")
     written = {place: key for key, place in names.items()}
@@ -177,6 +180,26 @@ def _loss(keys: Keys, strategy: dict[str, Any]) -> None:
     fused = keys.flag(f"{MODEL}.use_fused_kernels", False, to="cross_entropy_fusion", why="the head and the loss are one: logits are never whole")
     if keys.flag(f"{ACTOR}.use_fused_kernels", fused, to="cross_entropy_fusion"):
         strategy["cross_entropy_fusion"] = "cut"
+
+
+def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """LoRA where a rank above 0 is given; on Megatron-Core its keys are in a section."""
+    section = f"{MODEL}.lora."
+    rank = keys.integer(f"{MODEL}.lora_rank", 0, to="lora_rank")
+    rank = keys.integer(f"{section}rank", rank, to="lora_rank")
+    dropout = keys.number(f"{section}dropout", 0.0, to="lora_dropout")
+    if not 0 <= dropout < 1:
+        raise keys.wrong(f"{section}dropout", "from 0 to below 1")
+    named = [key for key in (f"{section}target_modules", f"{MODEL}.target_modules") if keys.has(key)]
+    asked = keys.texts(named[0], [], to="target_modules") if named else []
+    if rank == 0:
+        for key in named:
+            keys.note(key, "no_cost_effect", why="read with a rank above 0")
+        return
+    found, lost = targets(asked or ["all_linear"], strategy, architecture)
+    strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    if lost:
+        keys.note(named[0], "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
 
 
 def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:

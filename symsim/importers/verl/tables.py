@@ -7,7 +7,7 @@ sft_trainer.yaml; verl/workers/config.
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import ADAPTERS, OTHER_MODELS
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 ACTOR = "actor_rollout_ref.actor"
@@ -85,7 +85,7 @@ SILENT: dict[str, Silent] = {
             save_hf_model_only custom_model_backend""",
         ),
     ),
-    **silent("not_modelled", ADAPTERS, _of(MODEL, "lora_rank target_modules exclude_modules")),
+    **silent("not_modelled", "linear maps that are taken out again: all that target_modules names have adapters", _of(MODEL, "exclude_modules")),
     **silent("no_cost_effect", RATES, _of(MODEL, "lora_alpha")),
     **silent("no_cost_effect", "the type that files hold; model_dtype decides", _of(MODEL, "torch_dtype")),
     **silent("no_cost_effect", "other types than the parameters' and gradients'", _of(f"{ACTOR}.fsdp_config", "mixed_precision.buffer_dtype")),
@@ -110,7 +110,7 @@ SECTIONS: dict[str, Silent] = {
     **silent("not_modelled", ROLLOUT, "actor_rollout_ref.rollout rollout async_training"),
     **silent("not_modelled", OTHER_MODELS, "critic reward_model"),
     **silent("no_cost_effect", _FORWARDS, "actor_rollout_ref.ref ref reward custom_reward_function reward_manager sandbox_fusion"),
-    **silent("not_modelled", ADAPTERS, f"{MODEL}.lora"),
+    **silent("no_cost_effect", RATES, f"{MODEL}.lora"),
     **silent("no_cost_effect", _ADVANTAGES, "algorithm actor_rollout_ref.actor.policy_loss"),
     **silent("no_cost_effect", _NUMBERS, f"{ACTOR}.router_replay {ACTOR}.tis_imp_ratio_cap"),
     **silent("no_cost_effect", DATA, "data"),
