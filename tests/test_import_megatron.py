@@ -431,7 +431,8 @@ VALUES: dict[str, Any] = {
     **dict.fromkeys(("tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size"), 1),
     **{"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2, "microbatch_group_size_per_vp_stage": 2},
     **{"hierarchical_context_parallel_sizes": None, "fp16": False, "cross_entropy_fusion_impl": "te", "cpu_offloading_num_layers": 0},
-    **{"params_dtype": "torch.bfloat16", "pipeline_dtype": "torch.bfloat16", "tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
+    **{"params_dtype": "torch.bfloat16", "pipeline_dtype": "torch.bfloat16", "autocast_dtype": "torch.bfloat16"},
+    **{"tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
     **{"pipeline_model_parallel_comm_backend": "nccl", "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False},
     **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0},
 }
@@ -530,3 +531,20 @@ def test_replicas_of_shards_are_so_many_ranks_at_least() -> None:
 def test_a_header_with_a_number_of_any_length(tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text(f"#SBATCH --nodes={'9' * 5000}\npython pretrain_gpt.py {' '.join(SMALL)} --vocab-size 128\n")
     assert (load_job("megatron", str(tmp_path / "train.sh")).strategy or {})["dp"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "fate", "precision"),
+    [
+        ({"enable_autocast": True, "autocast_dtype": "bf16"}, "derived", "bf16"),
+        ({"enable_autocast": True, "autocast_dtype": "torch.float16"}, "derived", "fp16"),
+        ({"enable_autocast": True, "bf16": True}, "no_cost_effect", "bf16"),
+        ({"enable_autocast": False}, "no_cost_effect", "fp32"),
+    ],
+)
+def test_autocast_is_the_type_of_products_where_weights_are_wide(more: dict[str, Any], fate: str, precision: str, tmp_path: Path) -> None:
+    fields = {"num_layers": 8, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 64, "vocab_size": 256}
+    (tmp_path / "c.json").write_text(json.dumps(fields | more))
+    made = load_job("megatron", str(tmp_path / "c.json"))
+    assert {row.key: row.fate for row in made.rows}["enable_autocast"] == fate
+    assert made.strategy is not None and made.strategy["precision"] == precision

@@ -20,11 +20,6 @@ GAPS: dict[str, Silent] = {
         "rampup_batch_size step_batch_size_schedule",
     ),
     **silent(
-        "not_modelled",
-        "of autocast: weights in 32 bits, cast in every product",
-        "enable_autocast autocast_dtype",
-    ),
-    **silent(
         "no_cost_effect",
         "TransformerEngine says that it does nothing any more (pytorch/cpu_offload.py)",
         "cpu_offloading_weights cpu_offloading_double_buffering",

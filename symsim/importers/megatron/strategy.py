@@ -252,6 +252,7 @@ def _precision(read: Settings) -> None:
     elif name is None and read.dialect == "recipe":
         name = "bf16"
         keys.note("mixed_precision", "derived", "precision", "bf16_mixed")
+    name = _autocast(keys, name)
     if name is None:
         name = "fp32"
         keys.note("bf16", "derived", "precision", "fp32: neither bf16 nor fp16 is given")
@@ -275,6 +276,23 @@ def _precision(read: Settings) -> None:
         keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
     if keys.has("fp4_format"):
         options["fp8"] = keys.choice("fp4_format", {"e2m1": "nvfp4"}, None, to="fp8")
+
+
+def _autocast(keys: Keys, name: str | None) -> str | None:
+    """The type of products: where weights are fp32, that of autocast."""
+    types = {spelt: known for spelt, known in DTYPES.items() if known != "fp8"}
+    on, kind = keys.flag("enable_autocast", False), keys.choice("autocast_dtype", types, None)
+    if on and name in (None, "fp32"):
+        why = "products in this type; weights of 4 bytes are 2 and a copy of 4 here, which a distributed optimizer cuts and autocast does not; "
+        why += "casts are not timed: 6 bytes of HBM a parameter and micro-batch"
+        keys.note("enable_autocast", "derived", "precision", why)
+        if kind is not None:
+            keys.note("autocast_dtype", "derived", "precision")
+        return kind or "bf16"
+    for key in ("enable_autocast", "autocast_dtype"):
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why="weights have the type of the products" if on else "off at this value")
+    return name
 
 
 def _mixed(read: Settings, mixed: str) -> str:
