@@ -64,6 +64,25 @@ def test_difference() -> None:
     assert found.red == "differs, and no verdict is stored"
 
 
+def differing(switch: str) -> str:
+    stored = f'{{is: differs, difference: "2*b*h*s**2", switch: "{switch}", why: half of the keys}}'
+    return entry("24*b*s*h**2 + 2*b*s**2*h", "F_dense", f', given: ["a*d = h", "g = a", "f = 4*h"], verdict: {stored}')
+
+
+def test_a_difference_is_none_with_its_switch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(differing("assume.causal=half")).passes
+    wrong = judged(differing("fusion=eager"))
+    assert wrong.red == "with fusion=eager it is not equal, symsim less published is 2*b*h*s**2"
+    own = tmp_path / "own.yaml"
+    own.write_text(HEAD + differing("assume.causal=half"))
+    assert run(str(own)) == 0
+    text = capsys.readouterr().out
+    assert "equal with assume.causal=half" in text and text.endswith("\n1 claim: 1 differs\nall as approved\n")
+    own.write_text(HEAD + differing("fusion=eager"))
+    assert run("--accept", "mine.one", str(own)) == 2
+    assert f"{own}:6: mine.one is not equal with fusion=eager: take the switch out, and accept it then" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -76,6 +95,8 @@ def test_difference() -> None:
         (entry("b", "b", ', given: ["a*d = h"]'), "mine.yaml:6: mine.one does not need the fact 'a*d = h'"),
         (entry("5/b", "3/b", ', given: ["b -> oo"]'), "mine.yaml:6: under b -> oo nothing is left of what mine.one publishes"),
         (entry("24*b", "24*b", ', neglects: [{term: "0*s", why: no}]'), "mine.yaml:6: mine.one neglects 0*s, which is 0 under the facts"),
+        (differing("fusion"), "mine.yaml:6: 'fusion' is not NAME=VALUE"),
+        (differing("fusion=tee"), "mine.yaml:6: with fusion=tee: mine.yaml:6: --set: fusion is \"tee\"; valid: te or eager (did you mean 'te'?)"),
         (entry("b", "F", ", note: x, prof: 1"), "mine.yaml:6: unknown key 'prof' in claims[0]: valid names: of, note, keep, verdict, symbols, ..."),
     ],
 )  # fmt: skip

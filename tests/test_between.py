@@ -95,5 +95,5 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["audit", "D78.params_narayanan", "I34", "bridge"])
     assert left.value.code == 0
     shown = capsys.readouterr().out
-    assert "the first less the second: 2*h" in shown and "1 claims: 1 equal_under" in shown
-    assert "2 comparisons: 1 identities, 1 exact differences" in shown
+    assert "the first less the second: 2*h" in shown and "1 claim: 1 equal_under" in shown
+    assert "2 comparisons: 1 identity, 1 exact difference" in shown

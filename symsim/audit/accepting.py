@@ -27,6 +27,8 @@ def accept(outcome: Outcome, number: int) -> str:
         return f"{claim.id} is {outcome.verdict}, as stored"
     if outcome.verdict in ("symsim_wrong", "out_of_scope"):
         raise InputError(f"{claim.place('verdict')}: {claim.id} is {outcome.verdict}, which is not accepted")
+    if outcome.switched and stored is not None:
+        raise InputError(f"{claim.place('verdict.switch')}: {claim.id} is not equal with {stored.switch}: take the switch out, and accept it then")
     plain = outcome.verdict in ("equal", "equal_under", "tested")
     if not plain and (stored is None or not stored.why):
         wanted = f"verdict: {{is: {outcome.verdict}, why: ...}}"

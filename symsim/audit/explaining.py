@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 from symsim.algebra.expr import Expr
-from symsim.audit.claims import Subject
-from symsim.audit.proving import about, is_zero, prove, tidy
+from symsim.audit.proving import is_zero
 from symsim.audit.references import relative_sizes
 from symsim.audit.subjects import Derivations, Derived
-from symsim.audit.verdicts import Outcome, sides_under
+from symsim.audit.switching import Switches, left_under, sides_under
+from symsim.audit.verdicts import Outcome
 from symsim.errors import InputError
 from symsim.inputs.assumptions import ASSUMPTIONS
-
-Switches = tuple[tuple[str, str], ...]
 
 _TIMES = "gemm_tiles host_launch tp_async_backward fsdp_prefetch gradient_scaling moe_exchange moe_grouped_gemm mfu_flops mfu_windows".split()
 _EXPERTS = "expert_bias moe_permute_fusion moe_probabilities expert_bias_gradient dispatcher_metadata".split()
@@ -35,8 +33,6 @@ _NEEDS: dict[str, Callable[[Derived], bool]] = {
     "fsdp_parameters": lambda d: d.result.strategy.zero == 3,
     "fsdp_unit": lambda d: d.result.strategy.zero == 3,
 }
-_FUSION = "fusion"
-
 
 @dataclass(frozen=True)
 class Nearest:
@@ -51,7 +47,7 @@ class Nearest:
 
     def __str__(self) -> str:
         """As it is set: assume.NAME=VALUE."""
-        return ", ".join(f"{'' if name == _FUSION else 'assume.'}{name}={value}" for name, value in self.switches)
+        return ", ".join(f"{name}={value}" for name, value in self.switches)
 
 
 def nearest_switches(outcome: Outcome, derivations: Derivations) -> Nearest | None:
@@ -76,30 +72,19 @@ def nearest_switches(outcome: Outcome, derivations: Derivations) -> Nearest | No
 
 def _singles(derived: Derived) -> Iterator[tuple[str, str]]:
     """Every other choice that may matter."""
-    yield _FUSION, "eager" if derived.result.strategy.fusion == "te" else "te"
+    yield "fusion", "eager" if derived.result.strategy.fusion == "te" else "te"
     for name, assumption in ASSUMPTIONS.items():
         needed = _NEEDS.get(name)
         if needed is not None and not needed(derived):
             continue
         for choice in assumption.choices:
             if choice not in (derived.result.assumptions[name], "profile"):
-                yield name, choice
+                yield f"assume.{name}", choice
 
 
 def _switched(outcome: Outcome, switches: Switches, derivations: Derivations) -> list[Nearest]:
     """What is left under some switches; nothing where they do not go with the subject, or a name is not there then."""
-    claim = replace(outcome.claim, subject=_other(outcome, switches))
     try:
-        sides = sides_under(claim, derivations)
-        return [Nearest(switches, tidy(prove(sides, about(sides, sides.difference), sides.difference).left))]
+        return [Nearest(switches, left_under(outcome.claim, switches, derivations))]
     except InputError:
         return []
-
-
-def _other(outcome: Outcome, switches: Switches) -> Subject:
-    subject = outcome.claim.subject
-    assert subject is not None
-    given = dict(switches)
-    settings = dict(subject.settings) | ({_FUSION: given.pop(_FUSION)} if _FUSION in given else {})
-    assumed = dict(subject.assumptions) | given
-    return replace(subject, settings=tuple(sorted(settings.items())), assumptions=tuple(sorted(assumed.items())))

@@ -14,6 +14,7 @@ from symsim.algebra.grammar import parse
 from symsim.audit.claims import Subject, shipped_sources, subject_of
 from symsim.audit.schema import Amount, File, Source
 from symsim.audit.subjects import Derivations, Derived
+from symsim.audit.table import counted
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.reading import Document, parse_yaml, read_text
 from symsim.inputs.validation import validate
@@ -217,10 +218,11 @@ def tables_text(tables: Tables) -> str:
         return ""
     lines = ["", "Printed numbers, recomputed"]
     for one in tables.found:
-        errors = f"{len(one.values)} cells, mean {100 * one.mape:.2g} %, worst {100 * one.worst:+.2g} %"
+        errors = f"{counted(len(one.values), 'cell')}, mean {100 * one.mape:.2g} %, worst {100 * one.worst:+.2g} %"
         lines.append(f"{' ' if one.passes else '!'} {f'{one.table.id}, {one.table.at}'[: 76 - len(errors)]:{76 - len(errors)}}  {errors}")
         missed = (f"{c.of}: {float(c.printed):.6g} for {float(v):.6g}, {c.misses}" for c, v in zip(one.table.cells, one.values) if c.misses)
         for text in (*missed, *(f"NOT MET: {r}" for r in one.red)):
             lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
     cells, red = sum(len(t.values) for t in tables.found), sum(len(t.red) for t in tables.found)
-    return "\n".join([*lines, f"{cells} cells of {len(tables.found)} tables: {f'{red} not met' if red else 'all as said'}"]) + "\n"
+    said = f"{counted(cells, 'cell')} of {counted(len(tables.found), 'table')}: {f'{red} not met' if red else 'all as said'}"
+    return "\n".join([*lines, said]) + "\n"

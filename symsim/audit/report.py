@@ -12,7 +12,7 @@ from symsim.audit.printed import Recomputed
 from symsim.audit.running import Audit
 from symsim.audit.schema import VERDICTS
 from symsim.audit.shown import derived, in_names, plain, published
-from symsim.audit.table import number
+from symsim.audit.table import counted, number
 from symsim.audit.verdicts import Outcome
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.report.document import (
@@ -75,7 +75,7 @@ def audit_report(found: Audit, tables: Sequence[Recomputed] = ()) -> Report:
         rows = tuple(Row((Code(n), ASSUMPTIONS[n].default, ASSUMPTIONS[n].meaning, ASSUMPTIONS[n].source)) for n in named)
         columns = (Column("assumption", 13), Column("default", 7.5), Column("meaning", 24), Column("source", 16))
         sections.append(Section("Assumptions", (Table(spans("Those that a derivation above rests on."), columns, rows),)))
-    count = f"{len(found.outcomes)} claims of {len(sources)} sources"
+    count = f"{counted(len(found.outcomes), 'claim')} of {counted(len(sources), 'source')}"
     return Report("Published formulas, audited", f"{count}; derived by symsim {__version__}", tuple(sections))
 
 
@@ -94,8 +94,8 @@ def _summary(found: Audit, sources: Sequence[Sequence[Outcome]]) -> Section:
         ),
     ]
     total = len(found.outcomes) or 1
-    parts = tuple((WORDS[v], n / total, f"{n} claims") for v in used for n in [sum(o.verdict == v for o in found.outcomes)])
-    said.append(Picture(spans("Claims by verdict."), (Bar("All sources", f"{len(found.outcomes)} claims", parts),)))
+    parts = tuple((WORDS[v], n / total, counted(n, "claim")) for v in used for n in [sum(o.verdict == v for o in found.outcomes)])
+    said.append(Picture(spans("Claims by verdict."), (Bar("All sources", counted(len(found.outcomes), "claim"), parts),)))
     meanings = tuple(Row((WORDS[v], str(sum(o.verdict == v for o in found.outcomes)), _MEANINGS[v])) for v in used)
     said.append(Table(spans("What the verdicts mean."), (Column("verdict", 12), Column("claims", 4, True), Column("meaning", 38)), meanings))
     columns = (Column("source", 26), *(Column(WORDS[v], 5, True) for v in used), Column("all", 4, True))
@@ -192,6 +192,8 @@ def _claim(outcome: Outcome) -> list[Row]:
     rows += [Row(("left out", spans(Math(rf"\textcolor{{blue}}{{{plain(parse(n.term))}}}"), f": {n.why}"))) for n in claim.neglects]
     if outcome.difference:
         rows.append(Row(("derived less printed", spans(Math(rf"\textcolor{{red}}{{{plain(outcome.difference)}}}"), *_sizes(outcome)))))
+    if claim.stored is not None and claim.stored.switch and not outcome.switched:
+        rows.append(Row(("equal with", spans(Code(claim.stored.switch)))))
     if claim.stored is not None and claim.stored.why:
         rows.append(Row(("why", claim.stored.why)))
     if claim.note:

@@ -52,6 +52,8 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "stored": claim.stored.verdict if claim.stored is not None else "",
         "passes": outcome.passes,
     }
+    if claim.stored is not None and claim.stored.switch:
+        row["equal_with"] = claim.stored.switch
     if outcome.points:
         row["points"] = outcome.points
     if outcome.red:

@@ -80,10 +80,12 @@ class Against(Part):
 
 
 class Stored(Part):
-    """A verdict that was approved. difference: symsim less published; instead: what the source's own premises give, in its letters."""
+    """A verdict that was approved. difference: symsim less published; switch: other choices of assumptions under which that is zero;
+    instead: what the source's own premises give, in its letters."""
 
     verdict: Verdict = Field(alias="is")
     difference: Text | None = None
+    switch: str = ""
     instead: Text | None = None
     against: Against | None = None
     class_: Literal["inference", "schedule", "arithmetic"] | None = Field(None, alias="class")
@@ -95,6 +97,8 @@ class Stored(Part):
             raise ValueError(f"is: out_of_scope needs a class: {', '.join(CLASSES)}")
         if self.verdict == "source_contradicts_itself" and self.instead is None and self.against is None:
             raise ValueError("is: source_contradicts_itself needs `instead` or `against`")
+        if self.switch and self.verdict not in ("differs", "source_contradicts_itself"):
+            raise ValueError(f"is: {self.verdict} needs no switch")
         if self.verdict in ("differs", "source_contradicts_itself", "symsim_wrong", "out_of_scope") and not self.why:
             raise ValueError(f"is: {self.verdict} needs a why")
         return self

@@ -45,6 +45,8 @@ def _claim(outcome: Outcome) -> list[str]:
     if outcome.difference:
         lines += _wrapped("symsim less published: ", str(outcome.difference))
         lines += [line for said in sized(outcome) for line in _wrapped("", said)]
+    if claim.stored is not None and claim.stored.switch and not outcome.switched:
+        lines += _wrapped("equal with ", claim.stored.switch)
     if claim.stored is not None and claim.stored.why:
         lines += _wrapped("", claim.stored.why)
     if outcome.red:
@@ -83,6 +85,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:+.0f} %" if 1 <= abs(share) < 1000 else f"{100 * share:+.3g} %"
 
 
+def counted(count: int, one: str, more: str = "") -> str:
+    """1 claim, 2 claims."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
+
+
 def number(value: Number) -> str:
     """An integer, a quotient, or a float of few digits."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -96,10 +103,11 @@ def _summary(found: Audit) -> list[str]:
     outcomes, comparisons = found.outcomes, found.comparisons
     counts = {v: sum(o.verdict == v for o in outcomes) for v in VERDICTS}
     said = ", ".join(f"{n} {v}" for v, n in counts.items() if n)
-    lines = textwrap.wrap(f"{len(outcomes)} claims: {said}", _WIDTH) if outcomes else []
+    lines = textwrap.wrap(f"{counted(len(outcomes), 'claim')}: {said}", _WIDTH) if outcomes else []
     if comparisons:
         same = sum(c.entry.kind == "identity" for c in comparisons)
-        lines.append(f"{len(comparisons)} comparisons: {same} identities, {len(comparisons) - same} exact differences")
+        apart = counted(len(comparisons) - same, "exact difference")
+        lines.append(f"{counted(len(comparisons), 'comparison')}: {counted(same, 'identity', 'identities')}, {apart}")
     red = [*(o.claim.id for o in outcomes if not o.passes), *(c.entry.id for c in comparisons if not c.passes)]
     lines = lines or ["no claims"]
     return [*lines, *textwrap.wrap(f"{len(red)} not as approved: {', '.join(red)}" if red else "all as approved", _WIDTH, subsequent_indent="  ")]

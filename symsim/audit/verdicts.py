@@ -20,9 +20,10 @@ from symsim.algebra.grammar import parse
 from symsim.audit.claims import Claim, mapped
 from symsim.audit.needed import refuse_unneeded, refuse_vacuous
 from symsim.audit.points import Point, counter_model, tested_points
-from symsim.audit.proving import Proof, Sides, about, functions_in, is_zero, meanings, prove, sides_of, tidy
+from symsim.audit.proving import Proof, Sides, about, functions_in, is_zero, meanings, prove, tidy
 from symsim.audit.references import relative_sizes
 from symsim.audit.subjects import Derivations, Derived
+from symsim.audit.switching import left_under, read_switches, sides_under
 from symsim.errors import InputError, cut
 
 
@@ -31,8 +32,9 @@ class Outcome:
     """What became of a claim.
 
     difference: symsim less published under the facts; derived and published: the two sides under them, in symsim's names, expanded;
-    points: where it was tested; red: how it is not what was approved, empty where it is; counter_model: the smallest numbers at which the
-    sides differ, and by how much; sizes: the difference over symsim's side at known models.
+    points: where it was tested; switched: symsim less published with the stored switch; red: how it is not what was approved, empty where
+    it is; counter_model: the smallest numbers at which the sides differ, and by how much; sizes: the difference over symsim's side at known
+    models.
     """
 
     claim: Claim
@@ -41,6 +43,7 @@ class Outcome:
     derived: Expr = ZERO
     published: Expr = ZERO
     points: int = 0
+    switched: Expr = ZERO
     red: str = ""
     assumptions: tuple[str, ...] = ()
     counter_model: tuple[Point, Number] | None = None
@@ -70,21 +73,12 @@ def judge(claim: Claim, derivations: Derivations, lenient: bool = False) -> Outc
     found = Outcome(claim, verdict, difference, *_in_one_form(sides, difference), points, assumptions=sides.assumptions)
     if difference:
         found = replace(found, counter_model=counter_model(difference, sides.facts), sizes=relative_sizes(sides, difference))
+        found = replace(found, switched=_with_the_switch(claim, derivations))
     red = _against_stored(found, sides.derived)
     if not lenient and (not red or claim.stored is None):
         refuse_vacuous(claim, sides)
         refuse_unneeded(claim, sides, proof)
     return replace(found, red=red)
-
-
-def sides_under(claim: Claim, derivations: Derivations) -> Sides:
-    """The sides of a claim that is in scope."""
-    assert claim.subject is not None
-    try:
-        derived = derivations.of(claim.subject)
-    except InputError as error:
-        raise InputError(f"{claim.place('of')}: {error}") from None
-    return sides_of(claim, derived)
 
 
 def _in_one_form(sides: Sides, difference: Expr) -> tuple[Expr, Expr]:
@@ -125,6 +119,18 @@ def _published(claim: Claim, formula: Expr, sides: Sides) -> Expr:
     return mapped(claim, formula, meanings(claim, formula.symbols(), sides.derived, set()))
 
 
+def _with_the_switch(claim: Claim, derivations: Derivations) -> Expr:
+    """symsim less published with the choice of assumptions under which it is said to be equal."""
+    if claim.stored is None or not claim.stored.switch:
+        return ZERO
+    place = claim.place("verdict.switch")
+    switches = read_switches(claim.stored.switch, place)
+    try:
+        return left_under(claim, switches, derivations)
+    except InputError as error:
+        raise InputError(f"{place}: with {cut(claim.stored.switch)}: {error}") from None
+
+
 def _against_stored(found: Outcome, derived: Derived) -> str:
     """What is wrong, old against new; empty where it is as approved."""
     stored = found.claim.stored
@@ -136,6 +142,8 @@ def _against_stored(found: Outcome, derived: Derived) -> str:
         return "symsim is wrong"
     if found.verdict in ("equal", "equal_under", "tested"):
         return ""
+    if found.switched:
+        return f"with {cut(stored.switch)} it is not equal, symsim less published is {cut(str(found.switched), 200)}"
     if stored.difference is None:
         return "no difference is stored"
     fixed = {n: v for n, v in derived.fixed.items() if n not in found.claim.keep}

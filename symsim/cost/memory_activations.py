@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
@@ -17,7 +17,7 @@ from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import schedule_of
-from symsim.pipeline.stages import layers_before
+from symsim.pipeline.stages import layers_before, runs
 
 
 class Activations(NamedTuple):
@@ -84,6 +84,7 @@ def define_activations(rank: Rank) -> Activations:
     ).expr
     # the head's backward follows its forward at once, unless all forwards come first
     of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", "head").expr * symbol("loss_i")
+    of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
     saved = of_stage("A").expr + _sent(rank) - waiting
@@ -91,7 +92,8 @@ def define_activations(rank: Rank) -> Activations:
     earlier = define_stage(
         rank,
         of_stage("M", "earlier"),
-        _in_flight_besides(rank, alive, saved - of_head)
+        _in_flight_besides(rank, alive, saved - of_head - of_depths)
+        + (depths_alive - 1) * of_depths
         + (rank.schedule.whole + kept_whole(rank.strategy, alive)) * _recomputed_layers(rank)
         + _waiting(rank),
         "activations of the micro-batches whose backward is still to come",
@@ -116,6 +118,14 @@ def _in_flight_besides(rank: Rank, alive: Expr, saved: Expr) -> Expr:
     if not mirrored(rank):
         return (alive - 1) * saved
     return (symbol("pp") - symbol("i") - 1) * saved + (symbol("i") + 1) * of_other(rank, saved)
+
+
+def _last_chunk(rank: Rank) -> tuple[Expr, Expr]:
+    """Bytes that multi-token prediction saves of a micro-batch, and of how many at once: it is in the model's last chunk alone, which holds
+    others than the mean of the rank's chunks. Zero of a rank of one chunk, whose mean it is."""
+    if "mtp" not in rank.lowered.blocks or rank.strategy.vpp == 1:
+        return ZERO, ONE
+    return of_block("A", "mtp").expr * symbol(runs("mtp")), rank.schedule.alive.substitute({"j": symbol("vpp") - 1})
 
 
 def _waiting(rank: Rank) -> Expr:
