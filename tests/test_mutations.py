@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from draws import mutations
+from draws.mutations_claims import CLAIMS
 
 ROOT = Path(__file__).parents[1]
 AREAS = {"ir", "placement", "lowering", "frameworks", "cost", "pipeline", "inputs"}
@@ -17,6 +19,14 @@ def test_every_fact_stands_once_and_its_tests_are_there() -> None:
     assert not [f for f in mutations.FACTS if texts[f.file].count(f.text) != 1 or f.text == f.changed]
     assert not [t for f in mutations.FACTS for t in f.tests if not (ROOT / "tests" / t).is_file()]
     assert all(f.tests for f in mutations.FACTS)
+
+
+def test_claims_hold_facts_that_stand() -> None:
+    facts = Counter((f.file, f.says) for f in mutations.FACTS)
+    assert not [key for key in CLAIMS if facts[key] != 1]
+    ids = {name for path in (ROOT / "derivations").glob("*.yaml") for name in re.findall(r"^- id: (\S+)", path.read_text(), re.MULTILINE)}
+    assert not set(CLAIMS.values()) - ids
+    assert len(CLAIMS) >= 60
 
 
 def test_they_are_many_and_of_all_rooms() -> None:

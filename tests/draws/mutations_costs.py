@@ -32,8 +32,8 @@ MESSAGES = of(
     ("router biases are summed over context ranks too", 'axes = ("tp", "dp", *mesh.context_axes)', 'axes = ("tp", "dp")', "step_messages.py"),
     (
         "norms are summed over tensor ranks",
-        'if "tp" in reduced.get(tensor.name, ())',
-        'if "cp" in reduced.get(tensor.name, ())',
+        "if axis in reduced.get(tensor.name, ()) or",
+        "if",
         "megatron.py megatron_rules.py",
     ),
 )
@@ -88,8 +88,8 @@ TIME = (
         ),
         (
             "a step ends with the longest tail",
-            'symbol("t_pipeline") + slower + symbol("t_tail")',
-            'symbol("t_pipeline") + slower',
+            'symbol("t_pipeline") + slower + waiting + symbol("t_tail")',
+            'symbol("t_pipeline") + slower + waiting',
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
@@ -164,11 +164,26 @@ MEMORY = (
         ("of what is reserved 0.94 is used", 'rational("0.94")', 'rational("0.95")', "memory.py"),
     )
     + of(
+        "cost/memory_narrow.py",
+        (
+            "FP8 weights are kept for rows and columns",
+            "return forms(rank.lowered.profile.assumptions, recipe) * recipe",
+            "return recipe",
+            "memory.py",
+        ),
+    )
+    + of(
+        "cost/states.py",
+        ("an fp32 copy needs 16 more bits of a bf16 parameter", "return 2 if strategy.use", "return 3 if strategy.use", "memory.py"),
+        ("a copy is updated, of every parameter", "else WIDTHS[main]\n", "else 0\n", "memory.py"),
+    )
+    + of(
+        "inputs/optimizers.py",
+        ("Adam has two moments", '"torch.optim.adamw", ("first", "second")', '"torch.optim.adamw", ("first",)', "memory.py"),
+    )
+    + of(
         "cost/memory_static.py",
-        ("an fp32 copy needs 16 more bits of a bf16 parameter", "copy = 2", "copy = 3", "memory.py"),
-        ("Adam has two moments", '"adam": first + second', '"adam": first', "memory.py"),
-        ("FP8 weights are kept for rows and columns", "copies = ZERO, 2 if each is None", "copies = ZERO, 1 if each is None", "memory.py"),
-        ("a loop over parameters needs two of the largest", "2 * width * largest.expr", "width * largest.expr", "memory.py"),
+        ("a loop over parameters needs two of the largest", '2 * width if how == "for_loop"', 'width if how == "for_loop"', "memory.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
@@ -179,8 +194,8 @@ MEMORY = (
     )
     + of(
         "cost/memory_activations.py",
-        ("the last micro-batch in flight is not an earlier one", "(alive - 1) * (saved - of_head)", "alive * (saved - of_head)", "memory.py"),
-        ("earlier micro-batches have left the head", "(alive - 1) * (saved - of_head)", "(alive - 1) * saved", "moments.py"),
+        ("the last micro-batch in flight is not an earlier one", "return (alive - 1) * saved", "return alive * saved", "memory.py"),
+        ("earlier micro-batches have left the head", "saved - of_head - of_depths)", "saved - of_depths)", "moments.py"),
         ("a chunk counts for its share", '/ (symbol("vpp") if strategy.vpp > 1 else 1)', "", "memory.py"),
     )
     + of(

@@ -37,7 +37,12 @@ OPERATIONS = of(
     ),
     ("a lookup in a split table is partial", 'Lookup, partial="V")', "Lookup)", "operations.py"),
     ("attention has a ring inside", 'inner="ring"', 'inner=""', "operations.py context_parallel.py"),
-    ("a softmax over a split vocabulary is reduced", 'CrossEntropy, inner="softmax"', 'CrossEntropy, inner=""', "operations.py comm.py"),
+    (
+        "a softmax over a split vocabulary is reduced",
+        '("loss", CrossEntropy, inner="softmax"',
+        '("loss", CrossEntropy, inner=""',
+        "operations.py comm.py",
+    ),
     ("so are statistics over split channels", 'Norm, inner="statistics"', 'Norm, inner=""', "operations.py"),
     ("loads of experts are summed", 'TopK, inner="balance"', 'TopK, inner=""', "operations.py"),
     (
@@ -101,8 +106,8 @@ OPERATIONS = of(
     ("dropout keeps its mask", '("topk", "masked_fill", "dropout")', '("topk", "masked_fill")', "korthikanti.py eager_bytes.py"),
     (
         "the router multiplies above FP8",
-        'frozenset({"router", "shared_expert_gate", "lm_head"})',
-        'frozenset({"shared_expert_gate", "lm_head"})',
+        'frozenset({"router", "shared_expert_gate", "lm_head",',
+        'frozenset({"shared_expert_gate", "lm_head",',
         "operations.py",
     ),
     ("the output projection keeps its input as it is", 'frozenset({"o_proj"})', "frozenset()", "operations.py"),
@@ -181,7 +186,7 @@ DIFFERENTIATE = of(
         "if d in bias.dims for a in layout[d]}",
         "sent.py",
     ),
-    ("a quantised tensor's gradient is not quantised", 'placed.mesh.precision if dtype == "fp8" else dtype', "dtype", "sent.py"),
+    ("a quantised tensor's gradient is not quantised", 'placed.mesh.precision if dtype in NARROW else dtype', "dtype", "sent.py"),
     (
         "keys and values go round in c - 1 steps",
         '"p2p", axis, degree, n, n, dtype, what, degree - 1)',
@@ -264,17 +269,20 @@ KERNELS = (
         ),
         ("a sigmoid router keeps the sum it divides by", 'extra.append(k.make("sum", dims[:-1], "fp32", "index"))', "pass", "megatron_rules.py"),
         ("a fused permutation keeps a map of 2 E + 1", 'Dim(2 * k.dims["E_r"].size + 1)', 'Dim(2 * k.dims["E_r"].size)', "kept.py"),
-        (
-            "MXFP8 has a scale for 32 elements",
-            '(32, "fp8") if recipe == "mxfp8"',
-            '(128, "fp8") if recipe == "mxfp8"',
-            "kept.py",
-        ),
-        ("routing weights in fp32 make the sum over etp fp32", "reduce_dtype=_weight_dtype(k))", "reduce_dtype=None)", "sent.py"),
+        ("routing weights in fp32 make the sum over etp fp32", "reduce_dtype=_weight_dtype(k), ", "reduce_dtype=None, ", "sent.py"),
         (
             "attention's output gate is a sigmoid in fp32",
             'SIGMOID_IN_FP32 = ("attention",)',
             "SIGMOID_IN_FP32: tuple[str, ...] = ()",
+            "kept.py",
+        ),
+    )
+    + of(
+        "frameworks/recipes.py",
+        (
+            "MXFP8 has a scale for 32 elements",
+            '"fp8",\n        32,\n        "fp8",\n',
+            '"fp8",\n        128,\n        "fp8",\n',
             "kept.py",
         ),
     )
