@@ -19,7 +19,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, LinearCrossEntropy, Projection
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import CAST, BackwardOp, elements
+from symsim.lowering.differentiate import CAST, BackwardOp, elements, redistributions
 from symsim.placement.mesh import local_size
 
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
@@ -77,8 +77,9 @@ def _cast_in_backward(placed: Placed, kernel: BackwardOp, profile: Profile) -> Q
     to, wide = WIDTHS[multiplied_in(op, strategy)], WIDTHS[strategy.precision]
     moved = ZERO
     for name in kernel.reads:
-        scattered = next((o.outputs[0] for o in placed.block.ops if o.kind == "reduce_scatter" and o.inputs[0] == name), name)
-        moved = moved + elements(placed, scattered) * (at.gradient_cast.passes * wide + at.gradient_cast.forms * to)
+        scattered = redistributions(placed, name, "reduce_scatter")
+        each = at.gradient_cast.passes * wide + at.gradient_cast.forms * to
+        moved = moved + elements(placed, scattered[0].outputs[0] if scattered else name) * each
     if isinstance(at, Projection) and at.input_cast is not None:
         moved = moved + elements(placed, op.inputs[0]) * (at.input_cast.passes * wide + at.input_cast.forms * to)
     return Quantity(moved, BYTE)

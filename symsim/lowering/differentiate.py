@@ -260,17 +260,19 @@ def inner_messages(placed: Placed, index: int, phase: str, metadata: str) -> lis
     return token_messages(placed, index, phase, metadata) if inner == "tokens" else []
 
 
+def redistributions(placed: Placed, name: str, collective: str) -> list[Op]:
+    """Where a tensor goes through a collective."""
+    return [o for o in placed.block.ops if o.kind in REDISTRIBUTIONS and OPERATIONS[o.kind].sends == collective and o.inputs[0] == name]
+
+
 def _maxima_messages(placed: Placed, op: Op, phase: str) -> list[Message]:
     """The maximum of a tensor that ranks gather from each other once it is cast: it has to be the same on all (TransformerEngine
     module/linear.py set_quantizer_amax_reduction_group); in backward that of the gradient of what is scattered, gathered likewise."""
-    ops, axes = placed.block.ops, []
-    for reader in ops:
-        if phase == "forward" and reader.kind == "all_gather" and reader.inputs[0] == op.outputs[0]:
-            axes.append(reader.of(Redistribution).axis)
+    source, collective = op.outputs[0], "all_gather"
     if phase == "backward":
-        maker = next((o for o in ops if isinstance(o.attrs, Projection) and o.attrs.multiplied and op.outputs[0] in o.inputs), None)
-        made = maker.outputs[0] if maker is not None else ""
-        axes = [o.of(Redistribution).axis for o in ops if o.kind == "reduce_scatter" and o.inputs[0] == made]
+        makers = [o for o in placed.block.ops if isinstance(o.attrs, Projection) and o.attrs.multiplied and source in o.inputs]
+        source, collective = makers[0].outputs[0] if makers else "", "reduce_scatter"
+    axes = [o.of(Redistribution).axis for o in redistributions(placed, source, collective)]
     what = f"maximum of the {'tensor' if phase == 'forward' else 'gradient'} cast at {op.name}"
     return [Message(phase, "all_reduce", a, placed.mesh.degree(a), ONE, ONE, "fp32", what) for a in axes if a == "tp"]
 
