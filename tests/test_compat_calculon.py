@@ -193,6 +193,15 @@ def test_what_is_none_of_its_blocks() -> None:
         differences("calculon", Question(symsim.load_model("gpt3-175b"), plain, system=symsim.load_system("h100-sxm")))
 
 
+def test_what_its_system_lacks(tmp_path: Path) -> None:
+    files = of_own("plain")
+    lacks = (({"datatype": "bfloat16"}, "in bfloat16, which matrix of the system file does not have"), ({"data_par_net": 2}, "asks for tier 2"))
+    for change, said in lacks:
+        asked = question({**files, "execution": {**files["execution"], **change}}, tmp_path)
+        with pytest.raises(symsim.InputError, match=said):
+            differences("calculon", asked)
+
+
 def replace_gated(model: str) -> symsim.Architecture:
     found = symsim.load_model(model)
     assert found.mlp is not None

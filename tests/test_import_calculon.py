@@ -123,7 +123,9 @@ def test_offloading_without_a_pipeline() -> None:
         ({"application": {"hidden": None}}, "hidden is not given; it should be a whole number from 1 up"),
         ({"system": {"mem1": {"GiB": 80, "GBps": 0, "MB_efficiency": [[0, 1]]}}}, "mem1.GBps is 0; it should be a number above zero"),
         ({"system": {"mem1": {"GiB": 80, "GBps": 1, "MB_efficiency": [[0, 2]]}}}, "MB_efficiency is 0 2; it should be a list of"),
+        ({"system": {"mem1": {"GiB": 80, "GBps": 1, "MB_efficiency": [[1, 0.5]]}}}, "MB_efficiency is 1 0.5; .* down to the size 0"),
         ({"system": {"networks": []}}, "networks is missing; it should be a list of tiers"),
+        ({"execution": {"data_par_net": "far"}}, "data_par_net is far; it should be a number"),
     ],
 )
 def test_what_cannot_be(changes: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ def _timed(rules: Rules) -> list[Difference]:
     """What seconds come from."""
     question = rules.question
     machine = Machine(question.given["system"], rules.asked, question.strategy.tp)
+    machine.check()
     timed = Timed(rules, Totals(question, rules.space, machine))
 
     def kernels(name: str, here: str, there: str, source: str, kinds: Iterable[str]) -> Difference:

@@ -13,6 +13,7 @@ from typing import Any
 from symsim.algebra.expr import Number
 from symsim.compat.calculon.layers import Layer, Phase
 from symsim.compat.calculon.settings import Settings
+from symsim.errors import InputError
 
 _GIGA, _MEGA = 1e9, 1e6
 
@@ -24,6 +25,15 @@ class Machine:
     data: Mapping[str, Any]
     asked: Settings
     t: int
+
+    def check(self) -> None:
+        """InputError for a system that lacks the type or a tier of the execution."""
+        for engine in ("matrix", "vector"):
+            if self.asked.datatype not in self.data[engine]:
+                raise InputError(f"--compat calculon: the execution is in {self.asked.datatype}, which {engine} of the system file does not have")
+        tiers = len(self.data["networks"])
+        if max(self.asked.nets) >= tiers:
+            raise InputError(f"--compat calculon: the execution asks for tier {max(self.asked.nets)} of the system file, which has {tiers} from 0 up")
 
     def flop_seconds(self, layer: Layer, phase: Phase) -> float:
         """On the engine of matrices, or that of vectors: a share of its peak by the size of the operation, in steps."""

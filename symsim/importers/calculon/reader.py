@@ -30,7 +30,6 @@ _LINKS = "which links a group runs over follows from the ranks of its tiers here
 _TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float8": "bf16"}
 
 _TABLE = {
-    **silent("no_cost_effect", _LINKS, "tensor_par_net pipeline_par_net data_par_net"),
     **silent(
         "not_modelled",
         "an activation inside its product would keep no input: 2 b s f / tp bytes a layer; here it is a kernel that keeps it",
@@ -149,6 +148,10 @@ def _strategy(keys: Keys, sequence: int | None, assumptions: dict[str, str]) -> 
     each = found["tp"] * found["pp"] * found["dp"]
     if world is not None and world != each:
         raise keys.wrong("num_procs", f"tensor_par pipeline_par data_par = {each}")
+    for key in ("tensor_par_net", "pipeline_par_net", "data_par_net"):
+        keys.integer(key)
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why=_LINKS)
     found |= {"seq_length": sequence} if sequence is not None else {}
     found |= _batch(keys, found)
     keys.choice("attention_type", {"multihead": 0, "multiquery": 0}, to="attention.num_query_groups")

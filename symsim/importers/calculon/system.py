@@ -43,11 +43,7 @@ def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry
     if rate is not None:
         found["host"] = {"bandwidth": [f"{rate * share:g} GB/s", "datasheet", _SOURCE]}
         found["host"] |= {"memory": [f"{capacity:g} GiB", "datasheet", _SOURCE]} if capacity is not None else {}
-    for key in keys.given:
-        if key.startswith("vector.") and key not in keys.rows:
-            keys.note(
-                key, "not_modelled", why="element-wise kernels are bound by memory here; their operations would add 5 to 15 % (an A100's rates)"
-            )
+    _vectors(keys)
     validate(System, found, document.where)
     return found, keys.finish()
 
@@ -84,6 +80,18 @@ def _accelerator(keys: Keys) -> dict[str, Any]:
         "memory": [f"{memory:g} GiB", "datasheet", _SOURCE],
         "memory_bandwidth": [f"{rate:g} GB/s", "datasheet", _SOURCE],
     }
+
+
+def _vectors(keys: Keys) -> None:
+    """The engine of element-wise operations, of which nothing is taken."""
+    why = "element-wise kernels are bound by memory here; their operations would add 5 to 15 % (an A100's rates)"
+    for kind in _RATES:
+        rate, steps = f"vector.{kind}.tflops", f"vector.{kind}.gflops_efficiency"
+        _positive(keys, rate, "")
+        _highest(keys, steps, "")
+        for key in (rate, steps):
+            if keys.has(key):
+                keys.note(key, "not_modelled", why=why)
 
 
 def _kernels(keys: Keys) -> dict[str, Any]:
@@ -131,6 +139,8 @@ def _tier(keys: Keys, at: str, name: str) -> dict[str, Any]:
     if keys.has(f"{at}.must_be_filled"):
         keys.note(f"{at}.must_be_filled", "no_cost_effect", why="which degrees there are allowed on it")
     usage = keys.number(f"{at}.processor_usage", 0)
+    if not 0 <= usage < 1:
+        raise keys.wrong(f"{at}.processor_usage", "a share from 0 up, below 1")
     if keys.has(f"{at}.processor_usage"):
         why = f"messages beside computation would slow it by {100 * usage:g} % of their time; they take nothing from it here"
         keys.note(f"{at}.processor_usage", "not_modelled" if usage else "no_cost_effect", why=why if usage else "off at this value")
@@ -161,12 +171,14 @@ def _scalar(keys: Keys, at: str, name: str, op: str) -> float:
 def _highest(keys: Keys, key: str, to: str) -> float:
     """The share of the largest operations, of steps [size, share] from the largest size down."""
     if not keys.has(key):
-        return 0.0 if key.startswith("matrix") else 1.0
+        return 1.0 if key.startswith("mem") else 0.0
     steps = keys.given[key].value
     rows: list[Any] = steps if isinstance(steps, list) and steps else [None]
     for row in rows:
         if not _is_step(row):
             raise keys.wrong(key, "a list of [size, share], each share above 0 and at most 1")
+    if rows[-1][0]:
+        raise keys.wrong(key, "a list of [size, share] down to the size 0")
     keys.note(key, "mapped", to, f"{rows[0][1]:g}, the share of the largest; smaller ones follow from the shapes of tiles")
     return float(rows[0][1])
 
