@@ -64,5 +64,4 @@ CLAIMS = {
     ("pipeline/schedules.py", "zb_h1 takes p - 1 weight gradients out of the bubble"): "zb.h1_bubble",
     ("pipeline/schedules.py", "zb_h2 twice as many"): "zb.h2_bubble",
     ("pipeline/schedules_v.py", "ZB-V holds both halves of the V"): "zb.v_mem",
-    ("pipeline/schedules_v.py", "DualPipe holds two copies"): "dualpipe.params",
 }
