@@ -434,7 +434,8 @@ VALUES: dict[str, Any] = {
     **{"params_dtype": "torch.bfloat16", "pipeline_dtype": "torch.bfloat16", "autocast_dtype": "torch.bfloat16"},
     **{"tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
     **{"pipeline_model_parallel_comm_backend": "nccl", "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False},
-    **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0},
+    **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0, "num_microbatches_with_partial_activation_checkpoints": 1},
+    **{"max_seqlen_per_dp_cp_rank": 4096},
 }
 
 

@@ -107,6 +107,7 @@ PRIMUS: dict[str, Silent] = {
         moe_use_legacy_grouped_gemm""",
     ),
     **silent("not_modelled", "attention's products in 8 bits: at up to twice the rate", "enable_turbo_attention_float8"),
+    **silent("not_modelled", "a window of attention in layers with sinks: the share of scores outside it", "sink_sliding_window"),
     **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "lora"),
 }
 # of its pre_trainer.yaml and trainer_base.yaml
