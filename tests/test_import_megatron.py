@@ -432,6 +432,7 @@ VALUES: dict[str, Any] = {
     **{"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2, "microbatch_group_size_per_vp_stage": 2},
     **{"hierarchical_context_parallel_sizes": None, "fp16": False, "cross_entropy_fusion_impl": "te", "cpu_offloading_num_layers": 0},
     **{"params_dtype": "torch.bfloat16", "pipeline_dtype": "torch.bfloat16", "autocast_dtype": "torch.bfloat16"},
+    **{"num_microbatches_with_partial_activation_checkpoints": 2, "max_seqlen_per_dp_cp_rank": 1024},
     **{"tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
     **{"pipeline_model_parallel_comm_backend": "nccl", "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False},
     **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0, "num_microbatches_with_partial_activation_checkpoints": 1},
