@@ -55,7 +55,7 @@ def test_fully_sharded_and_packed() -> None:
     assert found["seq_length"] == 8192 and found["packed_document_length"] == 2000 and found["recompute"] == "full"
     assert "main_params_dtype" not in found and made.assumptions == {"recompute_early_stop": "true", "fsdp_parameters": "main"}
     told = rows(made)
-    assert told["sample_packing"].fate == "mapped" and told["liger_fused_linear_cross_entropy"].fate == "not_modelled"
+    assert told["sample_packing"].fate == "mapped" and told["liger_fused_linear_cross_entropy"].fate == "mapped"
     assert told["fsdp_config.transformer_layer_cls_to_wrap"].fate == "no_cost_effect"
 
 

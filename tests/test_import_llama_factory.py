@@ -50,7 +50,7 @@ def test_full_with_zero_3_by_its_name() -> None:
     assert found["seq_length"] == 8192 and found["packed_document_length"] == 1500 and found["precision"] == "bf16"
     assert made.assumptions["fsdp_prefetch"] == "false" and made.assumptions["recompute_early_stop"] == "false"
     told = rows(made)
-    assert told["deepspeed"].fate == "derived" and told["neat_packing"].fate == "mapped" and told["enable_liger_kernel"].fate == "not_modelled"
+    assert told["deepspeed"].fate == "derived" and told["neat_packing"].fate == "mapped" and told["enable_liger_kernel"].fate == "mapped"
 
 
 def test_adapters_and_pairs_are_said() -> None:

@@ -234,6 +234,11 @@ def test_forced_balance_is_random_routing() -> None:
         ("--recompute-activations", "recompute", "selective"),
         ("--optimizer sgd", "optimizer", "sgd_momentum"),
         ("--optimizer muon", "optimizer", "muon"),
+        (
+            "--use-precision-aware-optimizer --use-distributed-optimizer --optimizer-cpu-offload --overlap-cpu-optimizer-d2h-h2d",
+            "overlap_cpu_optimizer_d2h_h2d",
+            True,
+        ),
         ("--optimizer dist_muon", "zero", 1),
         ("--optimizer muon --muon-tp-mode distributed", "muon_tp_mode", "distributed"),
         ("--optimizer muon --muon-num-ns-steps 6", "muon_num_ns_steps", 6),

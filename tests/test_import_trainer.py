@@ -67,7 +67,8 @@ def test_fully_sharded() -> None:
     assert kept[0]["reshard_after_forward"] is False and kept[2]["fsdp_config.fsdp_backward_prefetch"].fate == "no_cost_effect"
     assert read({"fsdp": True, "fsdp_config": {"version": 2, "reshard_after_forward": False}})[0]["reshard_after_forward"] is False
     offloaded = read({"bf16": True, "fsdp": "full_shard offload"})[0]
-    assert offloaded["optimizer_cpu_offload"] and offloaded["use_precision_aware_optimizer"]
+    assert offloaded["optimizer_cpu_offload"] and offloaded["use_precision_aware_optimizer"] and offloaded["offload_gradients"]
+    assert read({"use_liger_kernel": True})[0]["cross_entropy_fusion"] == "liger"
 
 
 def test_optimizers() -> None:

@@ -244,6 +244,7 @@ SETTINGS = {
     "W_chip=1 kW": (("accelerator", "power"), 1000),
     "c_chip=7.2 USD/h": (("accelerator", "price"), Fraction(72, 36000)),
     "B_host=10 GB/s": (("host", "bandwidth"), 10**10),
+    "B_dram=10 GB/s": (("host", "memory_bandwidth"), 10**10),
     "host.memory=1 TiB": (("host", "memory"), 2**40),
     "B_1=1 TB/s": (("network", 0, "bandwidth"), 10**12),
     "alpha_2=3 us": (("network", 1, "latency"), Fraction(3, 10**6)),

@@ -49,6 +49,7 @@ _SYSTEM = {
     "B_sm_hybridep": (r"B_{\mathrm{SM,HybridEP}}", "byte/s", "what one multiprocessor moves in an exchange by HybridEP"),
     "B_host": (r"B_{\mathrm{host}}", "byte/s", "bandwidth of a rank's host link, one direction"),
     "B_drive": (r"B_{\mathrm{drive}}", "byte/s", "what a rank reaches of its node's drives, one direction"),
+    "B_dram": (r"B_{\mathrm{dram}}", "byte/s", "bandwidth of a rank's share of the host's memory"),
     "n_sm": (r"n_{\mathrm{SM}}", "1", "multiprocessors of an accelerator"),
     "world": (r"n_{\mathrm{ranks}}", "1", "ranks"),
     "W_chip": (r"W_{\mathrm{chip}}", "W", "power of an accelerator"),

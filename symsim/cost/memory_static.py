@@ -89,7 +89,7 @@ def define_static(rank: Rank) -> Static:
     gradients = define_stage(
         rank,
         of_stage("M", "gradients"),
-        held.get("gradients", of_both(rank, _of_each(rank, gradient_width(rank), "gradients"))),
+        held.get("gradients", of_both(rank, _gradients(rank))),
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
@@ -122,6 +122,13 @@ def define_static(rank: Rank) -> Static:
     return Static(kept_weights, gradients, optimizer, constant, on_host, moved)
 
 
+def _gradients(rank: Rank) -> Expr:
+    """Bytes of gradients that a rank accumulates: none where the host does, unless they wait for the last micro-batch unsharded."""
+    if rank.strategy.offload_gradients and rank.lowered.mesh.placement.stores["gradients"]:
+        return ZERO
+    return _of_each(rank, gradient_width(rank), "gradients")
+
+
 def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
     """Bytes that are on the host in place of the rank, and over its link a step: shards of parameters, and a share of the states."""
     strategy, kept = rank.strategy, []
@@ -134,9 +141,12 @@ def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[
         kept.append((gradients if strategy.optimizer_offload_device == "nvme" else gradients + kept_states) * away)
         if strategy.optimizer_offload_device == "nvme":
             moved["drive"] = 2 * kept_states * away
-        # parameters that wait on the host are updated where they are
-        both_ways = 4 if strategy.offload_parameters else 4 + 4
+        # parameters that wait on the host are updated where they are, and gradients that are summed there are there
+        both_ways = (0 if strategy.offload_gradients else 4) + (0 if strategy.offload_parameters else 4)
         moved["optimizer"] = _of_each(rank, both_ways, "optimizer states") * away
+        if strategy.offload_gradients:
+            often = symbol("m") if strategy.zero == 2 or strategy.gradient_sync == "every_microbatch" else ONE
+            moved["gradients"] = _of_each(rank, gradient_width(rank), "optimizer states") * often
     elif strategy.offload_parameters:
         moved["optimizer"] = weights
     return tuple(kept), moved

@@ -8,7 +8,7 @@ the sums over stages; gradients and parameters that no computation hides, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, symbol
@@ -21,6 +21,7 @@ from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
+from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_seconds
 from symsim.cost.reduce import (
@@ -254,11 +255,11 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
         word = "gradients" if what == "grad" else "parameters"
         exposed.append(define(of_stage("e", what), left, f"stage i: exposed messages of {word}", rf"\epsilon^{{\mathrm{{{what}}},(i)}}"))
-    _offload(book, lowered, define)
+    host_traffic(book, lowered, define)
     define(of_stage("e", "dp"), total(exposed, SECOND), "stage i: exposed messages over data ranks, once a step", r"\epsilon^{\mathrm{dp},(i)}")
     passes = "stage i: optimizer, passes over gradients, states and parameters"
     rule = lowered.profile.conventions.passes
-    taken = _optimizer(lowered) + of_update if rule is None else Quantity(rule(lowered), SECOND)
+    taken = _optimizer(lowered) + of_update + host_seconds(book, lowered, define) if rule is None else Quantity(rule(lowered), SECOND)
     define(of_stage("t", "opt"), taken, passes, r"t_{\mathrm{opt}}^{(i)}")
     after = [key for key in (of_stage("e", "dp"), of_stage("t", "opt"), of_stage("e", "offload")) if key in book]
     tail = total((Quantity(key.expr, SECOND) for key in after), SECOND)
@@ -277,23 +278,6 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
         several = maximum(1, ceil(held / strategy.allgather_bucket_size))
         latex = r"n_{\mathrm{bucket,param}}"
         book.define(of_stage("n_bucket", "param"), Quantity(several), "buckets in which stage i gathers its parameters", latex=latex)
-
-
-def _offload(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]) -> None:
-    """Traffic over the host link: activations leave and return, and sharded parameters come, beside computation; gradients leave, and
-    parameters return, after the pipeline; states on a drive are read and written then. What the host itself computes is not counted."""
-    moved = {what: of_stage("H_stage_link", what) for what in ("activations", "parameters", "optimizer")}
-    seconds = {what: key.expr / symbol("B_host") for what, key in moved.items() if key in book}
-    if not seconds:
-        return
-    waiting = {"activations"} if lowered.profile.assumptions["fsdp_prefetch"] == "false" else {"activations", "parameters"}
-    if beside := [seconds.pop(what) for what in sorted(waiting) if what in seconds]:
-        seconds["beside"] = maximum(0, sum(beside, ZERO) - symbol("m") * of_stage("t").expr)
-    drive = of_stage("H_stage_link", "drive")
-    if drive in book:
-        seconds["drive"] = drive.expr / symbol("B_drive")
-    exposed = Quantity(sum(seconds.values(), ZERO), SECOND)
-    define(of_stage("e", "offload"), exposed, "stage i: host traffic that computation does not hide", r"\epsilon^{\mathrm{host},(i)}")
 
 
 def _optimizer(lowered: Lowered) -> Quantity:

@@ -34,6 +34,8 @@ TIME_ONLY = (
     "moe_shared_expert_overlap",
     "clip_grad",
     "allgather_bucket_size",
+    "overlap_cpu_optimizer_d2h_h2d",
+    "host_update",
 )
 # Those that show in times, and under some strategies in memory too
 TIMED = (
@@ -95,6 +97,7 @@ CONDITIONAL = (
     "exp_avg_sq_dtype",
     "optimizer_offload_fraction",
     "optimizer_offload_device",
+    "offload_gradients",
     "attention_sparse_ratio",
     "deallocate_pipeline_outputs",
     "variable_seq_lengths",

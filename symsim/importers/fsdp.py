@@ -139,13 +139,13 @@ def _section(keys: Keys, strategy: dict[str, Any], section: str, words: tuple[st
             words = (*words, "offload")
             keys.note(name, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS)
     if "offload" in words:
-        strategy |= {**host_states(str(strategy.get("precision"))), "offload_parameters": True}
+        strategy |= {**host_states(str(strategy.get("precision"))), "offload_parameters": True, "offload_gradients": True, "host_update": "torch"}
     name = _either(keys, section, "activation_checkpointing")
     if name is not None and keys.flag(name, to="recompute"):
         strategy["recompute"] = "full"
 
 
-HOST_PARAMETERS = "shards, states and their update are on the host"
+HOST_PARAMETERS = "shards, gradients, states and their update are on the host"
 
 
 def host_states(precision: str) -> dict[str, Any]:

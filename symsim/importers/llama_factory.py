@@ -15,6 +15,7 @@ from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
+from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
@@ -121,7 +122,7 @@ _TABLE: dict[str, Silent] = {
         """galore_target galore_update_interval apollo_target apollo_update_interval
         badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode""",
     ),
-    **silent("not_modelled", FUSED, "enable_liger_kernel use_v1_kernels"),
+    **silent("not_modelled", FUSED, "use_v1_kernels"),
     **silent("not_modelled", _UNSLOTH, "use_unsloth"),
     **silent("not_modelled", _HOST, "use_unsloth_gc"),
     **silent("not_modelled", _OTHER_ATTENTION, "shift_attn mixture_of_depths"),
@@ -193,6 +194,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)
+    liger_kernels(keys, "enable_liger_kernel", strategy, architecture)
     deterministic(keys, assumptions, "full_determinism")
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=False)
     if told is None:

@@ -11,6 +11,7 @@ from symsim.errors import nearest
 from symsim.importers.assumed import deterministic
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.keys import Keys, Silent, silent
+from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
 
 LOGS = "logs, and where they go"
@@ -92,7 +93,8 @@ TRAINER: dict[str, Silent] = {
     **silent("not_modelled", LENGTHS, "group_by_length dataloader_drop_last train_sampling_strategy", ("random", "sequential")),
     **silent("not_modelled", SYNCHRONISED, "torch_empty_cache_steps include_tokens_per_second include_num_input_tokens_seen"),
     **silent("no_cost_effect", "memory is measured around the training, where it is not skipped", "skip_memory_metrics"),
-    **silent("not_modelled", FUSED, "use_liger_kernel liger_kernel_config"),
+    **silent("not_modelled", FUSED, "use_liger_kernel"),
+    **silent("no_cost_effect", "which of Liger's kernels replace a model's: all of them, or a few", "liger_kernel_config"),
     **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torchdynamo"),
     **silent("no_cost_effect", DDP, "ddp_bucket_cap_mb"),
     **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
@@ -203,4 +205,5 @@ def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, st
     precision(keys, strategy)
     tensor_parallel(keys, strategy)
     update(keys, strategy, assumptions)
+    liger_kernels(keys, "use_liger_kernel", strategy, None)
     recomputation(keys, strategy, assumptions)

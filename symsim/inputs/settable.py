@@ -63,6 +63,7 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     "c_chip": ("accelerator", "price"),
     "B_host": ("host", "bandwidth"),
     "B_drive": ("host", "drive"),
+    "B_dram": ("host", "memory_bandwidth"),
     "t_launch": ("host", "launch"),
     "t_gather": ("host", "gather"),
     **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},

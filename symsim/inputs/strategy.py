@@ -170,10 +170,17 @@ class Strategy(BaseModel):
     main_grads_dtype: Literal["fp32", "bf16"] = Field("fp32", description="type of the gradients that the optimizer reads")
     exp_avg_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the first moment; default: main_params_dtype")
     exp_avg_sq_dtype: Literal["fp32", "fp16", "bf16", "fp8"] | None = Field(None, description="type of the second moment; default: main_params_dtype")
-    optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; needs the precision-aware optimizer")
+    optimizer_cpu_offload: bool = Field(False, description="optimizer states and update on the host; under te it needs the precision-aware optimizer")
     optimizer_offload_fraction: float = Field(1.0, ge=0, le=1, description="share of the parameters whose states are on the host")
     optimizer_offload_device: Literal["cpu", "nvme"] = Field(
         "cpu", description="optimizer_cpu_offload: states wait in the host's memory, or on its drives, read and written in every step"
+    )
+    offload_gradients: bool = Field(
+        False, description="zero=2, 3: gradients are summed on the host, and travel there beside backward (ZeRO-Offload, FSDP CPU offload)"
+    )
+    overlap_cpu_optimizer_d2h_h2d: bool = Field(False, description="what travels for the host's update travels beside it")
+    host_update: Literal["fused", "torch"] = Field(
+        "fused", description="the update on the host: one pass over what it reads and writes (DeepSpeedCPUAdam), or PyTorch's, operation by operation"
     )
     offload_parameters: bool = Field(False, description="FSDP: shards of parameters wait on the host, and come over its link for every gather")
     offload_operations: tuple[str, ...] | None = Field(

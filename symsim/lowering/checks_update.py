@@ -27,8 +27,15 @@ def optimizer_states(_: Architecture, strategy: Strategy) -> None:
     if strategy.zero == 2 and row.orthogonal or strategy.zero >= 2 and row.projected:
         whole = "gradients" if row.projected else "matrices on their owner"
         raise InputError(f"optimizer={strategy.optimizer} takes whole {whole}, which zero={strategy.zero} cuts; use zero=1")
-    if strategy.optimizer_cpu_offload and not aware:
+    if strategy.optimizer_cpu_offload and not aware and not FRAMEWORKS[strategy.fusion].state_types:
         raise InputError("optimizer_cpu_offload needs use_precision_aware_optimizer=true")
+    for name in ("offload_gradients", "overlap_cpu_optimizer_d2h_h2d"):
+        if getattr(strategy, name) and not strategy.optimizer_cpu_offload:
+            raise InputError(f"{name}=true needs optimizer_cpu_offload=true: nothing is updated on the host")
+    if strategy.offload_gradients and (strategy.zero < 2 or strategy.optimizer_offload_fraction != 1):
+        raise InputError("offload_gradients=true needs zero=2 or 3, which shards gradients, and optimizer_offload_fraction=1")
+    if strategy.optimizer_cpu_offload and OPTIMIZERS[strategy.optimizer].by_shape:
+        raise InputError(f"optimizer={strategy.optimizer} has no update on the host; optimizer_cpu_offload is for those that take every number alike")
 
 
 def on_the_host(architecture: Architecture, strategy: Strategy) -> None:

@@ -18,6 +18,7 @@ _PLACES: dict[str, tuple[str, ...]] = {symbol: ("kernels", *place) for symbol, p
     "W_chip": ("accelerator", "power"),
     "c_chip": ("accelerator", "price"),
     "B_host": ("host", "bandwidth"),
+    "B_dram": ("host", "memory_bandwidth"),
     "t_launch": ("host", "launch"),
     "t_gather": ("host", "gather"),
     **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},

@@ -16,6 +16,7 @@ from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
+from symsim.importers.losses import liger_loss
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
@@ -57,6 +58,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
     _checkpoints(keys, strategy, assumptions)
     _attention(keys, strategy, assumptions)
+    _loss(keys, strategy, architecture)
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=True)
     if told is None:
         spread(keys, options, strategy, found, "dp_shard_size and dp_replicate_size")
@@ -89,6 +91,15 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     if adapter != "lora":
         why = QUANTISED if adapter == "qlora" else f"{adapter} is timed as LoRA, whose products are others"
         keys.note("adapter", "not_modelled", "tuner_type", why)
+
+
+def _loss(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """The output layer's product inside the loss: Liger's, or Apple's."""
+    if keys.flag("liger_fused_linear_cross_entropy", False, to="cross_entropy_fusion, cross_entropy_chunks"):
+        liger_loss(strategy, architecture)
+    if keys.flag("cut_cross_entropy", False, to="cross_entropy_fusion"):
+        strategy.pop("cross_entropy_chunks", None)
+        strategy["cross_entropy_fusion"] = "cut"
 
 
 def _switch(keys: Keys, key: str, default: bool | None = None) -> bool | None:

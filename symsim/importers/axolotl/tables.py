@@ -15,7 +15,7 @@ _GENERATION = "generation between steps is another workload: decoding time of th
 _REWARDS = "rewards, and terms of a loss, of reinforcement learning, which is another workload; the policy's step is timed"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _HEADS = "a head of few columns in place of the vocabulary's: less by the head's share"
-_CHUNKED = "the loss in chunks keeps the logits of one chunk: less by up to 12 bytes a logit at the peak"
+_CHUNKED = "logits are whole, and their fp32 copies are those of one chunk: less by up to 12 bytes a logit at the peak"
 _EXPERTS = "kernels of experts that need no copies of rows: less passes over them"
 _ADAPTER_KERNELS = "fused kernels of adapters' layers"
 _TILED = "feed-forward layers in pieces of the sequence: less at the peak by what one keeps; the same products"
@@ -159,7 +159,7 @@ SILENT: dict[str, Silent] = {
         """liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm liger_swiglu liger_glu_activation liger_cross_entropy
         flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp fused_attn_kernel dpo_use_liger_kernel""",
     ),
-    **silent("not_modelled", _CHUNKED, "liger_fused_linear_cross_entropy cut_cross_entropy chunked_cross_entropy chunked_cross_entropy_num_chunks"),
+    **silent("not_modelled", _CHUNKED, "chunked_cross_entropy chunked_cross_entropy_num_chunks"),
     **silent("not_modelled", _EXPERTS, "use_scattermoe use_sonicmoe expert_backend moe_grouped_backend experts_implementation dense_mixer"),
     **silent("not_modelled", _TILED, "tiled_mlp"),
     **silent("no_cost_effect", "read with tiled_mlp alone", "tiled_mlp_num_shards tiled_mlp_use_original_mlp"),

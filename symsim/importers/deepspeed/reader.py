@@ -436,6 +436,8 @@ def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
     share = keys.number(f"{section}.ratio", 1.0, to="optimizer_offload_fraction")
     if share != 1:
         strategy["optimizer_offload_fraction"] = share
+    elif stage >= 2 and strategy.get("optimizer_cpu_offload"):
+        strategy["offload_gradients"] = True
     for name, on in (
         ("zero_optimization.offload_param.device", keys.choice("zero_optimization.offload_param.device", _DEVICES, None)),
         ("zero_optimization.cpu_offload_param", keys.flag("zero_optimization.cpu_offload_param", False)),

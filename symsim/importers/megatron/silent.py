@@ -248,8 +248,7 @@ SILENT: dict[str, Silent] = {
         moe_hybridep_num_sms_preprocessing moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda
         moe_paged_stash_page_size mtp_hybrid_override_pattern no_dsa_indexer_rotate_activation no_dsa_indexer_scoring_relu no_pin_cpu_grads
         no_pin_cpu_params no_position_embedding num_layers_at_end_in_bf16 num_layers_at_start_in_bf16 onnx_safe
-        outer_dp_sharding_strategy overlap_cpu_optimizer_d2h_h2d qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
-        use_torch_optimizer_for_cpu_offload
+        outer_dp_sharding_strategy qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
         """,
     ),
     **silent(

@@ -71,3 +71,7 @@ def optimizer(read: "Settings") -> None:
         raise keys.wrong("optimizer_offload_fraction", "a share from 0 to 1")
     if share is not None and options.get("optimizer_cpu_offload"):
         options["optimizer_offload_fraction"] = share
+    beside = keys.flag("overlap_cpu_optimizer_d2h_h2d", False, to="overlap_cpu_optimizer_d2h_h2d")
+    slow = keys.flag("use_torch_optimizer_for_cpu_offload", False, to="host_update")
+    if options.get("optimizer_cpu_offload"):
+        options |= ({"overlap_cpu_optimizer_d2h_h2d": True} if beside else {}) | ({"host_update": "torch"} if slow else {})

@@ -9,6 +9,7 @@ from symsim.errors import InputError
 from symsim.importers.assumed import deterministic
 from symsim.importers.deepspeed.reader import configured
 from symsim.importers.keys import Entry
+from symsim.importers.losses import liger_kernels
 from symsim.importers.reading import Options
 from symsim.importers.swift.reading import Reading, precision, rows
 from symsim.importers.swift.sections import deepspeed_settings
@@ -36,6 +37,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     deterministic(keys, r.assumptions, "full_determinism", "deterministic_mode")
     _attention(r)
     _experts(r)
+    liger_kernels(keys, "use_liger_kernel", r.strategy, r.architecture)
     settings = deepspeed_settings(keys.given)
     if settings is None:
         replicas(keys, r.strategy, r.assumptions)

@@ -344,7 +344,7 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         if strategy["zero"]:
             strategy |= host_states(str(strategy["precision"]))
         if strategy["zero"] == 3:
-            strategy["offload_parameters"] = True
+            strategy |= {"offload_parameters": True, "offload_gradients": True, "host_update": "torch"}
         keys.note("training.enable_cpu_offload", to="optimizer_cpu_offload, offload_parameters", why=HOST_PARAMETERS)
 
 
