@@ -50,6 +50,21 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "inst": strategy.num_distributed_optimizer_instances,
         "group": schedule_sizes(strategy)["group"],
     }
+    found |= _of_networks(model)
+    if lengths is not None:
+        found |= lengths.values(alone=strategy.padding_free)
+        if strategy.padding_free:
+            found |= {"s": lengths.mean, "s_max": strategy.seq_length}
+        for w in {kind.window for kind in model.layer_kinds.values() if kind.window}:
+            found |= lengths.inside(w)
+    if strategy.hierarchical_context_parallel_sizes:
+        found |= dict(zip(("cp_a2a", "cp_p2p"), strategy.hierarchical_context_parallel_sizes))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _of_networks(model: Architecture) -> dict[str, Number | None]:
+    """Sizes of feed-forward networks, experts and linear attention, where the model has them."""
+    found: dict[str, Number | None] = {}
     if model.mlp:
         found["f"] = model.mlp.ffn_hidden_size
     if model.moe:
@@ -70,15 +85,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
             "D_v": la.linear_value_head_dim,
             "W_c": la.linear_conv_kernel_dim,
         }
-    if lengths is not None:
-        found |= lengths.values(alone=strategy.padding_free)
-        if strategy.padding_free:
-            found |= {"s": lengths.mean, "s_max": strategy.seq_length}
-        for w in {kind.window for kind in model.layer_kinds.values() if kind.window}:
-            found |= lengths.inside(w)
-    if strategy.hierarchical_context_parallel_sizes:
-        found |= dict(zip(("cp_a2a", "cp_p2p"), strategy.hierarchical_context_parallel_sizes))
-    return {name: value for name, value in found.items() if value is not None}
+    return found
 
 
 def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
