@@ -87,7 +87,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "cross_entropy_chunks": (DENSE, {"cross_entropy_fusion": "liger"}, 4),
     "moe_token_dispatcher_type": (MOE, {"ep": 4}, "allgather"),
     "cuda_graph_impl": (DENSE, {"seq_length": 128, "tp": 4}, "local"),
-    "cuda_graph_scope": (DENSE, {"seq_length": 128, "tp": 4, "cuda_graph_impl": "local"}, ("attn",)),
+    "cuda_graph_scope": (DENSE, {"seq_length": 128, "tp": 4, "cuda_graph_impl": "local"}, ("attn", "mlp")),
     "moe_flex_dispatcher_backend": (MOE, {"ep": 4, **FLEX}, "hybridep"),
     "moe_flex_dispatcher_num_sms": (MOE, {"ep": 4, **FLEX}, 32),
     "moe_permute_fusion_into_hybridep": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep"}, True),
