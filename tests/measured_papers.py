@@ -149,7 +149,7 @@ def narayanan(section: str, data: dict[str, Any]) -> Rows:
         shape = {**row, "hidden": hidden, "layers": layers, "heads": heads, "seq": 2048, "vocab": 51200}
         if row["scheme"] == "ZeRO-3":
             zero = "DeepSpeed's ZeRO-3 without model parallelism"
-            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], {"zero": 3}, note(said, zero), ()))
+            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], {"zero": 3}, note(said, zero), ("overlap of gathers", "rings")))
         else:
             tp, pp = 8, row["model_parallel"] // 8
             dp = data_parallel(row["gpus"], tp, pp)
@@ -178,7 +178,9 @@ def _narayanan(
     )
     model = gpt(f"megatron-{row['params_B']:g}b", row, row["seq"])
     seconds = flops / (row["gpus"] * row["tflops_per_gpu"] * 1e12)
-    return Case(name, section, model, plan, UNFUSED, "a100-sxm-80", seconds, None, note(said, unnamed), guessed)
+    # DeepSpeed of early 2021: its gathers did not overlap unless asked to, and what they reached is one link's
+    sharded = {"fsdp_rings": "one", "fsdp_prefetch": "false"} if plan.zero == 3 else {}
+    return Case(name, section, model, plan, {**UNFUSED, **sharded}, "a100-sxm-80", seconds, None, note(said, unnamed), guessed)
 
 
 def readme_example(section: str, row: dict[str, Any]) -> Rows:

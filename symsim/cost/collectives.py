@@ -92,6 +92,10 @@ def _along(axes: list[tuple[str, Expr]]) -> dict[str, Axis]:
     return made
 
 
+# the ranks over which zero=3 gathers parameters and scatters gradients
+_SHARDED = ("dp", "dp_cp", "edp", "intra_dp_cp", "intra_edp")
+
+
 class Network:
     """Defines, once per group and collective, what a message's time is made of; `seconds` gives the time itself."""
 
@@ -107,10 +111,13 @@ class Network:
         table_copies: int = 2,
         collective: Rule | None = None,
         moe: Moe | None = None,
+        one_ring: bool = False,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
-        message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex)."""
+        message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex). one_ring: what zero=3 gathers and scatters
+        (assumption fsdp_rings)."""
+        self.one_ring = one_ring
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
@@ -189,7 +196,9 @@ class Network:
     def _ring(self, message: Message) -> Quantity:
         parts = []
         for j in self.tiers:
-            bandwidth = self._members(message.axis, j - 1) * self._bandwidth(message, j)
+            bandwidth = self._bandwidth(message, j)
+            if not (self.one_ring and message.op in ("all_gather", "reduce_scatter") and message.axis in _SHARDED):
+                bandwidth = self._members(message.axis, j - 1) * bandwidth
             if self.system.network[j - 1].ring is not None:
                 bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
             parts.append(self._spans(message.axis, j) / (bandwidth * symbol(f"eta_{j}_{message.op}")))

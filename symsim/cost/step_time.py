@@ -74,7 +74,10 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
     strategy = lowered.profile.strategy
     moe = lowered.profile.model.moe if strategy.moe_token_dispatcher_type == "flex" else None
-    return Network(book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe)
+    ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
+    return Network(
+        book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe, one_ring=ring
+    )
 
 
 def check_system(system: System, strategy: Strategy) -> None:

@@ -188,6 +188,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "them (false: DeepSpeed ZeRO-3 with overlap_comm off)",
         "torch.distributed.fsdp fully_shard (implicit prefetching); DeepSpeed runtime/zero/partitioned_param_coordinator.py",
     ),
+    "fsdp_rings": Assumption(
+        "all",
+        ("all", "one"),
+        "what zero=3 gathers and scatters crosses nodes in as many rings as a node has members, each over its own link (all), or in one",
+        "all: NCCL; one: DeepSpeed of 2021, whose 15.7 to 17.3 GB/s a rank (Narayanan et al., arXiv:2104.04473, table 2) are one link's",
+    ),
     "zero2_reduction": Assumption(
         "reduce_scatter",
         ("reduce_scatter", "all_reduce"),
