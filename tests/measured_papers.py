@@ -149,7 +149,8 @@ def narayanan(section: str, data: dict[str, Any]) -> Rows:
         shape = {**row, "hidden": hidden, "layers": layers, "heads": heads, "seq": 2048, "vocab": 51200}
         if row["scheme"] == "ZeRO-3":
             zero = "DeepSpeed's ZeRO-3 without model parallelism"
-            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], {"zero": 3}, note(said, zero), ("overlap of gathers", "rings")))
+            guessed = ("overlap of gathers", "rings")
+            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], {"zero": 3}, note(said, zero), guessed))
         else:
             tp, pp = 8, row["model_parallel"] // 8
             dp = data_parallel(row["gpus"], tp, pp)

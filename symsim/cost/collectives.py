@@ -115,8 +115,8 @@ class Network:
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
-        message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex). one_ring: what zero=3 gathers and scatters
-        (assumption fsdp_rings)."""
+        message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex).
+        one_ring: what zero=3 gathers and scatters (assumption fsdp_rings)."""
         self.one_ring = one_ring
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
