@@ -47,6 +47,8 @@ CHOICES = [
     ("delayed", (), MIXTURE, "ep=4,overlap_moe_expert_parallel_comm=true,delay_wgrad_compute=true", "W_bwd"),
     ("returns_logits", False, DENSE, "tp=2,fusion=eager", "W_fwd_head"),
     ("launches", {}, DENSE, "tp=8,seq_length=64", "time"),
+    ("adapts_experts", False, MIXTURE, "ep=4,tuner_type=lora,lora_rank=8", "params"),
+    ("unadapted", frozenset({"lm_head", "router", "down_proj"}), DENSE, "tuner_type=lora,lora_rank=8", "params"),
     ("losses_in_kernels", (), DENSE, "tp=2", "time"),
     ("lowerings", EAGER.lowerings, DENSE, "tp=2", "activations"),
 ]

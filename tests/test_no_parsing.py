@@ -27,7 +27,8 @@ ALLOWED: dict[str, str] = {
     "what a user wrote: a formula, a fact, an axis, a condition, a layout, a placement, an equation": """
         algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
         lowering/checks.py:_layout program/module.py:free_names errors.py
-        frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations""",
+        frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
+        audit/switching.py:read_switches audit/switching.py:left_under""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:lower_block layers/decoder.py:decoder_layer.normed
         frameworks/fuse_eager.py:eager_activation""",
@@ -46,7 +47,8 @@ ALLOWED: dict[str, str] = {
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
-        cost/memory_backward.py:_of_attention""",
+        cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
+        lowering/marked.py:names_of""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width

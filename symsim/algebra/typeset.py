@@ -18,7 +18,7 @@ from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
 from symsim.algebra.kinds import SPELT, kind_of
 from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.quantity import Definition
-from symsim.algebra.vocabulary import SYMBOLS, Entry
+from symsim.algebra.vocabulary import ACROSS, SYMBOLS, Entry
 
 # The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
 _TOKENS = "m D b s K C lam n_z n_w n_c"
@@ -86,8 +86,8 @@ def entry(name: str) -> Entry:
     """LaTeX, unit and meaning of a symbol that is no definition: the vocabulary's, or one made for a layer kind or a stage."""
     if name in SYMBOLS:
         return SYMBOLS[name]
-    if name.endswith("_across_i"):
-        of = entry(name.replace("_across_i", "_i"))
+    if name in ACROSS:
+        of = entry(ACROSS[name])
         return Entry(of.latex.replace("(i)", r"(\bar{\imath})"), of.unit, of.meaning.replace("stage i", "stage pp - 1 - i"))
     if name in _STAGE:
         return Entry(_STAGE[name][0], "1", _STAGE[name][1])

@@ -130,10 +130,21 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
 )
 
 
+# a symbol of stage pp - 1 - i -> that of stage i
+ACROSS: dict[str, str] = {}
+
+
+def across(name: str) -> str:
+    """The symbol of stage pp - 1 - i that is `name` of stage i: they are there where one rank holds both."""
+    made = f"{name}_across"
+    ACROSS[made] = name
+    return made
+
+
 def domain(name: str) -> str:
     """Where a symbol's values lie: 'positive integer', 'non-negative integer', 'positive', 'non-negative', 'share' (in
     (0, 1]), or 'real', which is all that is known of a definition."""
-    name = name.replace("_across_i", "_i")
+    name = ACROSS.get(name, name)
     if name in _DOMAINS:
         return _DOMAINS[name]
     if name in SYMBOLS:

@@ -18,6 +18,7 @@ from symsim.algebra.key import layers, of_stage
 from symsim.cost.memory_rank import Rank, define_stage, stream
 from symsim.frameworks.kernels import Profile
 from symsim.ir.block import Block
+from symsim.ir.operations import OPERATIONS, Norm
 from symsim.lowering.communicate import Placed
 
 SCOPES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")
@@ -41,9 +42,9 @@ def graphs_of(profile: Profile, name: str, block: Block) -> list[frozenset[int]]
     before = frozenset(i for i in rest - experts if i < min(experts, default=0))
     shared = frozenset(i for i in rest if block.ops[i].module == "shared_experts")
     routed = before | (frozenset() if strategy.moe_shared_expert_overlap else shared)
-    sorting = frozenset(
-        i for i in experts if block.ops[i].kind == "permute" and not any(block.ops[j].kind.startswith("exchange") for j in experts if j < i)
-    )
+    roles = {i: OPERATIONS[block.ops[i].kind].role for i in experts}
+    sent = min((i for i, role in roles.items() if role == "exchange"), default=len(block.ops))
+    sorting = frozenset(i for i, role in roles.items() if role == "moves" and i < sent)
     of_mixture = {"moe": rest, "moe_router": routed, "moe_preprocess": sorting}
     captured = {"attn": mixer, **(of_mixture if experts else {"mlp": rest})}
     return [found for scope in strategy.cuda_graph_scope if (found := captured.get(scope))]
@@ -66,7 +67,7 @@ def static_inputs(rank: Rank) -> Expr:
     for kind in rank.model.kind_names():
         # a mixture's graphs follow each other on one input
         graphs = graphs_of(profile, kind, rank.lowered.blocks[kind].placed.block)
-        reading = len([g for g in graphs if any(rank.lowered.blocks[kind].placed.block.ops[i].kind == "norm" for i in g)])
+        reading = len([g for g in graphs if any(isinstance(rank.lowered.blocks[kind].placed.block.ops[i].attrs, Norm) for i in g)])
         found = found + reading * layers(kind).expr
     return define_stage(
         rank,

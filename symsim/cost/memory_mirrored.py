@@ -7,8 +7,9 @@ symbols of the latter are those of stage i with `_across` in them (deepseek-ai/D
 from __future__ import annotations
 
 from symsim.algebra.expr import Expr, symbol
+from symsim.algebra.vocabulary import across
 from symsim.cost.memory_rank import Rank
-from symsim.pipeline.stages import across
+from symsim.pipeline.stages import facts
 
 
 def of_both(rank: Rank, value: Expr) -> Expr:
@@ -33,4 +34,4 @@ def _there(rank: Rank, name: str) -> Expr | None:
         return symbol("pp") - 1 - symbol("i")
     if name == "embedding_i":
         return symbol(across(name)) * (1 - symbol(name))
-    return symbol(across(name)) if name.endswith("_i") else None
+    return symbol(across(name)) if name in facts(rank.model.layer_kinds) else None

@@ -417,6 +417,15 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     define(of_step("t", "step"), Quantity(whole, SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define(of_step("t", "compute"), Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")
+    _headlines(book, system, lowered)
+
+
+def _headlines(book: Derivation, system: System, lowered: Lowered) -> None:
+    """What people compare: tokens a second, utilisation, cost and energy."""
+
+    def define(key: Key, quantity: Quantity, meaning: str, latex: str) -> None:
+        book.define(key, quantity, meaning, unit=quantity.unit, latex=latex)
+
     replicas = symbol("m") * symbol("dp")
     tokens = Quantity(replicas * symbol("b") * symbol("s") / symbol("t_step"), NONE / SECOND)
     define(of_step("tokens_per_second"), tokens, "tokens of all ranks a second", r"\mathrm{tokens}/\mathrm{s}")

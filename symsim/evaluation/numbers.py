@@ -13,6 +13,7 @@ from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.key import Key, Scope, layers, layers_of_model
 from symsim.algebra.quantity import NONE, Definition
 from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
+from symsim.algebra.vocabulary import across
 from symsim.cost.count import Counted
 from symsim.cost.further import further
 from symsim.cost.step_time import exposed_axes, network_of
@@ -24,7 +25,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
-from symsim.pipeline.stages import Stage, across, kinds_between, layers_before, stages, table_copies
+from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages, table_copies
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 

@@ -6,7 +6,7 @@ from how many layers of a kind lie before a position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ from symsim.pipeline.layout import pipeline_layout
 _RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
 _FOLDED = ("zbv", "dualpipev")  # schedules in which a rank holds two chunks, the pipeline coming back as a V
 _HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
+_FACTS = ("output_i", "checkpoints_i", "window_i", "whole_i", "received_i", "returned_i")
 
 
 def runs(block: str) -> str:
@@ -31,9 +32,10 @@ def holds(block: str) -> str:
     return _HOLDS.get(block) or layers(block).text
 
 
-def across(name: str) -> str:
-    """The symbol of stage pp - 1 - i that is `name` of stage i: they are there where one rank holds both."""
-    return f"{name.removesuffix('_i')}_across_i"
+def facts(kinds: Iterable[str]) -> frozenset[str]:
+    """The symbols of stage i that are no definitions: its layers of each kind, and what else it holds."""
+    own = (layers(kind, again=again).text for kind in kinds for again in (False, True))
+    return frozenset((*_RUNS.values(), *_HOLDS.values(), *_FACTS, *own))
 
 
 @dataclass(frozen=True)

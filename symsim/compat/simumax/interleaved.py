@@ -42,6 +42,10 @@ def makespan(shape: Shape, seconds: Mapping[tuple[int, str, int], float], exchan
     return max(slot.end for slot in replay(rows, duration, exchange=exchange))
 
 
+def _run(kind: Literal["F", "B"], work: tuple[int, int]) -> Slot:
+    return (Operation(kind, work[1], work[0]),)
+
+
 def _row(shape: Shape, rank: int) -> Iterator[Entry]:
     """A rank's work and exchanges: forwards ahead, one forward and one backward by turns, the backwards that are left."""
     p, v, table = shape.ranks, shape.chunks, shape.table
@@ -53,9 +57,6 @@ def _row(shape: Shape, rank: int) -> Iterator[Entry]:
 
     def backward(k: int) -> tuple[int, int]:
         return table[k][0], (v - 1 - table[k][1]) * p + rank
-
-    def run(kind: Literal["F", "B"], work: tuple[int, int]) -> Slot:
-        return (Operation(kind, work[1], work[0]),)
 
     def comes(k: int, ahead_of: bool) -> bool:
         return k + 1 < total and _received(shape, rank, k, forward=ahead_of)
@@ -70,16 +71,16 @@ def _row(shape: Shape, rank: int) -> Iterator[Entry]:
 
     def sent(k: int) -> list[Parcel]:
         mb, stage = forward(k)
-        return [("F", stage + 1, mb)] if stage < last else []
+        return [("F", stage + 1, mb)] * (stage < last)
 
     def returned(k: int) -> list[Parcel]:
         mb, stage = backward(k)
-        return [("B", stage - 1, mb)] if stage > 0 else []
+        return [("B", stage - 1, mb)] * (stage > 0)
 
     if rank:
         yield Batch(frozenset(into(0)))
     for k in range(ahead):
-        yield run("F", forward(k))
+        yield _run("F", forward(k))
         batch = sent(k)
         if comes(k, True) or (ahead == total and rank == 0 and k + 1 < total):
             batch += into(k + 1)
@@ -89,8 +90,8 @@ def _row(shape: Shape, rank: int) -> Iterator[Entry]:
     if ahead == total and rank != p - 1:
         yield Batch(frozenset(back(0)))
     for k in range(total - ahead):
-        yield run("F", forward(k + ahead))
-        yield run("B", backward(k))
+        yield _run("F", forward(k + ahead))
+        yield _run("B", backward(k))
         batch = sent(k + ahead) + returned(k)
         if k < total - ahead - 1 and comes(k + ahead, True):
             batch += into(k + ahead + 1)
@@ -98,7 +99,7 @@ def _row(shape: Shape, rank: int) -> Iterator[Entry]:
             batch += back(k + 1)
         yield Batch(frozenset(batch))
     for k in range(total - ahead, total):
-        yield run("B", backward(k))
+        yield _run("B", backward(k))
         batch = returned(k)
         if comes(k, False) or (ahead == total and rank == p - 1 and k + 1 < total):
             batch += back(k + 1)
