@@ -91,3 +91,16 @@ def test_fp8_above_the_bf16_peak() -> None:
     result = derive(load_model("llama3.1-405b").architecture, strategy, {}, None, quick)
     assert result.to_json()["mfu"] > 1
     assert "bf16 peak" in result.above_peak and "fp8=blockwise multiplies at 2.00 times that" in result.above_peak
+
+
+def test_frozen_products_leave_out_the_gradients_that_nobody_needs() -> None:
+    """LoRA on every linear map of llama3-8b, by hand: frozen weights have no gradient, and nothing before the first layer's adapters is
+    trained, so that its q, k and v, and what goes into their adapters, need no gradient of their input."""
+    result = derive(load_model("llama3-8b").architecture, Strategy(tuner_type="lora", lora_rank=16), system=load_system("h100-sxm"))
+    h, f, s, wide = 4096, 14336, 4096, 6144
+    of_layer = 2 * s * (h * wide + h * h + 3 * h * f)
+    lowest = 2 * s * h * (wide + 16)
+    assert result.value("F_frozen") == 32 * of_layer + lowest + 2 * s * h * 128256
+    assert result.value("mfu") < result.value("hfu")
+    whole = derive(load_model("llama3-8b").architecture, Strategy(), system=load_system("h100-sxm"))
+    assert "F_frozen" not in whole.derivation.definitions

@@ -1,6 +1,9 @@
 """MFU and HFU: the FLOPs of a step over what the peak rate allows in its time.
 
-    MFU = 3 F or (F + G), HFU = F + G + R, of all micro-batches and replicas, over t_step * world * Phi
+    MFU = 3 F - F_frozen or (F + G), HFU = F + G + R, of all micro-batches and replicas, over t_step * world * Phi
+
+A trained model needs twice the FLOPs of its forward pass for its gradients; F_frozen is what it does not need of them where a product's
+weight is frozen, or nothing before it is trained.
 
 F, G and R count attention as assumption `causal` says, so that they compare with counters; for a utilisation, layers with a
 window or chunks count the keys that their queries see (assumption `mfu_windows`), since no kernel computes the others.
@@ -10,11 +13,12 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ONE, ZERO, Expr, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers_of_model, of_stage, of_step
+from symsim.algebra.key import Key, layers_of_model, of_block, of_stage, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
 from symsim.algebra.reductions import stages_sum
-from symsim.cost.count import flops, multiplicity
+from symsim.cost.count import flops, multiplicity, some_frozen
 from symsim.cost.repeated import repeated_share
+from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered
 from symsim.placement.sizes import keys_per_query
 
@@ -34,13 +38,32 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     rests_on = ("causal", *(("mfu_windows",) if set(KEYS) & set(book.definitions) else ()))
     replicas = symbol("m") * symbol("dp")
     rate = of_step("t", "step").expr * symbol("world") * symbol("Phi")
-    model = 3 * forward if assume["mfu_flops"] == "model" else forward + backward
+    model = 3 * forward - _without(book, lowered) if assume["mfu_flops"] == "model" else forward + backward
     for name, counted, meaning, named in (
         ("mfu", model, "model FLOPs utilisation", ("mfu_flops", *rests_on)),
         ("hfu", forward + backward + again, "hardware FLOPs utilisation", rests_on),
     ):
         latex = rf"\mathrm{{{name.upper()}}}"
         book.define(of_step(name), Quantity(counted * replicas / rate), meaning, unit=NONE, latex=latex, assumptions=named)
+
+
+def _without(book: Derivation, lowered: Lowered) -> Expr:
+    """Defines F_frozen where parameters are frozen: for every product half of its backward for each gradient that is not computed."""
+    if not some_frozen(lowered):
+        return ZERO
+    found, times = ZERO, multiplicity(lowered)
+    for block, remembered in lowered.blocks.items():
+        computed: dict[int, set[str]] = {}
+        for kernel in remembered.differentiated.backward:
+            computed.setdefault(kernel.forward, set()).add(kernel.label)
+        for i, op in enumerate(remembered.placed.block.ops):
+            key = of_block("F", block, operation=op.name)
+            if key in book:
+                gradients = len(computed.get(i, set()) & {"dgrad", "wgrad"}) if op.kind in PRODUCTS else 2 * (i in computed)
+                found = found + (2 - gradients) * key.expr * times[block]
+    key = Key("F", part="frozen")
+    meaning = "FLOPs of gradients that a model whose parameters are not all trained does not need, one micro-batch"
+    return book.define(key, Quantity(found, FLOP), meaning, unit=FLOP, latex=r"F_{\mathrm{frozen}}").expr
 
 
 def _outside(book: Derivation, lowered: Lowered) -> set[str]:
