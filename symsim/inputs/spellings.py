@@ -148,6 +148,9 @@ def of_setting(name: str, settings: Iterable[str], others: Mapping[str, str]) ->
     given = _plain(name)
     if given in ELSEWHERE:
         return f"did you mean '{ELSEWHERE[given]}'?"
+    last = next((path for path in others if path.rpartition(".")[2] == given), None)
+    if last is not None:
+        return f"did you mean '{last}'?"
     lists = (
         "options of the strategy ('symsim list options'), fields of the model's file, numbers of the system's, "
         "symbols ('symsim list symbols') and assume.NAME ('symsim list assumptions') can be set"

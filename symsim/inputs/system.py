@@ -191,7 +191,7 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
     if system.host is not None:
         found |= {"B_host": float(system.host.bandwidth.value)}
         found |= {} if system.host.drive is None else {"B_drive": float(system.host.drive.value)}
-        if strategy.optimizer_cpu_offload:
+        if strategy.optimizer_cpu_offload or system.host.memory_bandwidth is not None:
             found["B_dram"] = float(system.host.memory_bandwidth.value) if system.host.memory_bandwidth else HOST_MEMORY_BANDWIDTH
     found["t_launch"] = _seconds(system.host.launch if system.host else None)
     found["t_gather"] = _seconds(system.host.gather if system.host else None)
