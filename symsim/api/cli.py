@@ -399,6 +399,11 @@ def _run(command: Any, arguments: list[str]) -> Any:
     except OSError as error:
         # the commands report their own files; what is left is help that cannot be printed
         _leave_output(error)
+    except ValueError as error:
+        # of a path with a NUL or half a character, which older typer hands to the system as it is
+        if not isinstance(error, UnicodeError) and "embedded null" not in str(error):
+            raise
+        _fail(f"an argument cannot be a path: {error}", 2)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
