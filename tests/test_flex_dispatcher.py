@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from symsim.algebra.key import Key
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
@@ -148,3 +149,13 @@ def test_a_system_without_a_table_reaches_what_its_all_to_all_does() -> None:
 def test_what_cannot_be(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         derive(MIXTRAL, Strategy(**options))
+
+
+def test_what_comes_from_another_node_goes_on_over_nvlink() -> None:
+    """With nodes that are joined by more than they can take, tokens of two nodes come as fast as those of one: all of them cross NVLink."""
+    joined = load_system("h100-sxm", {("network", "infiniband", "bandwidth"): "1e6 GB/s"})
+    seconds = Key("beta", "network", axis="ep", operation="deepep").text
+    model, flex = load_model("deepseek-v3").architecture, {**FLEX, "moe_flex_dispatcher_backend": "deepep"}
+    one, two = (derive(model, Strategy(**{**flex, "ep": n, "dp": n}), {}, {}, joined).value(seconds) for n in (8, 16))
+    assert two == pytest.approx(one, rel=1e-9)
+    assert one > 0

@@ -113,13 +113,15 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         for axis in dict.fromkeys(m.axis for _, m in messages):
             own = [(i, m) for i, m in messages if m.axis == axis]
             exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, own, remembered, kernels)
-    shown = {phase: sum((key.expr for key in found.values()), ZERO) for phase, found in exposed.items()}
     if not whole:
+        shown = sum((key.expr for key in exposed["forward"].values()), ZERO)
+        own = _by_convention(lowered, name, between_ranks(remembered.differentiated.backward_messages))
+        back = sum((_share_of(book, network, name, own, axis, key) for axis, key in exposed["backward"].items()), ZERO)
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
         host = partial(_host, lowered, name, remembered)
-        define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown["forward"])
-        define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", shown["backward"])
+        define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown)
+        define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", back)
         define("weights", weights.values(), host(weights, None), "backward, weight gradients", r"t^{w}")
     again = [(i, "") for i in kernels.forward if i in remembered.recomputed]
     repeated = (kernels.forward[i] for i, _ in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
@@ -132,6 +134,13 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         exposed["forward"],
         exposed["backward"],
     )
+
+
+def _share_of(book: Derivation, network: Network, name: str, own: list[tuple[int, Message]], axis: str, exposed: Key) -> Expr:
+    """Of what shows of a backward's messages over an axis, the part of the backward itself: the others bring back what forward had."""
+    sent = of_block("c", name, phase="backward", axis=axis)
+    seconds = total((network.seconds(m) * m.count for _, m in own if m.axis == axis), SECOND)
+    return exposed.expr if book[sent].expr == seconds.expr else exposed.expr * seconds.expr / sent.expr
 
 
 def _by_convention(lowered: Lowered, name: str, messages: list[tuple[int, Message]]) -> list[tuple[int, Message]]:
