@@ -105,6 +105,12 @@ class Ink:
             self._parts[argument] = self.local(f"part {number} of a formula", f"x_{{{number}}}")
         return symbol(self._parts[argument])
 
+    def taken_out(self, argument: Expr) -> tuple[Expr, list[Equation]]:
+        """A symbol of this report in place of an expression, and the equations that say what it is."""
+        known = len(self._parts)
+        short = self._part(argument)
+        return short, [e for inner, name in list(self._parts.items())[known:] for e in self.spelled(name, inner)]
+
     def local(self, name: str, latex: str) -> str:
         """A symbol of this report alone, which an equation of it defines."""
         self.names[name] = latex

@@ -13,7 +13,7 @@ from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
 from symsim.report.document import Bar, Code, Column, Equation, Equations, Math, Paragraph, Picture, Row, Section, Span, Spans, Table, joined, spans
-from symsim.report.ink import Ink, in_units
+from symsim.report.ink import LINE, Ink, in_units
 from symsim.report.kernels import block_kernels
 from symsim.report.step import ROUNDING, Step, stage_seconds
 from symsim.report.totals import ranges
@@ -174,10 +174,15 @@ def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
             nothing.append(definition.symbol)
             continue
         host = _host(definition.expr)
-        total = r"{\textstyle\sum_n} t_n"
-        text = rf"\max({total}, {ink.math(host).latex})" if host is not None else total
+        left, text = ink.names[definition.symbol], r"{\textstyle\sum_n} t_n"
+        ending = f" = {in_units(human(numbers[definition.symbol], SECOND))}"
+        rest: list[Equation] = []
+        if host is not None:
+            if width(rf"{left} = \max({text}, {ink.math(host).latex}){ending}") > LINE:
+                host, rest = ink.taken_out(host)
+            text = rf"\max({text}, {ink.math(host).latex})"
         ink.defined[definition.symbol] = None
-        made.append(Equation(ink.names[definition.symbol], (f"{text} = {in_units(human(numbers[definition.symbol], SECOND))}",)))
+        made += [Equation(left, (text + ending,)), *rest]
     return [*made, ink.zeros(nothing)] if nothing else made
 
 
