@@ -73,6 +73,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "fp8_param_gather": (DENSE, {"dp": 8, "fp8": "mxfp8"}, True),
     "fp8_dot_product_attention": (DENSE, {"fp8": "mxfp8"}, True),
     "fp8_multi_head_attention": (DENSE, {"fp8": "mxfp8", "fp8_dot_product_attention": True}, True),
+    "num_layers_at_start_in_bf16": (DENSE, {"fp8": "mxfp8"}, 2),
+    "num_layers_at_end_in_bf16": (DENSE, {"fp8": "blockwise"}, 2),
     "keep_fp8_transpose_cache": (DENSE, {"dp": 8, "zero": 3, "fp8": "tensorwise", "fp8_param_gather": True}, True),
     "fp32_residual_connection": (DENSE, {}, True),
     "activation_func_fp8_input_store": (DENSE, {}, True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.evaluation.traffic import stage_messages
 from symsim.frameworks.recipes import RECIPES
+from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 TOKENS, HIDDEN, FFN = 512, 4096, 14336
 QUERIES = 4096
@@ -149,3 +152,78 @@ def test_delayed_scaling_sums_its_maxima_up_once_each_way() -> None:
         ("all_reduce", 2 * 4 * 32, 4),
         ("all_reduce", 4 * 32, 4),
     ]
+
+
+@cache
+def left_out(first: int, last: int, model: str = "llama3-8b", **given: Any) -> Result:
+    asked = {"fp8": "mxfp8", "num_layers_at_start_in_bf16": first, "num_layers_at_end_in_bf16": last, "seq_length": TOKENS, **given}
+    return derive(load_model(model).architecture, Strategy(**asked), system=load_system("b200-sxm"))
+
+
+def test_layers_that_a_recipe_leaves_out() -> None:
+    """Their products are of 16 bits, their inputs are not cast, and no narrow copies of their weights are kept (Megatron-Core fp8_utils.py
+    is_first_last_bf16_layer)."""
+    some = left_out(2, 3)
+    assert {k: some.model.layer_kinds[k].base for k in some.model.kind_names()} == {"dense__wide": "dense", "dense": "dense"}
+    assert [(s.repeat, s.kinds) for s in some.model.layers] == [(2, ("dense__wide",)), (27, ("dense",)), (3, ("dense__wide",))]
+    casts = {name: [op.name for op in some.lowered.blocks[name].placed.block.ops if op.kind == "quantise"] for name in ("dense", "dense__wide")}
+    assert casts["dense"] and not casts["dense__wide"]
+    none, weights = left_out(0, 0), 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336
+    copies = [int(result.stage_numbers(result.stages[0])["M_stage_weights"]) for result in (none, some)]
+    assert copies[0] - copies[1] == 5 * weights * 2 * 33 // 32
+
+
+def test_a_recipe_that_leaves_all_layers_out_is_none() -> None:
+    every, plain = left_out(20, 12), left_out(0, 0, fp8="none")
+    assert every.value("time.step") == plain.value("time.step")
+    assert every.value("memory.peak") == plain.value("memory.peak")
+
+
+def test_layers_left_out_stay_in_order() -> None:
+    """Of a model whose layers are of several kinds, each kind at either end; depths of multi-token prediction follow the recipe."""
+    made = left_out(4, 1, "deepseek-v3", ep=64, fp8="blockwise", mtp_num_layers=1)
+    assert [(s.repeat, s.kinds) for s in made.model.layers] == [(3, ("dense__wide",)), (1, ("moe__wide",)), (56, ("moe",)), (1, ("moe__wide",))]
+    assert any(op.kind == "quantise" for op in made.lowered.blocks["mtp"].placed.block.ops)
+
+
+@pytest.mark.parametrize("given", [{"fp8": "none"}, {"fp8": "delayed"}, {"num_layers_at_start_in_bf16": 30}])
+def test_layers_that_cannot_be_left_out(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="num_layers_at_start_in_bf16=(1|30), num_layers_at_end_in_bf16=4: (needs a recipe|llama3-8b has 32 layers)"):
+        left_out(1, 4, **given) if "fp8" in given else left_out(30, 4)
+
+
+_MEGATRON = "--bf16 --use-distributed-optimizer --micro-batch-size 1 --fp8-format hybrid --fp8-recipe blockwise".split()
+_ENDS = ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
+
+
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        ("--first-last-layers-bf16", (1, 1)),
+        ("--first-last-layers-bf16 --num-layers-at-start-in-bf16 0 --num-layers-at-end-in-bf16 4", (0, 4)),
+        ("--num-layers-at-end-in-bf16 4", (None, None)),
+        ("--first-last-layers-bf16 --fp8-recipe delayed", (None, None)),
+    ],
+)
+def test_megatrons_layers_in_16_bits(words: str, ends: tuple[int | None, int | None]) -> None:
+    made = load_job("megatron", *_MEGATRON, *words.split(), model="llama3-8b")
+    strategy = dict(made.strategy or {})
+    assert tuple(strategy.get(name) for name in _ENDS) == ends
+    assert all(row.fate != "not_modelled" for row in made.rows)
+
+
+@pytest.mark.parametrize(
+    ("mixed", "expected"),
+    [
+        ("bf16_with_fp8_current_scaling_mixed", ("tensorwise", 1, 1, True)),
+        ("bf16-with-mxfp8-mixed", ("mxfp8", None, None, True)),
+        ("nanov2_bf16_with_fp8_current_scaling_mixed", ("blockwise", 2, 2, True)),
+        ("nemotron_3_super_bf16_with_nvfp4_mixed", ("nvfp4", 0, 14, True)),
+        ("bf16_with_fp8_subchannel_scaling_mixed", ("blockwise", None, None, None)),
+    ],
+)
+def test_mixed_precision_of_recipes(mixed: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
+    """Megatron-Bridge training/mixed_precision.py: layers at either end, and weights that are gathered narrow."""
+    (tmp_path / "recipe.yaml").write_text(f"model:\n  seq_length: 4096\ntrain:\n  micro_batch_size: 1\nmixed_precision: {mixed}\n")
+    strategy = dict(load_job("megatron", str(tmp_path / "recipe.yaml"), model="llama3-8b").strategy or {})
+    assert tuple(strategy.get(name) for name in ("fp8", *_ENDS, "fp8_param_gather")) == expected

@@ -265,12 +265,17 @@ def _precision(s: Strategy) -> Iterator[Argument]:
     yield from _on("accumulate-allreduce-grads-in-fp32", s.precision == "fp16" and s.grad_reduce_in_fp32)
     if s.fp8 == "nvfp4":
         yield ("--fp4-format", "e2m1")
+        yield from _on("fp4-param-gather", s.fp8_param_gather)
     elif s.fp8 != "none":
         yield ("--fp8-format", "e4m3" if s.fp8 == "mxfp8" else "hybrid")
         yield ("--fp8-recipe", s.fp8)
         yield from _on("fp8-param-gather", s.fp8_param_gather)
         yield from _on("fp8-dot-product-attention", s.fp8_dot_product_attention)
         yield from _on("fp8-multi-head-attention", s.fp8_multi_head_attention)
+    if s.num_layers_at_start_in_bf16 or s.num_layers_at_end_in_bf16:
+        yield ("--first-last-layers-bf16",)
+        yield ("--num-layers-at-start-in-bf16", str(s.num_layers_at_start_in_bf16))
+        yield ("--num-layers-at-end-in-bf16", str(s.num_layers_at_end_in_bf16))
     yield from _on("fp32-residual-connection", s.fp32_residual_connection)
 
 

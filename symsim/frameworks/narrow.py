@@ -12,6 +12,7 @@ from symsim.frameworks.kernels import Kernels
 from symsim.frameworks.recipes import RECIPES, Recipe
 from symsim.frameworks.recompute import DISCARD
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import TunedKind
 from symsim.ir.block import Dim, Op
 from symsim.ir.operations import Attention, Attributes, Cast, Projection, exceptional
 
@@ -24,9 +25,15 @@ def recipe_of(strategy: Strategy) -> Recipe | None:
     return RECIPES.get(strategy.fp8)
 
 
-def recipe_for(strategy: Strategy, attributes: Attributes) -> Recipe | None:
+def recipe_in(k: Kernels) -> Recipe | None:
+    """The recipe of a block: none in layers that it leaves out."""
+    kind = k.profile.model.layer_kinds.get(k.block.name)
+    return None if isinstance(kind, TunedKind) and kind.wide else recipe_of(k.profile.strategy)
+
+
+def recipe_for(k: Kernels, attributes: Attributes) -> Recipe | None:
     """The recipe of a linear map: none for exceptions (router, gates of shared experts, output layer)."""
-    return None if exceptional("high_precision", attributes) else recipe_of(strategy)
+    return None if exceptional("high_precision", attributes) else recipe_in(k)
 
 
 def forms(assumptions: Mapping[str, str], recipe: Recipe) -> int:
@@ -42,7 +49,7 @@ def narrowed(k: Kernels, op: Op) -> tuple[str, list[str], Projection]:
     top (module/linear.py save_original_input; Megatron-Core extensions/transformer_engine.py set_save_original_input).
     """
     x, at = op.inputs[0], op.of(Projection)
-    recipe = recipe_for(k.profile.strategy, at)
+    recipe = recipe_for(k, at)
     if recipe is None:
         return x, [as_stored(k, x)], at
     original = recipe.keeps_original and (exceptional("keeps_original", at) or discarded(k, x))
@@ -64,7 +71,7 @@ def narrowed_attention(k: Kernels, op: Op, packed: list[str]) -> tuple[list[str]
     its own. With fp8_multi_head_attention they are narrow as they come, and nothing is cast; under delayed scaling the output that backward
     reads is narrow too (attention/dot_product_attention/backends.py FusedAttnFunc). Of FP4 recipes, attention is in FP8."""
     strategy, at = k.profile.strategy, op.of(Attention)
-    recipe = recipe_of(strategy)
+    recipe = recipe_in(k)
     if recipe is None or not strategy.fp8_dot_product_attention:
         return packed, at, strategy.attention_output_store
     recipe = recipe if recipe.operand == "fp8" else RECIPES["tensorwise"]

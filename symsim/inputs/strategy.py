@@ -257,6 +257,12 @@ class Strategy(BaseModel):
     keep_fp8_transpose_cache: bool = Field(
         False, description="FSDP with fp8_param_gather: the transposed forms of all weights stay whole on every rank"
     )
+    num_layers_at_start_in_bf16: int = Field(
+        0, ge=0, le=MOST_LAYERS, description="fp8: first layers whose products stay in the type of precision (first_last_layers_bf16)"
+    )
+    num_layers_at_end_in_bf16: int = Field(
+        0, ge=0, le=MOST_LAYERS, description="fp8: last layers whose products stay in the type of precision (first_last_layers_bf16)"
+    )
     fp32_residual_connection: bool = Field(False, description="the residual stream in fp32")
     activation_func_fp8_input_store: bool = Field(False, description="activation inputs kept in FP8")
     attention_output_store: Literal["fp8", "e5m6"] | None = Field(

@@ -18,16 +18,19 @@ _LAYERS = re.compile(r"layers\.(\d{1,6})(?:-(\d{1,6}))?(?:\.(.+))?")
 
 
 class TunedKind(LayerKind):
-    """A kind of layer some of whose parameters are not trained, or into which no gradient has to flow.
+    """A kind of layer that a strategy tells apart: some parameters of it are not trained, no gradient has to flow into it, or its products
+    are not those of the recipe.
 
     base: the model's own name of the kind. at: the index of a layer of it, which says which names are meant. trains: whether any
-    parameter of it is trained. enters: whether the stream that comes in needs a gradient, since something before is trained.
+    parameter of it is trained. enters: whether the stream that comes in needs a gradient, since something before is trained. wide:
+    whether its products are of the type of the computation under any recipe.
     """
 
     base: str
     at: int
     trains: bool
     enters: bool
+    wide: bool = False
 
 
 class Named(NamedTuple):

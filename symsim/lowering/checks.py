@@ -426,7 +426,19 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
 
 
-def _precision(_: Architecture, strategy: Strategy) -> None:
+def _left_out(architecture: Architecture, strategy: Strategy) -> None:
+    """Layers that a recipe leaves in the type of the computation."""
+    first, last = strategy.num_layers_at_start_in_bf16, strategy.num_layers_at_end_in_bf16
+    if not first and not last:
+        return
+    given = f"num_layers_at_start_in_bf16={first}, num_layers_at_end_in_bf16={last}"
+    if strategy.fp8 in ("none", "delayed"):
+        raise InputError(f"{given}: needs a recipe that leaves layers out: fp8=tensorwise, blockwise, mxfp8 or nvfp4")
+    if first + last > architecture.num_layers:
+        raise InputError(f"{given}: {architecture.name} has {architecture.num_layers} layers")
+
+
+def _precision(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.fp8_param_gather and (strategy.fp8 == "none" or strategy.zero == 0):
         raise InputError("fp8_param_gather=true needs an FP8 recipe and a distributed optimizer (zero=1, 2 or 3), which gathers what it updates")
     if strategy.fp8_dot_product_attention and strategy.fp8 in ("none", "blockwise"):
@@ -435,6 +447,7 @@ def _precision(_: Architecture, strategy: Strategy) -> None:
         raise InputError("fp8_multi_head_attention=true needs fp8_dot_product_attention=true, whose casts it leaves out")
     if strategy.keep_fp8_transpose_cache and (strategy.zero != 3 or not strategy.fp8_param_gather):
         raise InputError("keep_fp8_transpose_cache=true needs fp8_param_gather=true and zero=3: elsewhere the transposed forms stay in any case")
+    _left_out(architecture, strategy)
     if strategy.fp8 == "none":
         return
     if strategy.precision == "fp32":

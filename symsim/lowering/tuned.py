@@ -1,8 +1,10 @@
-"""The architecture as it is tuned: layers of a kind that differ in what is trained, or in whether a gradient flows into them, are
-kinds of their own. A run of layers stays a run: it is cut where a named range begins or ends, and around the lowest trained layer.
+"""The architecture as it is tuned: layers of a kind that differ in what is trained, in whether a gradient flows into them, or in the type of
+their products, are kinds of their own. A run of layers stays a run: it is cut where a named range begins or ends, around the lowest trained
+layer, and behind the first and before the last layers that a recipe of narrow products leaves out.
 
     dense            trained, and so is something before it     dense_frozen     nothing trained in it or before: no backward
     dense_lowest     the lowest trained layer                   dense_passing    nothing trained in it, something before
+    dense_wide       its products are of the type of the computation, not of the recipe
 """
 
 from __future__ import annotations
@@ -24,18 +26,27 @@ _WORDS = {(False, False): "_frozen", (True, False): "_lowest", (False, True): "_
 
 
 def tuned(model: Architecture, strategy: Strategy) -> Architecture:
-    """The architecture with the kinds of layers that the strategy tells apart; the model's own where all is trained."""
+    """The architecture with the kinds of layers that the strategy tells apart; the model's own where all is trained and multiplied alike."""
     model = _untuned(model)
-    if not tunes(strategy):
+    inner = _narrow(model, strategy)
+    if not tunes(strategy) and inner == (0, model.num_layers):
         return model
     blocks = declared_alone(model)
-    ends = {0, model.num_layers}
+    ends = {0, *inner, model.num_layers}
     for entry in map(named, (*(strategy.freeze_parameters or ()), *(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ()))):
         if entry.first is not None and entry.last is not None:
             ends |= {min(entry.first, model.num_layers), min(entry.last + 1, model.num_layers)}
-    runs = [run for first, last in pairwise(sorted(ends)) for run in _cut_around(model, strategy, blocks, first, last)]
+    runs = list(pairwise(sorted(ends)))
+    if tunes(strategy):
+        runs = [run for first, last in runs for run in _cut_around(model, strategy, blocks, first, last)]
     below = any(_trained(strategy, blocks["embedding"], None, model)) or _checkpoint_needs_it(strategy)
     return _with_kinds(model, strategy, blocks, runs, below)
+
+
+def _narrow(model: Architecture, strategy: Strategy) -> tuple[int, int]:
+    """The layers from the first to before the last whose products a recipe makes narrow (Megatron-Core fp8_utils.py
+    is_first_last_bf16_layer)."""
+    return strategy.num_layers_at_start_in_bf16, model.num_layers - strategy.num_layers_at_end_in_bf16
 
 
 def _checkpoint_needs_it(strategy: Strategy) -> bool:
@@ -93,20 +104,22 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
         parts = list(_between(model.layers, first, last))
         segments += [(part, first, below) for part in parts]
         below = below or any(_trains(strategy, blocks[k], first, model) for part in parts for k in part.kinds)
-    spelt: dict[tuple[str, frozenset[str], bool, bool], str] = {}
+    spelt: dict[tuple[str, frozenset[str], bool, bool, bool], str] = {}
+    narrow_from, narrow_to = _narrow(model, strategy)
     kinds: dict[str, LayerKind] = {}
     layers: list[Segment] = []
     for part, at, enters in reversed(segments):
-        own = []
+        own, wide = [], not narrow_from <= at < narrow_to
         for kind in part.kinds:
             block, trains = blocks[kind], _trains(strategy, blocks[kind], at, model)
             trained = frozenset(t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at))
-            key = (kind, trained, trains, enters)
+            key = (kind, trained, trains, enters, wide)
             if key not in spelt:
-                spelt[key] = _free(kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}", {*kinds, *(model.layer_kinds.keys() - {kind})})
+                plain = kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}"
+                spelt[key] = _free(f"{plain}_wide" if wide else plain, {*kinds, *(model.layer_kinds.keys() - {kind})})
             name = spelt[key]
             fields = {f: getattr(model.layer_kinds[kind], f) for f in LayerKind.model_fields}
-            kinds.setdefault(name, TunedKind(**fields, base=kind, at=at, trains=trains, enters=enters))
+            kinds.setdefault(name, TunedKind(**fields, base=kind, at=at, trains=trains, enters=enters, wide=wide))
             own.append(name)
         layers.append(Segment(repeat=part.repeat, kinds=tuple(own)))
     return model.model_copy(update={"layers": tuple(reversed(layers)), "layer_kinds": kinds})

@@ -41,9 +41,9 @@ def jobs(kind: str) -> tuple[dict[str, str], ...]:
     return tuple({p.name: p.read_text() for p in sorted(job.iterdir())} for job in sorted((JOBS / kind).iterdir()))
 
 
-def case(kind: str, number: int) -> Case:
+def case(kind: str, number: int, seed: int = SEED) -> Case:
     """The mutated job of a number."""
-    rng = random.Random(f"{kind} {SEED} {number}")
+    rng = random.Random(f"{kind} {seed} {number}")
     files = dict(rng.choice(jobs(kind)))
     arguments = files.pop("arguments.txt", "").splitlines()
     changed: dict[str, bytes | None] = {name: text.encode() for name, text in files.items()}
@@ -66,9 +66,9 @@ def _changed(rng: random.Random, name: str, text: str) -> bytes | None:
     return inputs_bad._file(rng, text, data, as_json=data is not None)
 
 
-def outcome(kind: str, number: int, place: Path) -> Outcome:
+def outcome(kind: str, number: int, place: Path, seed: int = SEED) -> Outcome:
     """What became of a case; of some that were answered, what their evaluation came to."""
-    asked = case(kind, number)
+    asked = case(kind, number, seed)
     found = run(asked, place)
     if found.fault or found.status or number % _EVALUATED:
         return found
@@ -81,17 +81,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--number", type=int)
+    parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args(arguments)
     faults: list[tuple[int, str]] = []
     with place_of_work() as place:
         if given.number is not None:
-            print(case(given.kind, given.number))
-            print(outcome(given.kind, given.number, place))
+            print(case(given.kind, given.number, given.seed))
+            print(outcome(given.kind, given.number, place, given.seed))
             return 0
         tally: Counter[str] = Counter()
         longest: tuple[float, Any] = (0.0, None)
         for number in range(given.first, given.first + given.count):
-            found = outcome(given.kind, number, place)
+            found = outcome(given.kind, number, place, given.seed)
             tally["fault" if found.fault else "refused" if found.status else "answered"] += 1
             longest = max(longest, (found.seconds, number))
             if found.fault:

@@ -104,7 +104,7 @@ GAPS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "a product of FP8 training in another type than the rest",
-        "no_fp8_wgrad disable_fp8_wgrad fp8_output_proj first_last_layers_bf16 te_precision_config_file use_kitchen_attention",
+        "no_fp8_wgrad disable_fp8_wgrad fp8_output_proj te_precision_config_file use_kitchen_attention",
     ),
     **silent(
         "not_modelled",

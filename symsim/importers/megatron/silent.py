@@ -241,13 +241,13 @@ SILENT: dict[str, Silent] = {
         decoder_num_layers delay_offload_until_cuda_graph delta_offload_bytes_across_pp_ranks disable_dsa_indexer_rotate_activation
         disable_dsa_indexer_scoring_relu disable_mamba_mem_eff_path dsa_indexer_head_dim dsa_indexer_k_norm_epsilon dsa_indexer_k_norm_fp32
         dsa_indexer_loss_coeff dsa_indexer_n_heads dsa_indexer_rope_interleaved dsa_indexer_skip_topk_offset dsa_indexer_topk
-        dsa_indexer_topk_freq dsa_indexer_use_sparse_loss dsa_kernel_backend fine_grained_offloading_max_inflight_offloads fp4_param_gather
+        dsa_indexer_topk_freq dsa_indexer_use_sparse_loss dsa_kernel_backend fine_grained_offloading_max_inflight_offloads
         fp4_quantizer_factory fp4_recipe fp8_quantizer_factory gdp_cutedsl_kernel gdp_num_chunk_states_to_recompute gdp_num_householder
         gtp_remat_opt_in_modules kitchen_attention_backend local_rank mamba_head_dim mamba_num_groups mamba_num_heads mamba_state_dim
         mamba_training_ssm_states_dtype megatron_fsdp_version mhc_num_residual_streams mhc_recompute_layer_num min_offloaded_tensor_size
         moe_hybridep_num_sms_preprocessing moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda
         moe_paged_stash_page_size mtp_hybrid_override_pattern no_dsa_indexer_rotate_activation no_dsa_indexer_scoring_relu no_pin_cpu_grads
-        no_pin_cpu_params no_position_embedding num_layers_at_end_in_bf16 num_layers_at_start_in_bf16 onnx_safe
+        no_pin_cpu_params no_position_embedding onnx_safe
         outer_dp_sharding_strategy qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
         """,
     ),

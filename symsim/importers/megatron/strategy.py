@@ -14,8 +14,9 @@ from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.graphs import graphs
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
+from symsim.importers.megatron.precision import precision, weights
 from symsim.importers.megatron.source import Dialect
-from symsim.importers.megatron.update import DTYPES, optimizer
+from symsim.importers.megatron.update import optimizer
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import RECOMPUTE_MODULES
 from symsim.pipeline.layout import pipeline_layout
@@ -96,8 +97,9 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     boundary_tensors(read)
     _batch(read)
     _data_parallel(read)
-    _precision(read)
+    precision(read)
     optimizer(read)
+    weights(read)
     _recompute(read)
     _partial(read)
     _offload(read)
@@ -237,82 +239,6 @@ def _data_parallel(read: Settings) -> None:
         options["ddp_bucket_size"] = size
     elif size is not None:
         keys.note("ddp_bucket_size", "no_cost_effect", why="one bucket without overlap_grad_reduce")
-
-
-def _precision(read: Settings) -> None:
-    keys, options = read.keys, read.options
-    wide = keys.choice("params_dtype", DTYPES, None, to="precision")
-    half = {name: keys.flag(name, False, to="precision") for name in ("bf16", "fp16")}
-    if all(half.values()):
-        raise keys.wrong("fp16", "given without bf16")
-    mixed = keys.text("mixed_precision", None, to="precision")
-    name = next((name for name, given in half.items() if given), None) or (wide if wide in ("bf16", "fp16") else None)
-    if mixed is not None:
-        name = _mixed(read, mixed)
-    elif name is None and read.dialect == "recipe":
-        name = "bf16"
-        keys.note("mixed_precision", "derived", "precision", "bf16_mixed")
-    name = _autocast(keys, name)
-    if name is None:
-        name = "fp32"
-        keys.note("bf16", "derived", "precision", "fp32: neither bf16 nor fp16 is given")
-    options["precision"] = name
-    narrow = keys.flag("grad_reduce_in_bf16", False, to="grad_reduce_in_fp32", why="the opposite")
-    full = keys.flag("accumulate_allreduce_grads_in_fp32", None, to="grad_reduce_in_fp32")
-    if name != "fp32" and (narrow or full is False or (full is None and name == "fp16")):
-        options["grad_reduce_in_fp32"] = False
-        if not narrow and full is None:
-            keys.note("accumulate_allreduce_grads_in_fp32", "derived", "grad_reduce_in_fp32", "false: only bf16 switches it on by itself")
-    if keys.has("fp8_format"):
-        recipe = keys.choice("fp8_recipe", {n: n for n in ("tensorwise", "delayed", "mxfp8", "blockwise", "custom")}, None, to="fp8")
-        keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"}, to="fp8")
-        if recipe == "custom":
-            keys.refuse("fp8_recipe", "a recipe in Python is not read")
-        if recipe in (None, "custom"):
-            read.derived("fp8_recipe", "fp8", "delayed", "delayed: Megatron-LM's recipe where none is given")
-        else:
-            options["fp8"] = recipe
-    elif keys.has("fp8_recipe"):
-        keys.note("fp8_recipe", "no_cost_effect", why="read with fp8_format only")
-    if keys.has("fp4_format"):
-        options["fp8"] = keys.choice("fp4_format", {"e2m1": "nvfp4"}, None, to="fp8")
-
-
-def _autocast(keys: Keys, name: str | None) -> str | None:
-    """The type of products: where weights are fp32, that of autocast."""
-    types = {spelt: known for spelt, known in DTYPES.items() if known != "fp8"}
-    on, kind = keys.flag("enable_autocast", False), keys.choice("autocast_dtype", types, None)
-    if on and name in (None, "fp32"):
-        why = "products in this type; weights of 4 bytes are 2 and a copy of 4 here, which a distributed optimizer cuts and autocast does not; "
-        why += "casts are not timed: 6 bytes of HBM a parameter and micro-batch"
-        keys.note("enable_autocast", "derived", "precision", why)
-        if kind is not None:
-            keys.note("autocast_dtype", "derived", "precision")
-        return kind or "bf16"
-    for key in ("enable_autocast", "autocast_dtype"):
-        if keys.has(key):
-            keys.note(key, "no_cost_effect", why="weights have the type of the products" if on else "off at this value")
-    return name
-
-
-def _mixed(read: Settings, mixed: str) -> str:
-    """The type of a recipe's mixed precision, with its FP8 part: bf16_with_fp8_current_scaling_mixed."""
-    name = "fp16" if mixed.startswith("fp16") else "bf16"
-    for part, fp8 in (
-        ("nvfp4", "nvfp4"),
-        ("mxfp8", "mxfp8"),
-        ("current_scaling", "tensorwise"),
-        ("subchannel", "blockwise"),
-        ("delayed", "delayed"),
-        ("fp8", "tensorwise"),
-    ):
-        if part in mixed:
-            read.options["fp8"] = fp8
-            read.keys.note("mixed_precision", to="precision", why=f"{name}, fp8={fp8}")
-            break
-    if not mixed.startswith(("bf16", "fp16")):
-        raise read.keys.wrong("mixed_precision", "one of bf16_mixed, fp16_mixed, bf16_with_fp8_current_scaling_mixed, bf16_with_mxfp8_mixed")
-    return name
 
 
 def _recompute(read: Settings) -> None:
