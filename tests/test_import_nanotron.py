@@ -91,6 +91,7 @@ def test_every_name_has_a_row(tmp_path: Path) -> None:
         ({"model__model_config": {"is_mamba_config": True}}, "a model of another kind"),
         ({"parallelism__tp_mode": "SHARD"}, "tp_mode is SHARD; it should be one of"),
         ({"tokens__sequence_length": None}, "sequence_length is not given"),
+        ({"parallelism__pp": 10**9}, "a number of stages that"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(tmp_path: Path, more: dict[str, Any], sentence: str) -> None:

@@ -170,7 +170,7 @@ def _stages(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | 
     strategy["schedule"] = engine
     if architecture is None:
         return
-    counts = spread_layers(architecture, pp)
+    counts = spread_layers(architecture, pp) if pp <= architecture.num_layers + 1 else [0, 0]
     if 0 in counts[:-1] or sum(counts) != architecture.num_layers:
         raise keys.wrong("parallelism.pp", f"a number of stages that {architecture.num_layers} layers and the head fill")
     parts = [f"t*{count}" if count else "" for count in counts]
