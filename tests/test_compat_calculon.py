@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle.reduce_calculon import OWN, PEER, SAID, of_own, of_peer
-from shared import REDUCED
+from oracle.reduce_calculon import OWN, PEER, SAID, kept, of_own, of_peer
 
 import symsim
 from symsim.algebra.key import of_block
@@ -26,7 +25,7 @@ from symsim.compat.registry import differences
 from symsim.evaluation.numbers import Evaluation
 from symsim.importers.reading import Options, read_job
 
-ORACLE = json.loads((REDUCED / "calculon.json").read_text())
+ORACLE = kept()
 # seconds are those of the file; a system here only says that there are some
 SYSTEM = "a100-sxm-80"
 # derived, and held against Calculon to the last quantity; of the others the sums over layers alone
@@ -165,9 +164,9 @@ def test_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_peer_is_its_reduction() -> None:
     if not PEER.exists():
         pytest.skip("../shared/peers/calculon is not on this machine")
-    for name, kept in ORACLE["peers"].items():
+    for name, here in ORACLE["peers"].items():
         run = json.loads((PEER / f"{name}.json").read_text())
-        assert of_peer(run) == kept["files"] and {k: run["stats"][k] for k in SAID} == kept["said"]
+        assert of_peer(run) == here["files"] and {k: run["stats"][k] for k in SAID} == here["said"]
 
 
 def test_without_it_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,16 @@ HERE = Path(__file__).parent
 FULL = Path(os.environ.get("SYMSIM_SHARED") or HERE.parents[2] / "shared") / "oracle"
 # of a case, what no test reads
 UNREAD = {
-    "aot_min_cut", "agrees_with_CommDebugMode", "bsh_bytes", "buffers_numel", "by_category", "bytes_by_scope", "closed_form_check",
-    "comm_debug_mode", "config_full", "conventions", "counted_ops", "error", "formula_by_module", "formula_internal_bytes", "formula_live_bytes",
-    "formula_saved_bytes", "formula_saved_view_bytes", "gradient_scaling_factor", "grad_buffer_bytes", "hub_from_memory", "hub_match",
-    "kept_activation_bytes_this_rank", "kept_bytes_per_token", "layer_types", "litgpt_check", "non_layer", "note", "ops", "p2p_shapes",
-    "param_and_grad_placements", "param_buffer_bytes", "peak", "per_submodule_sum_over_layers", "per_token_over_hidden_bytes", "points", "rows",
-    "shapes", "table_b2_s2048", "tensors", "unattributed",
+    "agrees_with_CommDebugMode", "aot_min_cut", "bsh_bytes", "bubble_fraction", "bubble_over_ideal", "bubble_time_max_rank", "bubble_time_min_rank",
+    "buffers_numel", "bwd_by_op", "bwd_flops", "bwd_over_fwd", "by_category", "bytes_by_scope", "closed_form_check", "comm_debug_mode",
+    "config_full", "conventions", "counted_ops", "error", "excl_embedding_and_head", "excl_input_embedding", "formula_by_module",
+    "formula_internal_bytes", "formula_live_bytes", "formula_saved_bytes", "formula_saved_view_bytes", "full_backward_ops", "fwd_by_op",
+    "fwd_flops", "grad_buffer_bytes", "gradient_scaling_factor", "hub_from_memory", "hub_match", "ideal_per_rank", "idle_per_rank",
+    "idle_within_own_span_per_rank", "kept_activation_bytes_this_rank", "kept_bytes_per_token", "layer_types", "litgpt_check", "n_stages",
+    "non_layer", "note", "ops", "overlap_ops", "p2p_shapes", "param_and_grad_placements", "param_buffer_bytes", "peak", "peak_inflight_per_stage",
+    "per_submodule_sum_over_layers", "per_token_over_hidden_bytes", "points", "recompute_flops", "rows", "shapes", "split_backward_ops",
+    "stage_of_rank", "table_b2_s2048", "tensors", "tied_duplicate_numel", "tied_embeddings", "total_excl_embedding_and_head", "unattributed",
+    "visualiser_IR_equals_executed_order",
 }  # fmt: skip
 
 
@@ -52,7 +58,15 @@ def params(data: Any) -> Any:
 def flops(data: Any) -> Any:
     plain = first_of((c for c in data["cases"] if not c["checkpoint"]), lambda c: c["model_type"] if c["model_type"] != "llama" else c["attn_impl"])
     again = first_of((c for c in data["cases"] if c["checkpoint"]), lambda c: c["checkpoint"])
-    return {"cases": [*plain[:4], *plain[4::2], *again]}
+    return {"cases": [{**case, "modules": of_all_layers(case["modules"])} for case in (*plain[:4], *plain[4::2], *again)]}
+
+
+def of_all_layers(modules: dict[str, dict[str, int]]) -> dict[str, Counter[str]]:
+    """FLOPs by module and phase, those of all layers under the first."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for path, phases in modules.items():
+        found[re.sub(r"\.\d+\.", ".0.", path, count=1)] += Counter({phase: flops for phase, flops in phases.items() if phase != "ops"})
+    return found
 
 
 def activations(data: Any) -> Any:
@@ -82,7 +96,7 @@ def megatron(data: Any) -> Any:
         "mla_tp2_nosp_te_duplicated_down", "fused_dense_tp1", "fused_dense_tp2_sp", "fused_dense_tp1_full", "fused_mla_tp1", "fused_moe_ep1",
     )  # fmt: skip
     sections = {name: full[name][:4] for name in ("ddp", "schedule")}
-    sections |= {"params": full["params"][1:3] + full["params"][8:11], "trace": [c for c in full["trace"] if c["name"] in wanted]}
+    sections |= {"params": full["params"][1:3] + full["params"][8:11], "trace": [traced(c) for c in full["trace"] if c["name"] in wanted]}
     sections["mixers"] = [c for c in full["mixers"] if c["name"].startswith("gdn")]
     cases = {case["name"]: case for case in full["params"]}
     estimated = ("gpt3_175b_tp8_pp8", "gated_attention_output_tp4", "qwen2_57b_moe_shared_gate_tp2_ep8", "deepseek_v3_1gpu_mtp1")
@@ -92,6 +106,13 @@ def megatron(data: Any) -> Any:
         if (name := row["name"]) in estimated
     ]
     return {"sections": sections}
+
+
+def traced(case: Any) -> Any:
+    """Of the kinds of a layer's messages what tests read."""
+    kept = ("phase", "op", "group", "dtype", "send_bytes")
+    kinds = [{name: sent[name] for name in kept} for sent in case["result"]["collectives"]]
+    return {**case, "result": {**case["result"], "collectives": kinds}}
 
 
 def schedules(data: Any) -> Any:

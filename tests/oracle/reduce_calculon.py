@@ -16,15 +16,16 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PEER = Path(os.environ.get("SYMSIM_SHARED") or HERE.parents[2] / "shared") / "peers" / "calculon"
-RUNS = ("cov_530B_uneven_pp", "cov_dp_overlap_noshard", "cov_h100_fp8", "cov_multiquery", "cov_offload_all", "cov_p2p_rs_ag", "cov_tp_pipe")
+RUNS = ("cov_530B_uneven_pp", "cov_h100_fp8", "cov_multiquery", "cov_p2p_rs_ag")
 SIDES = ("base", "edge")
 PHASES = ("fw", "re", "agrad", "wgrad")
 SAID = (
-    *(f"block_{phase}_{what}" for phase in PHASES for what in ("flops", "flops_time", "mem_accessed", "mem_time", "time")),
+    *(f"block_{phase}_{what}" for phase in PHASES for what in ("flops", "flops_time", "mem_time", "time")),
+    *(f"block_{phase}_mem_accessed" for phase in PHASES if phase != "re"),
     *(f"{side}block_{phase}_tp_{what}" for side in SIDES for phase in ("fw", "agrad") for what in ("time", "time_exposed")),
     *(f"{side}block_{what}" for side in SIDES for what in ("fw_tp_size", "bw_tp_size", "recomm_size", "recomm_time", "recomm_time_exposed")),
     *(f"block_{what}" for what in ("weight_space", "act_working_space", "act_storage_space", "act_checkpoint_size", "act_grad_space")),
-    *("block_optimizer_space", "block_optim_time", "block_fw_pp_size", "block_dp_size"),
+    *("block_optimizer_space", "block_optim_time", "block_dp_size"),
     *("weight_space", "weight_grad_space", "optimizer_space", "bubble_time", "dp_comm_exposed_time", "proc_mem_tier1_cap_req", "total_time"),
 )
 _GPT = {"hidden": 4096, "feedforward": 16384, "seq_size": 2048, "attn_heads": 32, "attn_size": 128, "num_blocks": 24}
@@ -115,18 +116,25 @@ def computed(tree: str, files: dict[str, Any]) -> dict[str, Any]:
     return stats
 
 
-def said(stats: dict[str, Any]) -> dict[str, Any]:
-    return {name: stats[name] for name in SAID}
+def said(stats: dict[str, Any]) -> list[Any]:
+    return [stats[name] for name in SAID]
+
+
+def kept() -> dict[str, Any]:
+    """What the file holds: `files` and `said` of the peers' runs, and what is said of jobs of our own, each number with its name."""
+    data: dict[str, Any] = json.loads((HERE / "calculon.json").read_text())
+    peers = {name: {**run, "said": dict(zip(data["said"], run["said"]))} for name, run in data["peers"].items()}
+    return {"peers": peers, "own": {name: dict(zip(data["said"], row)) for name, row in data["own"].items()}}
 
 
 def reduced(tree: str | None) -> dict[str, Any]:
-    path = HERE / "calculon.json"
-    before = json.loads(path.read_text())["own"] if tree is None else {}
+    before = kept()["own"] if tree is None else {}
     runs = {name: json.loads((PEER / f"{name}.json").read_text()) for name in RUNS}
     return {
         "source": "Calculon, git caa4b11, run as it is",
+        "said": SAID,
         "peers": {name: {"files": of_peer(run), "said": said(run["stats"])} for name, run in runs.items()},
-        "own": before or {name: said(computed(tree or "", of_own(name))) for name in OWN},
+        "own": {name: said(before[name] if before else computed(tree or "", of_own(name))) for name in OWN},
     }
 
 

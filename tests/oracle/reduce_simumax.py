@@ -56,14 +56,14 @@ BYTES = (("weights", "weight"), ("gradients", "grad"), ("optimizer states", "sta
 
 def reduced() -> dict[str, Any]:
     runs = {name: json.loads((PEER / f"{name}.json").read_text()) for name in RUNS}
-    text = "".join(json.dumps(run) for run in runs.values())
     systems: dict[str, Any] = {}
     made = {}
     for name, run in runs.items():
         system = run["config"]["system_file"]
         systems[system] = given(run, "system", "system")
         made[name] = {"system": system, "strategy": given(run, "strategy", "strategy"), "model": given(run, "model", "models"), **theirs(run)}
-    for data in systems.values():
+    for system, data in systems.items():
+        text = "".join(json.dumps(run) for name, run in runs.items() if made[name]["system"] == system)
         for op in data["accelerator"]["op"].values():
             if op.get("accurate_efficient_factor"):
                 op["accurate_efficient_factor"] = {key: share for key, share in op["accurate_efficient_factor"].items() if key in text}
