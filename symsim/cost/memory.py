@@ -22,7 +22,7 @@ from symsim.cost.count import label
 from symsim.cost.graphs import static_inputs
 from symsim.cost.memory_activations import Activations, define_activations, define_workspaces
 from symsim.cost.memory_backward import beside, first_layers, forwarded, gradients_after, pairs_run, rebuilt, running_forms, runs, saved_after, worst
-from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduction_buffer, shard_gradients, trained_parameters
+from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, whole_gradients
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.lowering.lowered import Lowered
@@ -82,7 +82,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         forward = rest + worst(name, again) + gathered_parameters(rank, name)
         at(moment(phase="forward"), forward, f"forward of {last}", present=present)
         backward = rest + rebuilt(rank, name, again) + worst(name, again, backward=True) + gradients_after(rank, name)
-        backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name) + buckets
+        backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name) + buckets + whole_gradients(rank, name)
         at(moment(phase="backward"), backward, f"backward of {last}", present=present)
         if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
             behind = reduction_buffer(rank, name) + shard_gradients(rank, trained_parameters(rank, name)) - saved + away(rank, name)
@@ -95,7 +95,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             )
     at(
         of_stage("M_at", "first_layers"),
-        static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets,
+        static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets + whole_gradients(rank, "embedding"),
         "backward of the first layer and of the embedding, with all other gradients made",
     )
     if rank.strategy.zero == 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.cost.count import trained_of, trained_output_layer
-from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, trained_root
+from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
 from symsim.ir.block import WIDTHS
 
@@ -137,7 +137,7 @@ def first_layers(rank: Rank) -> Expr:
     layer = (worst(kind, kind in rank.lowered.checkpointed, backward=True) + of_block("A", "embedding").expr) * rank.has[kind] * symbol("first_i")
     table = worst("embedding", False, backward=True) * symbol("first_i")
     if rank.framework.main_gradients:
-        return table
+        return table + still_gathered(rank)
     if rank.strategy.zero == 3:
         waiting = gradients_after(rank, kind)
         # the shards of this layer's gradients and of the root's are still to come

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
-from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer
+from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
@@ -35,6 +35,29 @@ def reduction_buffer(rank: Rank, kind: str) -> Expr:
     return (trained_parameters(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
 
 
+def whole_gradients(rank: Rank, name: str) -> Expr:
+    """Gradients that stay whole until they are reduced, where their owners accumulate shards: of one chunk of the rank while its group of
+    micro-batches runs; under zero=2 of the block at work, where no other buffer takes them."""
+    strategy = rank.strategy
+    if strategy.gradient_sync == "every_group":
+        return total(trained_part(rank.lowered, part) for part in ("dense", "expert")) * gradient_width(rank) / strategy.vpp
+    if strategy.zero != 2 or strategy.gradient_sync == "last_microbatch" or not rank.framework.main_gradients:
+        return ZERO
+    if name in ("embedding", "head"):
+        own = trained_output_layer(rank.book, rank.lowered) if name == "head" else trained_of(rank.book, "P", "embedding", "embedding")
+        return own * gradient_width(rank) * (symbol("loss_i") if name == "head" else symbol("embedding_i"))
+    return trained_parameters(rank, name) * gradient_width(rank) * rank.has[name]
+
+
+def still_gathered(rank: Rank) -> Expr:
+    """Layers that are gathered whatever runs: all where nothing is freed before the step, or the rank's other chunks where forward frees none."""
+    strategy = rank.strategy
+    if strategy.zero != 3 or (strategy.reshard_after_backward and (strategy.reshard_after_forward is not False or strategy.vpp == 1)):
+        return ZERO
+    everything = total(unit_bytes(rank, k) * layers(k).expr for k in rank.model.kind_names()) + narrow_everywhere(rank)
+    return everything * (1 - expr(1) / strategy.vpp) if strategy.reshard_after_backward else everything
+
+
 def shard_gradients(rank: Rank, parameters: Expr) -> Expr:
     """Reduced gradients of so many parameters, where no buffer holds them from the start."""
     return ZERO if rank.framework.main_gradients else parameters * gradient_width(rank) / shards(rank.lowered, False).shard
@@ -55,7 +78,7 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
     part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
     if name == "embedding":
-        return root + part if backward else root * 2
+        return root + part + still_gathered(rank) if backward else root * 2
     if name in ("head", "mtp"):
         return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
     next_to_run = width * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO

@@ -15,7 +15,7 @@ from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_mirrored import mirrored, of_both
 from symsim.cost.memory_narrow import narrow_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
-from symsim.cost.reduce import bucket_size, expert_groups, shards
+from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
 from symsim.cost.states import main_type, states
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
@@ -145,8 +145,7 @@ def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[
         both_ways = (0 if strategy.offload_gradients else 4) + (0 if strategy.offload_parameters else 4)
         moved["optimizer"] = _of_each(rank, both_ways, "optimizer states") * away
         if strategy.offload_gradients:
-            often = symbol("m") if strategy.zero == 2 or strategy.gradient_sync == "every_microbatch" else ONE
-            moved["gradients"] = _of_each(rank, gradient_width(rank), "optimizer states") * often
+            moved["gradients"] = _of_each(rank, gradient_width(rank), "optimizer states") * reductions(strategy)
     elif strategy.offload_parameters:
         moved["optimizer"] = weights
     return tuple(kept), moved

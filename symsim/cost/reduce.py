@@ -109,11 +109,11 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
             made.append(Message("step", "all_reduce", group.whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
             continue
         if group.shard != ONE:
-            per = "microbatch" if strategy.zero == 2 else "step"
             phase = "backward" if strategy.zero == 2 else "step"
             whole_again = strategy.zero == 2 and lowered.profile.assumptions["zero2_reduction"] == "all_reduce"
             op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
-            made.append(Message(phase, op, group.inside, group.shard, n, kept, gradient, f"{what} gradients", per=per))
+            reduced = Message(phase, op, group.inside, group.shard, n, kept, gradient, f"{what} gradients")
+            made.append(_synchronised(reduced, strategy) if strategy.zero == 2 else replace(reduced, per="step"))
         if group.instances != ONE:
             made.append(Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
         if group.shard != ONE:
@@ -123,6 +123,21 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
                 whole = f"{what} parameters" + (f" in {dtype.upper()}" if dtype in NARROW else "")
                 made.append(Message("step", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, whole, per="step"))
     return [in_buckets(m, strategy) for m in made]
+
+
+def reductions(strategy: Strategy) -> Expr:
+    """How often a step reduces the gradients of a chunk under zero=2 and 3: after every micro-batch, or every group of them that runs through
+    it in a row, or once."""
+    if strategy.gradient_sync == "every_group":
+        return ceil(symbol("m") / symbol("group"))
+    return symbol("m") if strategy.gradient_sync == "every_microbatch" else ONE
+
+
+def _synchronised(message: Message, strategy: Strategy) -> Message:
+    """A reduction of gradients, as often as zero=2 and 3 make one."""
+    if strategy.gradient_sync == "every_microbatch":
+        return replace(message, per="microbatch")
+    return replace(message, per="step", count=message.count * reductions(strategy))
 
 
 def in_types(lowered: Lowered, elements_gathered: Expr, narrow: Expr) -> list[tuple[Expr, str]]:
@@ -228,7 +243,8 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
     if "mtp" in lowered.blocks:
         root = root + held("mtp") * symbol("mtp_copies_i")
         learnt = learnt + trained("mtp") * symbol("mtp_copies_i")
-    return [u for u in (*units, Unit("root", root, ONE, learnt, root=True)) if u.elements]
+    often = minimum(1, root) if lowered.profile.strategy.pp > 1 else ONE
+    return [u for u in (*units, Unit("root", root, often, learnt, root=True)) if u.elements]
 
 
 def _purpose(unit: Unit) -> Purpose:
@@ -241,7 +257,6 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     strategy = lowered.profile.strategy
     gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
     once = "microbatch" if strategy.reshard_after_backward else "step"
-    sync = "microbatch" if strategy.gradient_sync == "every_microbatch" else "step"
     kept = strategy.reshard_after_forward
     made: list[Message] = []
     for unit in units if strategy.zero == 3 else ():
@@ -260,9 +275,11 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
                 again = replace(gather, phase="backward", group=held_by, send_elements=part / held_by, per="microbatch")
                 made.append(replace(again, count=unit.times - unit.kept))
         if group.shard != ONE and n:
-            made.append(Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, sync, of))
+            scattered = Message("backward", "reduce_scatter", group.inside, group.shard, n, share, gradient, unit.what, unit.times, purpose=of)
+            made.append(_synchronised(scattered, strategy))
         if group.instances != ONE and n:
-            made.append(Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, sync, of))
+            summed = Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, purpose=of)
+            made.append(_synchronised(summed, strategy))
     return made
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
 from symsim.algebra.quantity import NONE, SECOND, Definition, Quantity, total
@@ -30,6 +30,7 @@ from symsim.cost.reduce import (
     boundary_shape,
     bucket_size,
     expert_groups,
+    reductions,
     shards,
     update_messages,
 )
@@ -132,7 +133,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     zero = _sharding(lowered)
     over = [*axes, "fsdp"] if zero == 3 else axes
     extra = {phase: [seconds(of_stage("e", phase=phase, axis=axis)) for axis in over] for phase in ("forward", "backward")}
-    if zero == 2:
+    if zero == 2 and strategy.gradient_sync == "every_microbatch":
         extra["backward"].append(_scattered_every_microbatch(book, network, lowered))
     forward = [seconds(block.forward) * often[n] for n, block in alone.items()] + extra["forward"]
     define(of_stage("t", phase="forward"), forward, "stage i: forward of a micro-batch", "t_f^{(i)}")
@@ -151,12 +152,15 @@ def _sharding(lowered: Lowered) -> int:
 
 def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) -> None:
     """FSDP: a unit's parameters arrive while the unit before it computes, its gradients leave while the next one does;
-    what is exposed is the root's gather, which comes first, and its scatter, which comes last, what is not gathered ahead, and whatever
-    the computation is too short for."""
+    what is exposed is the root's gather, which comes first, and its scatter, which comes last (in a pipeline those of every chunk's first
+    unit), what is not gathered ahead, and whatever the computation is too short for."""
     if _sharding(lowered) != 3:
         return
     made: dict[str, Quantity] = {"forward": Quantity(ZERO, SECOND), "backward": Quantity(ZERO, SECOND)}
     root: dict[str, Quantity] = dict(made)
+    # a chunk begins with nothing of its own to gather beside, and ends with nothing to scatter beside: a layer of each
+    held = sum((symbol(runs(n)) for n in lowered.profile.model.kind_names()), ZERO)
+    alone = minimum(1, lowered.profile.strategy.vpp / maximum(1, held)) if lowered.profile.strategy.pp > 1 else ZERO
     for message in update_messages(lowered, book):
         if message.per == "microbatch":
             phase, seconds = message.phase, network.seconds(message) * message.count
@@ -164,7 +168,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
             if message.purpose == "root" and message.op == ("all_gather" if phase == "forward" else "reduce_scatter"):
                 root[phase] = root[phase] + seconds
             else:
-                root[phase] = root[phase] + seconds * message.late
+                root[phase] = root[phase] + seconds * maximum(message.late, alone)
     for phase, beside in (("forward", ("forward",)), ("backward", ("inputs", "weights"))):
         whole = book.define(
             of_stage("c", phase=phase, axis="fsdp"),
@@ -253,6 +257,11 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     ):
         several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
         left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if overlap and c.expr else c
+        if overlap and c.expr and what == "grad" and strategy.gradient_sync == "every_group" and _sharding(lowered) > 1:
+            # a chunk's gradients leave while the next group of micro-batches runs; the last has its own last micro-batch alone
+            rounds, own = strategy.vpp * reductions(strategy), beside / strategy.vpp
+            behind = beside * symbol("m") * (1 - 1 / rounds)
+            left = Quantity(maximum(c.expr - behind - own, c.expr / rounds - own, c.expr / several.expr), SECOND)
         if _sharding(lowered) == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
             # beside the last backward or the first forward, whose own gathers and scatters these replace
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)

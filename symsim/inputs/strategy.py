@@ -100,8 +100,10 @@ class Strategy(BaseModel):
         "a number: keep them sharded over so many ranks instead",
     )
     reshard_after_backward: bool = Field(True, description="FSDP: free gathered parameters after backward; false keeps them until the step")
-    gradient_sync: Literal["every_microbatch", "last_microbatch"] = Field(
-        "every_microbatch", description="FSDP: when gradients are reduced (no_sync)"
+    gradient_sync: Literal["every_microbatch", "every_group", "last_microbatch"] = Field(
+        "every_microbatch",
+        description="zero=2, FSDP: when gradients are reduced (no_sync); every_group: a chunk's, after each group of micro-batches that run "
+        "through it in a row, so that one chunk's are whole at a time",
     )
     prefetch_bucket_size: AnySize | None = Field(
         None, description="FSDP: parameters gathered ahead of what runs (stage3_prefetch_bucket_size); default: the next unit"

@@ -18,6 +18,7 @@ from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
 from symsim.lowering.checks_recompute import recomputation
+from symsim.lowering.checks_shards import sharded_stages
 from symsim.lowering.checks_tuning import tuning
 from symsim.lowering.checks_update import on_the_host, optimizer_states
 from symsim.pipeline.layout import pipeline_layout
@@ -377,11 +378,6 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
             f"reshard_after_forward={kept} does not divide the {ranks // instances} ranks that share a parameter; "
             f"valid: {_divisors(ranks // instances)}"
         )
-    if strategy.zero >= 2 and strategy.pp > 1:
-        raise InputError(
-            f"zero={strategy.zero} with pp={strategy.pp} is refused: every micro-batch of a pipeline would reduce "
-            "(and at zero=3 gather) its stage again, and Megatron-Core's torch FSDP2 refuses pipelines; use zero=1, or pp=1"
-        )
 
 
 def _overlap(architecture: Architecture, strategy: Strategy) -> None:
@@ -490,6 +486,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _schedule,
     _loss,
     _data_parallel,
+    sharded_stages,
     _overlap,
     optimizer_states,
     on_the_host,

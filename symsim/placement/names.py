@@ -72,7 +72,7 @@ def placement_of(strategy: Strategy) -> Placement:
         attention = {dim: Axes(("tp", *by_heads)) for dim in BY_TENSOR}
         attention["s"] = Axes(tuple(a for a in context if a not in by_heads), left=sequence)
     replicas = ("dp", *context)
-    kept_whole = strategy.zero == 3 and strategy.gradient_sync == "last_microbatch"
+    kept_whole = strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch"
     stores = {
         "parameters": replicas if strategy.zero == 3 else (),
         "gradients": replicas if strategy.zero >= 2 and not kept_whole else (),
