@@ -95,7 +95,12 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             )
     at(
         of_stage("M_at", "first_layers"),
-        static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets + whole_gradients(rank, "embedding"),
+        static.gradients
+        + activations.earlier
+        + first_layers(rank)
+        + pairs_run(rank) * forwarded(rank)
+        + buckets
+        + whole_gradients(rank, "embedding"),
         "backward of the first layer and of the embedding, with all other gradients made",
     )
     if rank.strategy.zero == 3:
