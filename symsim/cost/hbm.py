@@ -14,12 +14,13 @@ from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.algebra.quantity import BYTE, Quantity, total
 from symsim.cost.linear_loss import linear_loss_bytes
 from symsim.cost.shapes import Shape, size
+from symsim.cost.stored import made_anew
 from symsim.frameworks.kernels import Profile, multiplied_in
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, LinearCrossEntropy, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, Dequantise, LinearCrossEntropy, Projection
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import CAST, BackwardOp, elements, redistributions
+from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp, elements, redistributions
 from symsim.placement.mesh import local_size
 
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
@@ -36,6 +37,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "exchange":
         return Quantity(ZERO, BYTE)
+    if isinstance(op.attrs, Dequantise):
+        return Quantity(made_anew(placed, op.inputs[0], op.attrs.stored), BYTE)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, index, "forward", profile.strategy)
         return Quantity(shape.bytes + added_afterwards(placed, index, shape, profile.strategy), BYTE)
@@ -57,6 +60,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return Quantity(ZERO, BYTE)
     if kernel.label == CAST:
         return _cast_in_backward(placed, kernel, profile)
+    if kernel.label == DEQUANTISE:
+        return Quantity(made_anew(placed, kernel.reads[0], op.of(Projection).stored), BYTE)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
         return Quantity(shape.bytes + added_afterwards(placed, kernel.forward, shape, profile.strategy), BYTE)
@@ -108,8 +113,9 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
         groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
         rows = rows / groups
     narrow = multiplied_in(op, strategy) if op.of(Projection).multiplied else tensors[op.inputs[0]].dtype
-    width = WIDTHS[narrow]
-    out = WIDTHS[tensors[op.outputs[0]].dtype]
+    whole = kind != "forward" and op.of(Projection).stored  # made anew
+    width = WIDTHS[strategy.precision if whole else narrow]
+    out = WIDTHS[strategy.precision if whole else tensors[op.outputs[0]].dtype]
     biases = [t for t in op.inputs if tensors[t].kind == "parameter" and not contracted & set(tensors[t].dims)]
     if kind == "wgrad":
         out = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]

@@ -28,9 +28,10 @@ from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
-from symsim.ir.operations import OPERATIONS, Attention, Cast, Projection
+from symsim.ir.operations import OPERATIONS, Attention, Cast, Dequantise, Projection
+from symsim.ir.quantised import STORED
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import CAST, BackwardOp
+from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp
 from symsim.placement.mesh import local_size
 from symsim.placement.sizes import REACHES, span
 
@@ -46,6 +47,9 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
     if label == CAST:
         assert isinstance(op.attrs, (Projection, Attention))
         return sum((cast.passes * ONE for cast in (op.attrs.gradient_cast, getattr(op.attrs, "input_cast", None)) if cast), ZERO)
+    if label == DEQUANTISE or isinstance(op.attrs, Dequantise):
+        assert isinstance(op.attrs, (Projection, Dequantise))
+        return STORED[op.attrs.stored].launches * ONE
     if isinstance(op.attrs, Cast):
         return op.attrs.passes * ONE
     experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
@@ -81,10 +85,10 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
     """One backward kernel."""
     op = placed.block.ops[kernel.forward]
     if op.kind in profile.conventions.kernels:
-        if kernel.label == CAST:
+        if kernel.label in (CAST, DEQUANTISE):
             return Quantity(ZERO, SECOND)
         return Quantity(profile.conventions.kernels[op.kind](placed, kernel.forward, kernel.label, profile), SECOND)
-    if kernel.label == CAST:
+    if kernel.label in (CAST, DEQUANTISE):
         return Quantity(curves.memory_bound(backward_bytes(placed, kernel, profile).expr, kind="elementwise"), SECOND)
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)

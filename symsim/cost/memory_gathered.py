@@ -11,6 +11,7 @@ from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_every
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
 from symsim.cost.reduce import shards
+from symsim.cost.stored import instead_gathered
 from symsim.ir.block import WIDTHS
 
 
@@ -24,7 +25,13 @@ def trained_parameters(rank: Rank, kind: str) -> Expr:
 
 def unit_bytes(rank: Rank, kind: str) -> Expr:
     """Bytes of a layer's parameters, gathered."""
-    return WIDTHS[rank.strategy.precision] * parameters_of(rank, kind)
+    return WIDTHS[rank.strategy.precision] * parameters_of(rank, kind) + instead_gathered(rank.lowered, kind)
+
+
+def gathered_width(rank: Rank, kind: str) -> Expr:
+    """Bytes that a gathered parameter of a layer takes, in the mean."""
+    precision, less = WIDTHS[rank.strategy.precision], instead_gathered(rank.lowered, kind)
+    return precision + less / parameters_of(rank, kind) if less else expr(precision)
 
 
 def reduction_buffer(rank: Rank, kind: str) -> Expr:
@@ -72,7 +79,7 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     root = width * root_parameters(rank)
     kinds = rank.model.kind_names()
     kept = total(kept_layers(rank.lowered, k) * parameters_of(rank, k) for k in kinds)
-    largest = maximum(*((width * ahead(rank.lowered, k, kept) + narrow_ahead(rank, k)) * rank.has[k] for k in kinds))
+    largest = maximum(*((gathered_width(rank, k) * ahead(rank.lowered, k, kept) + narrow_ahead(rank, k)) * rank.has[k] for k in kinds))
     everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds) + narrow_everywhere(rank)
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
@@ -81,8 +88,9 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
         return root + part + still_gathered(rank) if backward else root * 2
     if name in ("head", "mtp"):
         return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
-    next_to_run = width * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO
-    running = width * (maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name)) + narrow_at_work(rank, name)
+    next_to_run = gathered_width(rank, name) * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO
+    working = maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name)
+    running = gathered_width(rank, name) * working + narrow_at_work(rank, name)
     return root + part + (running if resharded else everything) + next_to_run
 
 

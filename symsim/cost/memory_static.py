@@ -17,11 +17,13 @@ from symsim.cost.memory_narrow import narrow_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
 from symsim.cost.states import main_type, states
+from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.differentiate import elements
+from symsim.pipeline.stages import holds
 
 MIB = 2**20
 _SOURCE_OF_ADAM = "Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py"
@@ -54,6 +56,14 @@ def _of_frozen(rank: Rank, width: int | Fraction) -> Expr:
     return sum((frozen[part] * width / shard for part, shard in _copies(rank, "parameters")), ZERO)
 
 
+def _stored(rank: Rank) -> Expr:
+    """Bytes more, less than none, for frozen weights that are stored in few bits."""
+    split = rank.lowered.mesh.placement.stores["parameters"]
+    groups: tuple[tuple[bool | None, bool], ...] = ((False, False), (True, True)) if expert_groups(rank.lowered) else ((None, False),)
+    copies = [(own, shards(rank.lowered, expert).shard if split else ONE) for own, expert in groups]
+    return total(instead(rank.lowered, name, shard, own) * symbol(holds(name)) for name in rank.lowered.blocks for own, shard in copies)
+
+
 def _copies(rank: Rank, store: str) -> list[tuple[str, Expr]]:
     """The dense part and the experts, and over how many ranks one copy of what is stored of them is sharded."""
     split, apart = rank.lowered.mesh.placement.stores[store], expert_groups(rank.lowered)
@@ -70,6 +80,7 @@ def define_static(rank: Rank) -> Static:
     precision, main = WIDTHS[strategy.precision], main_type(strategy)
     only_main = strategy.zero == 3 and rank.assume["fsdp_parameters"] == "main"
     weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters") + _of_frozen(rank, precision)
+    weights = weights + _stored(rank)
     shards_of_weights = weights
     if strategy.offload_parameters:
         weights = ZERO

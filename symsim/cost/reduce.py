@@ -20,6 +20,7 @@ from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import kept_layers, late, never_sharded
+from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import NARROW, Tensor
@@ -143,6 +144,8 @@ def _synchronised(message: Message, strategy: Strategy) -> Message:
 def in_types(lowered: Lowered, elements_gathered: Expr, narrow: Expr) -> list[tuple[Expr, str]]:
     """Parameters that are gathered, by the type in which they are: those kept in a recipe's type as the recipe gathers them."""
     precision, recipe = lowered.profile.strategy.precision, recipe_of(lowered.profile.strategy)
+    if lowered.profile.strategy.quantize_base != "none" and narrow:
+        return [(part, dtype) for part, dtype in ((elements_gathered - narrow, precision), (narrow, stored_type(lowered))) if part]
     if recipe is None or not recipe.gathers or not narrow:
         return [(elements_gathered, precision)] if elements_gathered else []
     return [(part, dtype) for part, dtype in ((elements_gathered - narrow, precision), (narrow, recipe.gathers)) if part]
@@ -232,7 +235,7 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
             own = expert if apart else None
             whole = never_sharded(lowered, kind, expert=own)
             learnt = trained(kind, expert=own)
-            narrow = narrow_of_block(lowered, kind, own) if lowered.profile.strategy.fp8_param_gather else ZERO
+            narrow = narrow_of_block(lowered, kind, own) if lowered.profile.strategy.fp8_param_gather else stored_elements(lowered, kind, own)
             units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind), narrow=narrow))
     root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
     learnt = trained("embedding") * symbol("embedding_i") + trained_output_layer(derivation, lowered)
@@ -264,7 +267,7 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
         n, share, gathered = unit.trained, unit.trained / group.shard, unit.elements - unit.whole
         times, of, late = unit.times, _purpose(unit), unit.late
         for part, dtype in in_types(lowered, gathered, unit.narrow) if group.shard != ONE else ():
-            what = unit.what + (f" in {dtype.upper()}" if dtype in NARROW else "")
+            what = unit.what + (f" in {dtype.upper()}" if dtype != strategy.precision else "")
             gather = Message("forward", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, what, times, once, of, late)
             made.append(gather)
             if unit.whole and dtype == strategy.precision:

@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from symsim.algebra.expr import ZERO, Expr
-from symsim.cost import linear_loss
+from symsim.cost import linear_loss, stored
 from symsim.ir.block import NARROW, WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import BackwardOp, room
+from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, room
 from symsim.lowering.remember import Remembered, kept_as
 
 
@@ -117,7 +117,7 @@ class _Walk:
                 else:
                     live.setdefault(root, self.size(root))
             if not op.is_view:
-                moments.append(Moment(op.name, _sum(live.values())))
+                moments.append(Moment(op.name, _sum(live.values()) + stored.beside_forward(self.placed, op)))
             for root in [r for r in live if self.last_read.get(r, -1) <= index and r not in stay]:
                 if root in kept:
                     live[root] = kept[root]
@@ -239,7 +239,7 @@ class _Backward:
                 latest = ZERO
             for name in self._become_gradients(op, made):
                 self.live.pop(name, None)
-            self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op), latest)
+            self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op, kernel.label), latest)
             self.of_parameters = self.of_parameters + latest
             for name, size in made.items():
                 self._add(name, size)
@@ -268,9 +268,11 @@ def _node(op: Op) -> str:
     return "mlp" if op.module in ("experts", "mlp") else "before"
 
 
-def _inside(backward: _Backward, op: Op) -> Expr:
+def _inside(backward: _Backward, op: Op, label: str) -> Expr:
     """What a kernel's backward allocates besides its results: PyTorch's cross entropy is two operations, and the first
     one's gradient has the size of the log-softmax (aten nll_loss_backward, _log_softmax_backward_data)."""
+    if label in ("dgrad", DEQUANTISE):
+        return stored.beside_backward(backward.walk.placed, op, making=label == DEQUANTISE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return linear_loss.beside_backward(backward.walk.placed, op)
     return _sum(backward.walk.size(t) for t in op.attrs.inside) if isinstance(op.attrs, CrossEntropy) else ZERO

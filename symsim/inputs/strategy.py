@@ -133,6 +133,11 @@ class Strategy(BaseModel):
     target_modules: tuple[str, ...] = Field(
         ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"
     )
+    use_dora: bool = Field(False, description="lora: a magnitude for every column of an adapted weight, over the weight's norm (DoRA)")
+    quantize_base: Literal["none", "nf4", "nf4_double", "fp4", "fp4_double", "nf4_torchao", "int8"] = Field(
+        "none", description="lora: how frozen weights of linear maps are stored: symsim/ir/quantised.py (QLoRA: nf4, or nf4_double)"
+    )
+    quantize_experts: bool = Field(False, description="quantize_base: weights of experts too, which are no linear modules")
     modules_to_save: tuple[str, ...] | None = Field(None, max_length=64, description="lora: parameters trained as they are, beside the adapters")
     freeze_parameters: tuple[str, ...] | None = Field(
         None, max_length=64, description="parameters that are not trained, by names: embedding, norm, attention.q_proj, layers.0-15, layers.3.mlp"

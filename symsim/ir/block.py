@@ -16,10 +16,12 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import nearest
 from symsim.ir.einsum import Einsum, IRError, fault, parsed
 from symsim.ir.operations import KINDS, OPERATIONS, Attributes, Plain
+from symsim.ir.quantised import STORED
 
 WIDTHS: Mapping[str, int | Fraction] = {
     **{"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "int64": 8, "int32": 4, "bool": 1, "uint64": 8},
-    "fp4": Fraction(1, 2),
+    "int8": 1,
+    **{"fp4": Fraction(1, 2), "nf4": Fraction(1, 2), "nf4_torchao": STORED["nf4_torchao"].width + STORED["nf4_torchao"].scale},
     "e5m6": Fraction(3, 2),
     # both forms of a tensor, by rows and by columns
     **{"fp8x2": 2, "fp4x2": 1},
@@ -28,7 +30,7 @@ WIDTHS: Mapping[str, int | Fraction] = {
 
 
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
-NARROW = ("fp8", "fp4")
+NARROW = ("fp8", "fp4", "int8")
 # what a tensor is to its module; the table is that of the tokens
 TensorRole = Literal["", "weight", "bias", "table"]
 

@@ -35,7 +35,8 @@ class Projection:
     borrowed: weights of another block. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the
     input's gradient, go between ranks, where they are not those of the tensors. multiplied: the narrow type of the operands; "": that
     of the tensors. gradient_cast: of the output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was
-    kept as it was, for the weight gradient. bias_apart: the bias is added by kernels of its own, in fp32."""
+    kept as it was, for the weight gradient. bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the
+    weight is stored, that is made anew for backward (`symsim/ir/quantised.py`)."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -47,6 +48,14 @@ class Projection:
     gradient_cast: Cast | None = None
     input_cast: Cast | None = None
     bias_apart: bool = False
+    stored: str = ""
+
+
+@dataclass(frozen=True)
+class Dequantise:
+    """The type in which the weight is stored that is made anew."""
+
+    stored: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,7 +214,9 @@ class Redistribution:
     target: str | None = None
 
 
-Attributes = Plain | Cast | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+Attributes = (
+    Plain | Cast | Dequantise | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+)
 
 Collective = Literal["", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
@@ -291,6 +302,8 @@ OPERATIONS: dict[str, Operation] = {
     "multiply": Operation("kernel"),
     "add": Operation("kernel"),
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
+    "dequantise": Operation("kernel", Dequantise, transpose="free"),
+    "column_norm": Operation("primitive", transpose="none"),
     "convolution": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),

@@ -25,6 +25,7 @@ from symsim.lowering.marked import gradient_enters
 
 ALL_LINEAR = "all_linear"
 RANK = "r"
+AGAIN = "dora_again"
 
 # What Megatron-Core calls the linear maps, by the modelling code's names of their weights
 _MEGATRON = {
@@ -106,9 +107,60 @@ class _Adapters:
         up = Einsum(((*batch, RANK), (*chosen, *new, RANK)), says.result, says.chosen)
         low = self._product(op, "lora_A", x, down)
         high = self._product(op, "lora_B", low, up)
+        if self.profile.strategy.use_dora:
+            self._with_magnitude(op, x, base, high, y)
+            return
         scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
         self._emit(op, "scale", "lora_scale", [high], [scaled])
         self._emit(op, "plus", "lora_add", [base, scaled], [y])
+
+    def _with_magnitude(self, op: Op, x: str, base: str, high: str, y: str) -> None:
+        """y = base + (m/n - 1) base + m/n scale (x A) B: m is trained, n the norms of the columns of W + scale A B, which has no gradient.
+        A B is what an identity becomes; under dropout x W is computed again of what is left of x (peft tuners/lora/dora.py)."""
+        (says,), kind = op.einsums, self.tensors[y].dtype
+        chosen, new = tuple(d for d, _ in says.chosen), tuple(d for d in says.result if d not in says.operands[0])
+        columns, wide = (*chosen, *new), self.tensors[y].dims
+        magnitude = self._tensor(op, "magnitude", columns, kind, "parameter", role="weight", owner=f"{op.name}.magnitude")
+        norm = self._norm_of_columns(op, columns)
+        if op.of(Projection).bias:
+            base = self._made(op, "sub", "dora_bias", [base], wide)
+        if self.profile.strategy.lora_dropout:
+            base = self._again(op, x)
+        factor = self._made(op, "div", "dora_factor", [magnitude, norm], columns, saves=(norm,))
+        less = self._made(op, "sub", "dora_less", [factor], columns)
+        own = self._made(op, "mul", "dora_base", [less, base], wide, saves=(less, base))
+        of_adapter = self._made(op, "mul", "dora_adapter", [factor, high], wide, saves=(factor, high))
+        scaled = self._made(op, "scale", "lora_scale", [of_adapter], wide)
+        added = self._made(op, "plus", "dora_add", [own, scaled], wide)
+        self._emit(op, "plus", "lora_add", [f"{y}.base", added], [y])
+
+    def _norm_of_columns(self, op: Op, columns: tuple[str, ...]) -> str:
+        """The norms of the columns of W + scale A B, with no gradient."""
+        (says,), weight = op.einsums, self.tensors[op.inputs[1]]
+        a, b = f"{op.name}.lora_A.weight", f"{op.name}.lora_B.weight"
+        delta, scaled, summed, norm = (
+            self._tensor(op, f"dora_{name}", dims, self.tensors[op.outputs[0]].dtype)
+            for name, dims in (("delta", weight.dims), ("scaled", weight.dims), ("summed", weight.dims), ("norm", columns))
+        )
+        eye = self._tensor(op, "dora_eye", (*says.contracted, *says.contracted), weight.dtype)
+        products = ((*says.contracted, *says.contracted, RANK), (*says.contracted, RANK, *columns))
+        self._emit(op, "column_norm", "dora_delta", [a, b], [delta, eye], products=products)
+        self._emit(op, "column_norm", "dora_scaled", [delta], [scaled])
+        self._emit(op, "column_norm", "dora_summed", [weight.name, scaled], [summed])
+        self._emit(op, "column_norm", "dora_norm", [summed], [norm])
+        return norm
+
+    def _again(self, op: Op, x: str) -> str:
+        """The weight's product with what dropout has left of its input."""
+        y = self._tensor(op, "dora_again.out", self.tensors[op.outputs[0]].dims, self.tensors[op.outputs[0]].dtype)
+        attrs = replace(op.of(Projection), bias=False)
+        self._emit(op, op.kind, AGAIN, [x, op.inputs[1]], [y], saves=(x,), einsums=op.einsums, products=op.products, attrs=attrs)
+        return y
+
+    def _made(self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = ()) -> str:
+        made = self._tensor(op, f"{name}.out", dims, self.tensors[op.outputs[0]].dtype)
+        self._emit(op, kind, name, inputs, [made], saves=saves)
+        return made
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
@@ -148,7 +200,7 @@ def _without_needless(block: Block, enters: bool) -> Block:
     flowing = {t.name for t in block.parameters() if t.gradient}
     flowing |= {n for n in block.inputs if enters and block.tensors[n].kind == "activation"}
     for op in block.ops:
-        if any(t in flowing for t in op.inputs):
+        if any(t in flowing for t in op.inputs) and OPERATIONS[op.kind].transpose != "none":
             flowing |= {t for t in op.outputs if block.tensors[t].kind in ("activation", "index")}
     tensors = {n: t if t.kind == "parameter" else replace(t, gradient=n in flowing) for n, t in block.tensors.items()}
     quantised = {t for op in block.ops if isinstance(op.attrs, Cast) for t in op.outputs}
@@ -183,7 +235,7 @@ def _of_loss(op: Op, tensors: Mapping[str, Tensor]) -> Op:
 def _needed(op: Op, flowing: set[str], quantised: set[str]) -> tuple[str, ...]:
     """Of what an operation keeps, what is left: nothing where no gradient passes it; of a product the input where its weight is trained,
     and of an elementwise product each operand whose partner needs a gradient."""
-    if not any(t in flowing for t in op.inputs):
+    if not any(t in flowing for t in op.inputs) or OPERATIONS[op.kind].transpose == "none":
         return ()
     if op.kind in PRODUCTS and op.inputs[1] not in flowing:
         return tuple(t for t in op.saves if t != op.inputs[0] and t not in quantised)

@@ -21,6 +21,7 @@ def tuning(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora); else all that freeze_parameters leaves is")
     if strategy.tuner_type == "lora":
         _targets(architecture, strategy)
+    _stored(strategy)
     if tunes(strategy) and not trains_anything(architecture, strategy):
         raise InputError("nothing is trained: freeze_parameters leaves no parameter; name what is in trainable_parameters")
 
@@ -36,6 +37,25 @@ def _named_parameters(architecture: Architecture, strategy: Strategy) -> None:
                 raise InputError(f"{option}={cut(text)}: {said}: {nearest(entry.name, list(known))}")
             if entry.first is not None and entry.last is not None and not entry.first <= entry.last < architecture.num_layers:
                 raise InputError(f"{option}={cut(text)}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
+
+
+def _stored(strategy: Strategy) -> None:
+    """What libraries of few bits and of magnitudes do not run."""
+    for option in ("use_dora", "quantize_base"):
+        given = getattr(strategy, option)
+        if given in (False, "none"):
+            continue
+        shown = f"{option}={str(given).lower()}"
+        if strategy.tuner_type != "lora":
+            raise InputError(f"{shown} is of adapters beside frozen weights; give tuner_type=lora")
+        if strategy.tp > 1 or strategy.expert_tp > 1:
+            raise InputError(f"{shown} with tp above 1 has no framework: weights in blocks are not split by rows or columns; give tp=1 and zero=3")
+    if strategy.quantize_experts and strategy.quantize_base == "none":
+        raise InputError("quantize_experts=true says that experts are stored in few bits too; give quantize_base")
+    if strategy.quantize_base == "int8" and strategy.zero == 3:
+        raise InputError("quantize_base=int8 with zero=3: bitsandbytes shards weights of 4 bits alone; give quantize_base=nf4, or zero=0")
+    if strategy.quantize_base != "none" and strategy.fp8 != "none":
+        raise InputError(f"quantize_base={strategy.quantize_base} and fp8={strategy.fp8} both say how linear maps multiply; give one of them")
 
 
 def _targets(architecture: Architecture, strategy: Strategy) -> None:

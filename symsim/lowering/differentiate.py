@@ -40,6 +40,9 @@ CAST = "cast"
 # index, operation, axis, send, receive, dtype, what
 Say = Callable[[int, str, str, Expr, Expr, str, str], None]
 
+DEQUANTISE = "dequantise"
+"""The backward kernels that make a weight anew that is stored in few bits, for the gradient of the input."""
+
 
 @dataclass(frozen=True)
 class BackwardOp:
@@ -216,6 +219,8 @@ def _transpose(placed: Placed, index: int, op: Op) -> list[BackwardOp]:
     if rule == "einsum":
         of_input, of_weight = ((op.einsums[0].transpose(operand).product,) for operand in (0, 1))
         kernels = [BackwardOp("dgrad", index, of_input, (*gradients, *parameters[:1]), tuple(activations))] if activations else []
+        if kernels and op.of(Projection).stored:
+            kernels = [BackwardOp(DEQUANTISE, index, (), tuple(parameters[:1]), ()), *kernels]
         return casts + kernels + ([BackwardOp("wgrad", index, of_weight, (*gradients, *op.saves), tuple(weights))] if weights else [])
     if rule in ("passes", "free", "shared"):
         return []

@@ -3,6 +3,7 @@
 Architecture -> declare -> Block            operations over named dimensions
              -> fuse    -> Block            the kernels that run, what each keeps
              -> adapt   -> Block            adapters, and no gradients that nothing trained needs
+             -> store   -> Block            frozen weights that are stored in few bits, made anew for their products
              -> communicate -> Placed       layouts, and the redistributions they require
              -> differentiate -> Differentiated   backward kernels, messages of both directions
              -> remember -> Remembered      what is kept, what is computed again
@@ -34,6 +35,7 @@ from symsim.lowering.differentiate import differentiate
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.marked import marked
 from symsim.lowering.remember import Remembered, remember
+from symsim.lowering.store import store
 from symsim.lowering.verify import passed
 from symsim.placement.given import named_placement
 from symsim.placement.mesh import Mesh, mesh_of
@@ -98,14 +100,15 @@ def _stream(net: Net, profile: Profile) -> str:
 
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
-    """[declared Block] -> fused Block -> adapted Block -> Placed -> Differentiated -> Remembered."""
+    """[declared Block] -> fused Block -> adapted Block -> stored Block -> Placed -> Differentiated -> Remembered."""
     model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
     declared = passed("declare", marked(block, model, strategy))
     fused = passed("fuse", fuse(declared, profile))
     adapted = passed("adapt", adapt(fused, profile))
-    placed = passed("communicate", communicate(adapted, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
+    stored = passed("store", store(adapted, profile))
+    placed = passed("communicate", communicate(stored, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
     differentiated = passed("differentiate", differentiate(placed, framework))
     remembered = remember(
         differentiated,

@@ -3,8 +3,10 @@
     python tests/oracle/tuning.py
 
 Adapters are modules of two linear maps (y = x W + scale (x A) B, dropout on their input as it runs on an accelerator: a mask of bytes),
-put in place of linear layers by name, as peft does. Of every case: parameters, those that are trained, elements of gradients, bytes of Adam's
-states, FLOPs of forward and backward (torch.utils.flop_counter), and bytes of what autograd keeps alive between them, parameters aside.
+put in place of linear layers by name, as peft does; of magnitudes (DoRA) and of weights in 4 bits they are peft's and bitsandbytes' own, which
+have to be there. Of every case: parameters, those that are trained, elements of gradients, bytes of Adam's
+states, FLOPs of forward and backward (torch.utils.flop_counter), and bytes of what autograd keeps alive between them, parameters aside; of
+weights in 4 bits those of all weights with their scales in place of FLOPs, which are inside kernels of their own there.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bitsandbytes
+import peft
 import torch
 import transformers
 from torch import nn
@@ -28,6 +32,7 @@ COMMON = {
 CONFIGS = {
     "llama": COMMON,
     "mixtral": {**COMMON, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None, "router_aux_loss_coef": 0.0},
+    "llama wide": {**COMMON, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2},
     "gpt2": {
         "vocab_size": 256,
         "n_embd": 64,
@@ -74,6 +79,53 @@ def adapted(model: nn.Module, names: list[str], r: int, dropout: float, saved: l
             p.requires_grad = True
 
 
+class Dropout(nn.Module):
+    """Dropout as it runs on an accelerator: a mask of bytes."""
+
+    def __init__(self, share: float):
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.native_dropout(x, self.share, True)[0]
+
+
+def with_peft(dropout: float, dora: bool, bits: str = "") -> Callable[[nn.Module], None]:
+    """Adapters of rank 4 beside all linear layers, as peft has them; of weights in 4 bits, as bitsandbytes has them (nf4, nf4_double)."""
+
+    def tune(model: nn.Module) -> None:
+        for parent in [m for m in model.modules() if bits]:
+            for name, child in list(parent.named_children()):
+                if name in LINEAR:
+                    double = bits.endswith("_double")
+                    kind = {"quant_type": bits.removesuffix("_double"), "compress_statistics": double, "compute_dtype": torch.bfloat16}
+                    made = bitsandbytes.nn.Linear4bit(child.in_features, child.out_features, bias=False, **kind)
+                    made.weight = bitsandbytes.nn.Params4bit(child.weight.data, False, quant_type=kind["quant_type"], compress_statistics=double)
+                    setattr(parent, name, made.to("cpu"))
+        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=dropout, target_modules=LINEAR, use_dora=dora)
+        peft.inject_adapter_in_model(config, model)
+        for module in model.modules():
+            if isinstance(module, peft.tuners.lora.Linear | peft.tuners.lora.Linear4bit) and dropout:
+                module.lora_dropout["default"] = Dropout(dropout)
+            if isinstance(module, peft.tuners.lora.layer.LoraLayer):
+                for part in (module.lora_A, module.lora_B, module.lora_magnitude_vector):
+                    part.to(torch.bfloat16)
+
+    return tune
+
+
+def bytes_of_weights(model: nn.Module) -> int:
+    """Of all parameters, with the scales of those in 4 bits; their look-up tables and one mean each aside."""
+    found = 0
+    for p in model.parameters():
+        found += p.numel() * p.element_size()
+        state = getattr(p, "quant_state", None)
+        if state is not None:
+            found += state.absmax.numel() * state.absmax.element_size()
+            found += state.state2.absmax.numel() * state.state2.absmax.element_size() if state.nested else 0
+    return found
+
+
 def frozen(model: nn.Module, freeze: list[str]) -> None:
     for name, p in model.named_parameters():
         if any(f in name for f in freeze):
@@ -105,6 +157,16 @@ CASES: dict[str, tuple[str, Callable[[nn.Module], None], dict[str, Any]]] = {
         {"tuner_type": "lora", "lora_rank": 4, "lora_dropout": 0.1, "modules_to_save": ["lm_head", "norm"]}),
     "llama lora and embedding": (
         "llama", lora(LINEAR, 0.0, ["embed_tokens"]), {"tuner_type": "lora", "lora_rank": 4, "modules_to_save": ["embedding"]}),
+    "llama dora": ("llama", with_peft(0.0, True), {"tuner_type": "lora", "lora_rank": 4, "use_dora": True}),
+    "llama dora, dropout": ("llama", with_peft(0.1, True), {"tuner_type": "lora", "lora_rank": 4, "use_dora": True, "lora_dropout": 0.1}),
+    "llama qlora nf4": ("llama wide", with_peft(0.0, False, "nf4"), {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "nf4"}),
+    "llama qlora fp4": ("llama wide", with_peft(0.0, False, "fp4"), {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "fp4"}),
+    "llama qlora nf4 double, dropout": (
+        "llama wide", with_peft(0.1, False, "nf4_double"),
+        {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "nf4_double", "lora_dropout": 0.1}),
+    "llama qdora, dropout": (
+        "llama wide", with_peft(0.1, True, "nf4"),
+        {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "nf4", "lora_dropout": 0.1, "use_dora": True}),
     "mixtral full": ("mixtral", lambda _: None, {}),
     "mixtral lora all linear": ("mixtral", lora(LINEAR), {"tuner_type": "lora", "lora_rank": 4}),
     "mixtral lora q, dropout": (
@@ -140,7 +202,7 @@ class Box:
 
 def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(kind, **CONFIGS[kind])
+    config = transformers.AutoConfig.for_model(kind.split()[0], **CONFIGS[kind])
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation="eager", dtype=DTYPES.get(kind, torch.bfloat16), **EXPERTS.get(kind, {})
     )
@@ -158,6 +220,7 @@ def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
         with FlopCounterMode(display=False, custom_mapping={torch.ops.aten._grouped_mm: of_groups}) as forward:
             loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+        weights = bytes_of_weights(model)
         own = {p.untyped_storage().data_ptr() for p in model.parameters()}
         storages = {b.tensor.untyped_storage().data_ptr(): b.tensor.untyped_storage().nbytes() for r in kept if (b := r()) is not None}
         alive = sum(n for at, n in storages.items() if at not in own)
@@ -167,21 +230,23 @@ def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
     optimizer = torch.optim.AdamW(trained)
     optimizer.step()
     states = sum(t.numel() * t.element_size() for s in optimizer.state.values() for n, t in s.items() if n != "step")
+    stored = any(hasattr(p, "quant_state") for p in model.parameters())
+    elements = {p: p.quant_state.shape.numel() if hasattr(p, "quant_state") else p.numel() for p in model.parameters()}
+    counted = {"weights": weights} if stored else {"forward": forward.get_total_flops(), "backward": backward.get_total_flops()}
     return {
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(elements.values()),
         "trained": sum(p.numel() for p in trained),
         "gradients": sum(p.grad.numel() for p in model.parameters() if p.grad is not None),
         "states": states,
         "kept": alive,
-        "forward": forward.get_total_flops(),
-        "backward": backward.get_total_flops(),
+        **counted,
     }
 
 
 def main() -> None:
-    source = {"torch": torch.__version__, "transformers": transformers.__version__}
+    source = {m.__name__: m.__version__ for m in (torch, transformers, peft, bitsandbytes)}
     cases = {name: {"model": kind, "strategy": strategy, **measured(kind, tune)} for name, (kind, tune, strategy) in CASES.items()}
-    configs = {kind: {"model_type": kind, **config} for kind, config in CONFIGS.items()}
+    configs = {kind: {"model_type": kind.split()[0], **config} for kind, config in CONFIGS.items()}
     made = {"source": source, "batch": BATCH, "length": LENGTH, "configs": configs, "cases": cases}
     (HERE / "tuning.json").write_text(json.dumps(made, indent=1) + "\n")
 
