@@ -100,6 +100,16 @@ def test_help_imports_nothing_heavy():
     assert done.returncode == 0 and done.stderr.strip() == ""
 
 
+def test_no_installed_packages_are_searched():
+    code = (
+        "import importlib.metadata, sys\n"
+        "importlib.metadata.distributions = lambda *_: print('searched', file=sys.stderr) or []\n"
+        "from symsim.api.cli import main\ntry:\n    main(['eval', 'llama3-8b'])\nexcept SystemExit as end:\n    assert not end.code\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
+    assert done.returncode == 0 and done.stderr.strip() == ""
+
+
 def test_help_starts_in_a_quarter_of_a_second_of_cpu():
     used = []
     for _ in range(3):

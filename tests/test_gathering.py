@@ -195,3 +195,50 @@ def test_megatron_and_swift_say_so() -> None:
     assert dict(made.strategy or {})["fp8_param_gather"] is True
     command = "megatron sft --model Qwen/Qwen2.5-7B --fp8_format hybrid --fp8_recipe mxfp8 --fp8_param_gather true".split()
     assert dict(load_job("swift", *command).strategy or {})["fp8_param_gather"] is True
+
+
+def test_states_that_instances_share_too() -> None:
+    """Hybrid-FSDP: states over all ranks, weights and gradients over those of an instance; between instances gradients are scattered and
+    what is updated is gathered, once a step (Megatron-Core docs/user-guide/features/megatron_fsdp.md)."""
+    settings = {"fusion": "te", "zero": 3, "num_distributed_optimizer_instances": 2, "num_microbatches": 4}
+    plain, shared = (numbers(**settings, outer_dp_sharding_strategy=outer) for outer in ("no_shard", "optim"))
+    held = LAYERS * LAYER + TABLES
+    assert [first(r, "M_stage_optimizer") for r in (plain, shared)] == [12 * held // 4, 12 * held // 8]
+    assert all(first(plain, name) == first(shared, name) for name in ("M_stage_weights", "M_stage_gradients"))
+    between = [m for m in messages(shared) if "inter" in m.axis]
+    assert {(m.op, m.dtype, m.per) for m in between} == {("reduce_scatter", "fp32", "step"), ("all_gather", "bf16", "step")}
+    times = shared.stage_numbers(shared.stages[0])
+    for op in ("reduce_scatter", "all_gather"):
+        assert sum(elements(shared, m) * int(m.count.evaluate(times)) for m in between if m.op == op) == held // 4
+    with pytest.raises(InputError, match="outer_dp_sharding_strategy=optim shards states over replicas"):
+        numbers(zero=3, outer_dp_sharding_strategy="optim")
+
+
+def test_what_is_counted_for_logs_is_a_pass_each() -> None:
+    """Of the gradients, and of the parameters that the optimizer updates, on the share that a rank owns."""
+    owned = (LAYERS * LAYER + TABLES) // RANKS
+    plain, zeros, norm = (numbers(system=SYSTEM, zero=1, **more) for more in ({}, {"log_num_zeros_in_grad": True}, {"log_params_norm": True}))
+    for result in (zeros, norm):
+        added = first(result, "t_opt_stage") - first(plain, "t_opt_stage")
+        assert added == pytest.approx(4 * owned / (first(plain, "eta_mem") * first(plain, "B_hbm")), rel=0.05)
+
+
+_WORDS = "--bf16 --micro-batch-size 1 --overlap-grad-reduce --use-distributed-optimizer --seq-length 512 --world-size 32".split()
+
+
+def test_megatrons_weight_shards_are_groups_of_fsdp() -> None:
+    made = load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 8".split(), model="llama3-8b")
+    strategy = dict(made.strategy or {})
+    expected = {"zero": 3, "num_distributed_optimizer_instances": 4, "outer_dp_sharding_strategy": "optim", "tp": 2, "dp": 16}
+    assert {name: strategy[name] for name in expected} == expected and made.assumptions["fsdp_unit"] == "module"
+    assert {row.fate for row in made.rows if row.key.endswith("weight-shards")} == {"mapped"}
+    one = load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 2".split(), model="llama3-8b")
+    assert dict(one.strategy or {})["zero"] == 1
+    with pytest.raises(InputError, match="tensor_parallel_num_weight_shards is 6; it should be tp times a divisor of the 16 ranks"):
+        load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 6".split(), model="llama3-8b")
+
+
+def test_megatrons_hybrid_fsdp() -> None:
+    words = "--use-megatron-fsdp --num-distributed-optimizer-instances 4 --outer-dp-sharding-strategy optim --log-num-zeros-in-grad".split()
+    strategy = dict(load_job("megatron", *_WORDS, *words, model="llama3-8b").strategy or {})
+    assert (strategy["zero"], strategy["outer_dp_sharding_strategy"], strategy["log_num_zeros_in_grad"]) == (3, "optim", True)

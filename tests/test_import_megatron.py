@@ -441,7 +441,8 @@ VALUES: dict[str, Any] = {
     **{"tp_comm_bootstrap_backend": "nccl", "sequence_parallel": False},
     **{"pipeline_model_parallel_comm_backend": "nccl", "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False},
     **{"delay_wgrad_compute": False, "wgrad_deferral_limit": 0, "num_microbatches_with_partial_activation_checkpoints": 1},
-    **{"max_seqlen_per_dp_cp_rank": 4096},
+    **{"max_seqlen_per_dp_cp_rank": 4096, "tensor_parallel_num_weight_shards": 2, "gtp_weight_remat_size": 2},
+    **{"expert_tensor_parallel_num_weight_shards": 1, "expert_gtp_weight_remat_size": 1},
 }
 
 
@@ -452,7 +453,7 @@ def test_every_field_of_the_seed_has_its_row() -> None:
     rows = {r.key: r for r in _of_fields(fields).rows}
     assert set(fields) <= set(rows)
     assert not [name for name in fields if rows[name].fate == "refused" or (rows[name].fate != "mapped" and not rows[name].why)]
-    for name in ("deterministic_mode", "gtp_weight_remat_size"):
+    for name in ("deterministic_mode", "tensor_parallel_num_weight_shards"):
         assert rows[name].why, name
 
 

@@ -409,6 +409,8 @@ def _run(command: Any, arguments: list[str]) -> Any:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its status: 0 done, 1 a check failed, 2 bad input."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # pydantic would go through all installed packages for plugins of its own
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     command: Any = typer.main.get_command(app)
     if hasattr(sys.stdout, "reconfigure"):
         # a terminal that cannot show a character gets its escape, not a traceback

@@ -63,7 +63,7 @@ def _update(lowered: Lowered) -> Expr:
     for name, expert in (("dense", False), ("expert", True)):
         if expert and lowered.profile.model.moe is None:
             continue
-        shard = shards(lowered, expert and expert_groups(lowered)).shard if strategy.zero else ONE
+        shard = shards(lowered, expert and expert_groups(lowered)).owners if strategy.zero else ONE
         found = found + of_stage("P", name).expr * each * share / shard
     return found / symbol("B_dram")
 

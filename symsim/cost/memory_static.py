@@ -246,7 +246,7 @@ def _largest_parameter(rank: Rank) -> Expr:
         for tensor in (t for t in counted_parameters(remembered.placed) if t.gradient):
             expert = "E" in tensor.dims and expert_groups(rank.lowered)
             split = rank.lowered.mesh.placement.stores["optimizer states"]
-            shard = shards(rank.lowered, expert).shard if split else ONE
+            shard = shards(rank.lowered, expert).owners if split else ONE
             present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, rank.has[name])
             candidates.append(elements(remembered.placed, tensor.name) / shard * present)
     return maximum(*candidates)

@@ -63,7 +63,7 @@ def update_seconds(lowered: Lowered) -> Expr:
 
 def _owners(lowered: Lowered, weight: Weight) -> Expr:
     """Ranks among which the matrices are dealt out."""
-    return shards(lowered, weight.expert and expert_groups(lowered)).shard if lowered.profile.strategy.zero else ONE
+    return shards(lowered, weight.expert and expert_groups(lowered)).owners if lowered.profile.strategy.zero else ONE
 
 
 def _degree(lowered: Lowered, weight: Weight) -> Expr:

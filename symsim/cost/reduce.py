@@ -38,13 +38,14 @@ BUCKET_SIZE_PER_RANK = 1_000_000
 
 @dataclass(frozen=True)
 class Shards:
-    """The ranks that share one kind of parameter: experts' or all others', how many, over how many a copy is sharded, and how many such
-    copies there are."""
+    """The ranks that share one kind of parameter: experts' or all others', how many, over how many a copy is sharded, how many such
+    copies there are, and over how many ranks the optimizer's states are sharded."""
 
     expert: bool
     ranks: Expr
     shard: Expr
     instances: Expr
+    owners: Expr
 
     @property
     def whole(self) -> str:
@@ -72,7 +73,8 @@ def shards(lowered: Lowered, expert: bool) -> Shards:
     mesh = lowered.mesh
     ranks = mesh.degree("edp") if expert else mesh.degree("dp") * mesh.group(mesh.context_axes)
     instances = mesh.degree("inst")
-    return Shards(expert, ranks, ranks / instances, instances)
+    inside = ranks / instances
+    return Shards(expert, ranks, inside, instances, ranks if lowered.profile.strategy.outer_dp_sharding_strategy == "optim" else inside)
 
 
 def bucket_size(strategy: Strategy, ranks: Expr) -> Expr:
@@ -282,7 +284,20 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
             made.append(_synchronised(scattered, strategy))
         if group.instances != ONE and n:
             summed = Message("backward", "all_reduce", group.between, group.instances, share, share, gradient, unit.what, unit.times, purpose=of)
-            made.append(_synchronised(summed, strategy))
+            made += _dealt_out(lowered, unit, summed) if group.owners != group.shard else [_synchronised(summed, strategy)]
+    return made
+
+
+def _dealt_out(lowered: Lowered, unit: Unit, summed: Message) -> list[Message]:
+    """Between instances that own a share of the states each: gradients go to their owners, and what is updated comes back, once a step
+    (Megatron-Core docs/user-guide/features/megatron_fsdp.md, Hybrid-FSDP)."""
+    group = shards(lowered, unit.expert)
+    scattered = replace(summed, phase="step", op="reduce_scatter", receive_elements=unit.trained / group.owners, per="step")
+    made = [scattered]
+    for part, dtype in in_types(lowered, unit.trained, unit.narrow if unit.trained == unit.elements else ZERO):
+        what = f"{unit.what}, updated" + (f" in {dtype.upper()}" if dtype in NARROW else "")
+        back = replace(scattered, op="all_gather", send_elements=part / group.owners, receive_elements=part / group.shard, dtype=dtype)
+        made.append(replace(back, what=what))
     return made
 
 

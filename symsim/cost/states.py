@@ -44,7 +44,7 @@ def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int 
 def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) -> Expr:
     """Bytes of the optimizer's states of the experts, or of all others."""
     strategy = lowered.profile.strategy
-    shard = shards(lowered, expert and expert_groups(lowered)).shard if lowered.mesh.placement.stores["optimizer states"] else ONE
+    shard = shards(lowered, expert and expert_groups(lowered)).owners if lowered.mesh.placement.stores["optimizer states"] else ONE
     held = trained_part(lowered, "expert" if expert else "dense")
     alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard
     if not OPTIMIZERS[strategy.optimizer].by_shape:

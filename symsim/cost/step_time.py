@@ -296,7 +296,8 @@ def _optimizer(lowered: Lowered) -> Quantity:
     """HBM passes of one step (Megatron-Core distributed/param_and_grad_buffer.py, optimizer/clip_grads.py, apex
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
     parameters; then, on the share it owns, the norm (read) and clipping (read, write) of gradients, the update (read
-    gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write). The assumption
+    gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write); and what is counted for logs
+    (Megatron-Core optimizer/clip_grads.py count_zeros_fp32, training/utils calc_params_l2_norm). The assumption
     gradient_scaling may leave the scaling to the share that a rank owns, or to the collective. What else an optimizer moves and multiplies
     follows from its row.
     """
@@ -311,11 +312,12 @@ def _optimizer(lowered: Lowered) -> Quantity:
     seconds = Quantity(ZERO, SECOND)
     for held, expert in ((trained_part(lowered, "dense"), False), (trained_part(lowered, "expert"), True)):
         group = shards(lowered, expert and apart)
-        owned = held / (group.shard if strategy.zero else ONE)
+        owned = held / (group.owners if strategy.zero else ONE)
         whole = owned if strategy.zero == 3 else held
         scaled = {"all": [whole], "owned": [owned], "both": [whole, owned], "collective": []}[lowered.profile.assumptions["gradient_scaling"]]
         passes = [whole * g] + ([held * 2 * g for held in scaled] if group.ranks != ONE else [])
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
+        passes += [owned * g] * strategy.log_num_zeros_in_grad + [owned * WIDTHS[main_type(strategy)]] * strategy.log_params_norm
         updated = owned * here
         if here:
             by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape else ZERO

@@ -52,6 +52,7 @@ CONDITIONAL = (
     "cp_comm_type",
     "zero",
     "num_distributed_optimizer_instances",
+    "outer_dp_sharding_strategy",
     "reshard_after_forward",
     "reshard_after_backward",
     "gradient_sync",

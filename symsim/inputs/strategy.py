@@ -94,6 +94,11 @@ class Strategy(BaseModel):
         1, description="0: replicated; 1: optimizer states sharded (distributed optimizer); 2: gradients too; 3: parameters too (FSDP)"
     )
     num_distributed_optimizer_instances: Degree = Field(1, description="replicas of the sharding group (HSDP)")
+    outer_dp_sharding_strategy: Literal["no_shard", "optim"] = Field(
+        "no_shard",
+        description="FSDP with several instances: optimizer states are replicated over them, or sharded too (HFSDP): gradients are scattered "
+        "between instances once a step, and parameters gathered",
+    )
     reshard_after_forward: bool | Degree = Field(
         True,
         description="FSDP: free gathered parameters after forward and gather them again in backward; "
@@ -126,6 +131,8 @@ class Strategy(BaseModel):
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")
     clip_grad: float = Field(1.0, ge=0, le=LARGEST_SIZE, description="gradient norm to clip to; 0: no clipping")
+    log_num_zeros_in_grad: bool = Field(False, description="zeros among gradients are counted in every step: one more pass over them")
+    log_params_norm: bool = Field(False, description="the norm of all parameters is taken in every step: a pass over those that are updated")
     # what is trained
     tuner_type: Literal["full", "lora"] = Field("full", description="lora: adapters of low rank beside linear maps; the model's own parameters rest")
     lora_rank: Size = Field(8, description="lora: rank of the adapters")

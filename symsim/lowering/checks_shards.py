@@ -15,5 +15,8 @@ def sharded_stages(_: Architecture, strategy: Strategy) -> None:
             raise InputError(f"gradient_sync=every_group needs zero=2 or 3, which shards gradients, and zero is {strategy.zero}")
         if strategy.vpp == 1 or schedule_of(strategy).chunks != "any":
             raise InputError("gradient_sync=every_group needs an interleaved schedule, whose micro-batches run in groups; give vpp=2 or more")
+    if strategy.outer_dp_sharding_strategy == "optim" and (strategy.zero != 3 or strategy.num_distributed_optimizer_instances == 1):
+        needed = "zero=3 and num_distributed_optimizer_instances=2 or more"
+        raise InputError(f"outer_dp_sharding_strategy=optim shards states over replicas of what FSDP shards; give {needed}")
     if strategy.zero >= 2 and strategy.pp > 1 and schedule_of(strategy).placement == "mirrored":
         raise InputError(f"zero={strategy.zero} does not work with schedule={strategy.schedule}, whose ranks hold two stages each; use zero=1")

@@ -72,18 +72,14 @@ GAPS: dict[str, Silent] = {
         "not_modelled",
         "a synchronisation or a pass over gradients that costs well below 1 % of a step",
         """
-        check_for_large_grads check_for_spiky_loss log_max_attention_logit log_num_zeros_in_grad moe_input_jitter_eps moe_router_padding_for_fp8
+        check_for_large_grads check_for_spiky_loss log_max_attention_logit moe_input_jitter_eps moe_router_padding_for_fp8
         moe_router_padding_for_quantization moe_z_loss_coeff no_barrier_with_level_1_timing qk_clip train_sync_interval
         """,
     ),
     **silent(
         "not_modelled",
-        "weights split finer than activations and gathered before use: a gather of weights for every layer and pass",
-        """
-        gtp_weight_remat_size expert_gtp_weight_remat_size tensor_parallel_num_weight_shards expert_tensor_parallel_num_weight_shards
-        gtp_remat_reduce_scatter_with_fp32_accumulation gtp_remat_nccl_ub gtp_expert_remat_nccl_ub
-        """,
-        ("1", 1),
+        "how shards of weights are gathered and their gradients added up: other buffers, and multiprocessors for messages",
+        "gtp_remat_reduce_scatter_with_fp32_accumulation gtp_remat_nccl_ub gtp_expert_remat_nccl_ub",
     ),
     **silent(
         "not_modelled",
@@ -141,11 +137,6 @@ GAPS: dict[str, Silent] = {
         fsdp_double_buffer megatron_fsdp_max_pool_double_buffer fsdp_db_use_persist_buf_on_alloc_fail
         megatron_fsdp_enable_fine_grained_param_gather
         """,
-    ),
-    **silent(
-        "not_modelled",
-        "optimizer states split over all replicas of HSDP too",
-        "enable_full_sharding_in_hsdp",
     ),
     **silent(
         "not_modelled",

@@ -16,6 +16,7 @@ from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron.arguments import SWITCHED_OFF
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.model import ignore_model, read_model
+from symsim.importers.megatron.shards import weight_shards
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.megatron.source import Source, read_source
 from symsim.importers.megatron.strategy import read_strategy
@@ -53,8 +54,9 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     architecture = _model(keys, source, options.model, tp, where)
     settings = read_strategy(keys, source.dialect, architecture)
     strategy = settings.options
-    settle(keys, strategy, architecture, _WHO)
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]
+    weight_shards(keys, strategy, settings.assumptions, settings.mixture or architecture is None)
+    settle(keys, strategy, architecture, _WHO)
     if options.version is not None:
         notes.append(f"--version {options.version} changes nothing: defaults are those of Megatron-LM at commit d98e8a64")
     if architecture is None:

@@ -34,7 +34,7 @@ SILENT: dict[str, Silent] = {
         "of the run: what is logged, and where",
         """
         app_tag_run_name app_tag_run_version disable_log_loss_scale_to_tensorboard disable_straggler_on_startup log_device_memory_used log_energy
-        log_interval log_memory_interval log_memory_to_tensorboard log_params_norm log_progress log_straggler log_throughput
+        log_interval log_memory_interval log_memory_to_tensorboard log_progress log_straggler log_throughput
         log_timers_to_tensorboard log_validation_ppl_to_tensorboard log_world_size_to_tensorboard logging_level
         moe_routing_trace_capture_hidden_states moe_routing_trace_capture_logits moe_routing_trace_dump_weights
         moe_routing_trace_max_training_iters moe_routing_trace_path no_log_loss_scale_to_tensorboard no_one_logger one_logger_async
@@ -248,7 +248,7 @@ SILENT: dict[str, Silent] = {
         moe_hybridep_num_sms_preprocessing moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda
         moe_paged_stash_page_size mtp_hybrid_override_pattern no_dsa_indexer_rotate_activation no_dsa_indexer_scoring_relu no_pin_cpu_grads
         no_pin_cpu_params no_position_embedding onnx_safe
-        outer_dp_sharding_strategy qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
+        qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
         """,
     ),
     **silent(

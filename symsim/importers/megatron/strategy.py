@@ -60,6 +60,8 @@ _SWITCHES = {
     "moe_pad_expert_input_to_capacity": "moe_pad_expert_input_to_capacity",
     "use_precision_aware_optimizer": "use_precision_aware_optimizer",
     "optimizer_cpu_offload": "optimizer_cpu_offload",
+    "log_num_zeros_in_grad": "log_num_zeros_in_grad",
+    "log_params_norm": "log_params_norm",
 }
 
 
@@ -232,6 +234,16 @@ def _data_parallel(read: Settings) -> None:
             read.derived("use_distributed_optimizer", "zero", 0, "0: optimizer states on every rank unless it is given")
         elif read.dialect == "recipe":
             read.derived("use_distributed_optimizer", "zero", 1, "1: recipes of Megatron-Bridge use it")
+    outer = keys.choice("outer_dp_sharding_strategy", {"no_shard": "no_shard", "optim": "optim"}, "no_shard", to="outer_dp_sharding_strategy")
+    if keys.flag("enable_full_sharding_in_hsdp", False, to="outer_dp_sharding_strategy", why="optim"):
+        outer = "optim"
+    if outer == "optim":
+        if options.get("zero") == 3 and options.get("num_distributed_optimizer_instances", 1) > 1:
+            options["outer_dp_sharding_strategy"] = "optim"
+        else:
+            for key in ("outer_dp_sharding_strategy", "enable_full_sharding_in_hsdp"):
+                if keys.has(key):
+                    keys.note(key, "no_cost_effect", why="read with several instances of FSDP")
     if options.get("zero") == 0:
         options.pop("num_distributed_optimizer_instances", None)
     size = keys.integer("ddp_bucket_size", None, to="ddp_bucket_size", least=1)
