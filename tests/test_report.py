@@ -200,9 +200,9 @@ def test_every_kind_is_written(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name, said",
     [
-        ("report.docx", ".md, .tex, .pdf, .html or .json"),
+        ("report.docx", ".md, .html, .pdf, .typ, .tex or .json"),
         ("report", ".md"),
-        ("report.htm", ".html or .json"),
+        ("report.htm", ".tex or .json"),
         ("absent/report.md", "there is no directory"),
         ("folder.md", "is a directory"),
     ],

@@ -109,7 +109,7 @@ _LAYOUTS: dict[tuple[str, str], tuple[str, ...]] = {
         ("block", "", "quantity block ckpt of operation tensor kernel part"),
         ("block", "N P N_trained P_trained", "quantity block module tensor"),
         ("block", "t", "quantity letter block ckpt operation kernel"),
-        ("block", "c e", "quantity letter block ckpt axis"),
+        ("block", "c e", "quantity letter block ckpt axis part"),
         ("block", "W", "quantity direction block ckpt"),
         ("model", "", "quantity of part"),
         ("model", "N", "quantity module part"),

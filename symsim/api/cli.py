@@ -45,7 +45,7 @@ _Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRA
 _System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
 _Report = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .tex .pdf .html .json) instead of Markdown on standard output."),
+    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
 ]
 _SYSTEMS = "{" + ",".join(SYSTEMS) + "}"
 _Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
@@ -280,7 +280,7 @@ def hold(
     given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
     explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a report: .html, .pdf, .tex, .md or .json.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="A report: .html, .pdf, .typ, .tex, .md or .json.")] = None,
 ) -> None:
     """Prove published formulas against what symsim derives."""
     if formula is not None:

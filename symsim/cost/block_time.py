@@ -140,7 +140,16 @@ def _share_of(book: Derivation, network: Network, name: str, own: list[tuple[int
     """Of what shows of a backward's messages over an axis, the part of the backward itself: the others bring back what forward had."""
     sent = of_block("c", name, phase="backward", axis=axis)
     seconds = total((network.seconds(m) * m.count for _, m in own if m.axis == axis), SECOND)
-    return exposed.expr if book[sent].expr == seconds.expr else exposed.expr * seconds.expr / sent.expr
+    if book[sent].expr == seconds.expr:
+        return exposed.expr
+    apart = book.define(
+        of_block("c", name, phase="backward", axis=axis, part="own"),
+        seconds,
+        f"{name}: messages over {axis} of the backward itself",
+        unit=SECOND,
+        latex=rf"\bar{{c}}^{{b,{label(axis)}}}_{{{label(name)}}}",
+    )
+    return exposed.expr * apart.expr / sent.expr
 
 
 def _by_convention(lowered: Lowered, name: str, messages: list[tuple[int, Message]]) -> list[tuple[int, Message]]:

@@ -1,7 +1,8 @@
-"""Reports: a derivation as a reader meets it in a paper's appendix, in Markdown, LaTeX, PDF, HTML or JSON."""
+"""Reports: a derivation as a reader meets it in a paper's appendix, in Markdown, HTML, PDF, Typst, LaTeX or JSON."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from symsim.evaluation.numbers import Evaluation
     from symsim.report.document import Report
 
-SUFFIXES = (".md", ".tex", ".pdf", ".html", ".json")
+SUFFIXES = (".md", ".html", ".pdf", ".typ", ".tex", ".json")
 
 __all__ = ["SUFFIXES", "render_markdown", "rendered", "suffix_of", "write_report"]
 
@@ -20,7 +21,7 @@ __all__ = ["SUFFIXES", "render_markdown", "rendered", "suffix_of", "write_report
 def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
     """Write a report of the kind the suffix names, whole or not at all; returns notes for the user.
 
-    InputError for another suffix, a place that cannot be written, or a .pdf without a LaTeX engine.
+    InputError for another suffix, a place that cannot be written, or a .pdf that nothing here can make.
     """
     path = Path(path)
     write_file(path, _rendered(result, suffix_of(path)))
@@ -60,7 +61,7 @@ def _rendered(result: "Evaluation", suffix: str) -> bytes:
 
 
 def rendered(document: "Report", suffix: str) -> bytes:
-    """A document as .md, .html, .tex or .pdf. InputError for a .pdf without a LaTeX engine."""
+    """A document as .md, .html, .typ, .tex or .pdf. InputError for a .pdf that nothing here can make."""
     if suffix == ".md":
         from symsim.report import markdown
 
@@ -69,7 +70,19 @@ def rendered(document: "Report", suffix: str) -> bytes:
         from symsim.report import html
 
         return printable(html.render(document)).encode()
-    from symsim.report import latex
+    if suffix == ".tex":
+        from symsim.report import latex
 
-    text = latex.render(document)
-    return latex.compile_pdf(text) if suffix == ".pdf" else text.encode()
+        return latex.render(document).encode()
+    from symsim.report import typst
+
+    return typst.render(document).encode() if suffix == ".typ" else _pdf(document)
+
+
+def _pdf(document: "Report") -> bytes:
+    """By the Typst compiler that is installed with symsim; by a LaTeX engine on machines for which it has no wheel."""
+    from symsim.report import latex, typst
+
+    if find_spec("typst") is not None:
+        return typst.compile_pdf(typst.render(document))
+    return latex.compile_pdf(latex.render(document))

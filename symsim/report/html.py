@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from markupsafe import Markup, escape
 
@@ -11,13 +10,13 @@ from symsim.algebra.typeset import width
 from symsim.evaluation.numbers import Evaluation
 from symsim.report import gauges, plot
 from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Report, Timeline, as_spans
+from symsim.report.mathml import mathml
 from symsim.report.picture import svg
 from symsim.report.templating import template
 
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
 _OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\rceil", r"\rfloor", r"\right")
 _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
-_TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
 
 
 def render(report: Report) -> str:
@@ -39,18 +38,8 @@ def timeline(part: Timeline) -> Markup:
     return Markup(re.sub(r' width="800" height="[0-9.]+"', "", drawn, count=1))
 
 
-@lru_cache(maxsize=4096)
 def math(latex: str) -> Markup:
-    """MathML. Upright names become text, which browsers set as one word."""
-    from latex2mathml.converter import convert
-
-    # a sign that opens a line still stands between two terms
-    latex = re.sub(r"^((?:\\displaystyle |\\quad )*)(?=[+-] |\\to )", r"\1{} ", latex)
-    upright = re.sub(r"\\mathrm\{([^{}]*)\}", lambda m: rf"\text{{{m[1].replace(chr(92) + '_', '_')}}}", latex)
-    # the converter takes a number with letters behind it for a length: 2pt
-    upright = _TEXT.sub(lambda m: m[1] or f"{m[2]}{{{m[3]}}}", upright)
-    made: str = convert(upright.replace(r"\bigl(", "(").replace(r"\bigr)", ")"))
-    return Markup(made)
+    return Markup(mathml(latex))
 
 
 def pieces(latex: str) -> list[str]:

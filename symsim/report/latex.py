@@ -165,7 +165,8 @@ def compile_pdf(text: str) -> bytes:
     engine = next((e for e in ENGINES if shutil.which(e)), None)
     if engine is None:
         raise InputError(
-            "no LaTeX engine is installed for a .pdf: 'apt install texlive-latex-recommended lmodern' (or tectonic) brings one; .tex needs none"
+            "neither typst ('pip install typst') nor a LaTeX engine ('apt install texlive-latex-recommended lmodern', or tectonic) is installed "
+            "for a .pdf; .typ and .tex need none"
         )
     with tempfile.TemporaryDirectory(prefix="symsim-") as directory:
         source = Path(directory) / "report.tex"

@@ -210,6 +210,8 @@ def _messages(step: Step, ink: Ink) -> Section:
             for phase in ("forward", "backward"):
                 keys = [of_block("c", name, again, phase=phase, axis=axis) for axis in step.axes]
                 rows += [_message_row(step, ink, words, book[key]) for key in keys if key in book]
+        own = [of_block("c", name, phase="backward", axis=axis, part="own") for axis in step.axes]
+        rows += [_own_row(step, ink, in_words(name), book[key]) for key in own if key in book]
     columns = (Column("block", 9), Column("over", 5), Column("in", 6), Column("seconds", 16), Column("beside", 16), Column("exposed", 16))
     about = Paragraph(
         spans(
@@ -262,6 +264,13 @@ def _message_row(step: Step, ink: Ink, block: str, definition: Definition) -> Ro
         cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
     hidden: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
     return Row((Code(block), Code(definition.key.axis), definition.key.phase, cells[0], hidden, cells[1]))
+
+
+def _own_row(step: Step, ink: Ink, block: str, definition: Definition) -> Row:
+    """What of a backward's messages is not for bringing back what forward had; its share of what shows is the same."""
+    ink.defined[definition.symbol] = None
+    words = in_units(seconds(step.result.numbers[definition.symbol]))
+    return Row((Code(block), Code(definition.key.axis), "backward alone", Math(f"{ink.names[definition.symbol]} = {words}"), "", ""))
 
 
 def _timed(step: Step, scope: Scope) -> list[Definition]:

@@ -1,0 +1,116 @@
+"""The report as a Typst document, and as PDF by the compiler that comes with symsim."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from symsim.errors import InputError
+from symsim.report import gauges, picture, plot
+from symsim.report.document import (
+    Cell,
+    Code,
+    Emphasis,
+    Equations,
+    Fold,
+    Gauges,
+    Math,
+    Picture,
+    Printed,
+    Report,
+    Roofline,
+    Table,
+    Timeline,
+    as_spans,
+)
+from symsim.report.templating import template
+from symsim.report.typst_math import quoted, typst_math
+
+_LINE = 56.0  # em of the tables' type (8.5 pt) on a line of A4
+_FONT = 'font-family="New Computer Modern" font-size="13" fill="#16181d"'
+_STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # scripts above each other touch those of the next row
+_STRUT = "#strut"
+_INSIDE = "<style>.in { fill: #fff; font-size: 12px; }</style>"
+
+
+def render(report: Report) -> str:
+    """A whole document: fonts are the compiler's own, pictures stand in the text."""
+    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing}
+    return template("report.typ.j2", **tools).render(report=report) + "\n"
+
+
+def inline(cell: Cell) -> str:
+    made = []
+    for span in as_spans(cell):
+        if isinstance(span, Math):
+            made.append(f"${typst_math(span.latex)}${_STRUT if _STACKED.search(span.latex) else ''}" if span.latex else "")
+        elif isinstance(span, Printed):
+            made.append(_printed(span.latex))
+        elif isinstance(span, (Code, Fold)):
+            made.append(f"#code({_breakable(span.text if isinstance(span, Code) else span.name)})")
+        elif isinstance(span, Emphasis):
+            made.append(f"#emph({quoted(span.text)})")
+        else:
+            made.append(f"#{quoted(span)}" if span else "")
+    return "".join(made)
+
+
+def _printed(latex: str) -> str:
+    """Mathematics, or the source's LaTeX as it is."""
+    try:
+        return f"${typst_math(latex)}$"
+    except Exception:  # whatever the converter makes of a stranger's text
+        return f"#code({quoted(latex)})"
+
+
+def _breakable(name: str) -> str:
+    """An identifier that may be broken behind its dots and underscores and between its humps, as a string of Typst's."""
+    parts = (quoted(part)[1:-1] for part in re.split(r"(?<=[._/=,+*])|(?<=[a-z])(?=[A-Z])", name) if part)
+    return '"' + "\\u{200b}".join(parts) + '"'
+
+
+def aligned(equations: Equations) -> str:
+    """Equations under one another at their equals signs."""
+    made = []
+    for equation in equations.equations:
+        first, *rest = (typst_math(r"\displaystyle " + line) for line in equation.lines)
+        made += [f"{typst_math(equation.left)} &= {first}", *(f"& quad {line}" for line in rest)]
+    return " \\\n".join(made)
+
+
+def columns(table: Table) -> str:
+    """Widths: those asked for, or shares of the line where it is too short for them."""
+    unit = "em" if sum(c.share + 0.6 for c in table.columns) <= _LINE else "fr"
+    return ", ".join(f"{c.share:g}{unit}" for c in table.columns)
+
+
+def drawing(part: Picture | Gauges | Roofline | Timeline) -> str:
+    """The picture's SVG as a string of Typst's."""
+    return quoted(re.sub(r"<svg ", f"<svg {_FONT} ", _svg(part), count=1).replace(">", f">{_INSIDE}", 1))
+
+
+def _svg(part: Picture | Gauges | Roofline | Timeline) -> str:
+    if isinstance(part, Picture):
+        return picture.svg(part)
+    if isinstance(part, Gauges):
+        return gauges.svg(part)
+    if isinstance(part, Roofline):
+        return plot.svg(part)
+    from symsim.report.timeline import timeline_svg
+
+    drawn = timeline_svg(part.schedule, part.stages, part.microbatches, part.chunks, part.durations, part.group)
+    return drawn.replace('font-family="sans-serif" fill="#222"', "", 1)
+
+
+def compile_pdf(text: str) -> bytes:
+    """InputError with the compiler's first complaint."""
+    import typst
+
+    with tempfile.TemporaryDirectory(prefix="symsim-") as directory:
+        source = Path(directory) / "report.typ"
+        source.write_text(text, encoding="utf-8")
+        try:
+            return typst.compile(source, format="pdf", ignore_system_fonts=True)
+        except typst.TypstError as error:
+            raise InputError(f"typst made no PDF: {str(error).splitlines()[0]}") from None

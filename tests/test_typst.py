@@ -1,0 +1,97 @@
+"""Reports as Typst: mathematics by rule, every character as itself, and lines that fit the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_report_step import made
+
+from symsim.errors import InputError
+from symsim.report import latex, typst, write_report
+from symsim.report.content import report
+from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Fold, Math, Paragraph, Printed, Report, Row, Section, Table
+from symsim.report.typst_math import quoted, typst_math
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        (r"\frac{2bsh}{t}", "frac(2 b s h, t)"),
+        (r"\left\lceil \frac{sK}{E} \right\rceil", "lr(\u2308 frac(s K, E) \u2309)"),
+        (r"L^{(i)}_{\mathrm{moe}}\,h", r'attach(L, b: "moe", t: \( i \)) #h(0.167em) h'),
+        (r"\max(a, b)", r'op("max") \( a \, b \)'),
+        (r"\sum_{i} x", "attach(limits(\u2211), b: i) x"),
+        (r"\hat{t}_{\mathrm{opt}} + \bar{c}", 'attach(accent(t, hat), b: "opt") + overline(c)'),
+        (r"\begin{cases} a & b > 0 \\ c & d \end{cases}", r"lr(\{ mat(delim: #none, column-gap: #0.8em, align: #left, a, b > 0; c, d))"),
+        (r"\textcolor{red}{2h}", "#text(fill: red)[$2 h$]"),
+        (r"0.5\,s / 2; x", r'"0.5" #h(0.167em) s class("normal", "/") 2 \; x'),
+    ],
+)
+def test_mathematics(written: str, wanted: str) -> None:
+    assert typst_math(written) == wanted
+
+
+def test_what_a_source_wrote_and_nothing_draws_stands_as_it_is_written() -> None:
+    assert typst.inline(Printed(r"\begin{nowhere} a")) == r'#code("\\begin{nowhere} a")'
+
+
+def assert_lines_fit(document: Report) -> None:
+    """By the compiler: no displayed equation is wider than the room it has."""
+    too_wide = "#show math.equation.where(block: true): it => layout(room => { assert(measure(it).width <= room.width, message: repr(it)); it })\n"
+    typst.compile_pdf(too_wide + typst.render(document))
+
+
+def test_every_character_stands_for_itself(tmp_path: Path) -> None:
+    """Nothing that a name or a text holds is read as markup."""
+    marks = string.punctuation + "\u00b7\u2013\u00d7\u20ac\x1b\n#let x = 1 $a$ *b* _c_ @d <e> //f /* g"
+    spans = (marks, Code(marks), Emphasis(marks), Fold(marks, marks), Math(r"\mathrm{a\_b}"), Printed(r"\frac{a}{b}"))
+    table = Table((marks,), (Column(marks, 10), Column("", 5, True)), (Row((marks,), "group"), Row((marks, Code(marks)), "total")))
+    text = typst.render(Report(marks, marks, (Section(marks, (Paragraph(spans), table, Equations((Equation("a", ("b", "+ c")),)))),)))
+    assert quoted('a"\\') == '"a\\"\\\\"'
+    assert typst.compile_pdf(text)
+    import typst as compiler
+
+    source = tmp_path / "said.typ"
+    source.write_text(f"#metadata({quoted(marks)}) <said>")
+    said = compiler.query(source, "<said>", field="value", one=True)
+    assert json.loads(said) == marks.replace("\x1b", r"\x1b")
+
+
+@pytest.mark.parametrize("case", ["moe", "dense"])
+def test_lines_fit_the_page(case: str) -> None:
+    assert_lines_fit(report(made(case)))
+
+
+def test_a_line_that_is_too_long_would_be_seen() -> None:
+    long = Equations((Equation("a", (" + ".join(["b"] * 120),)),))
+    with pytest.raises(InputError, match="assertion failed"):
+        assert_lines_fit(Report("t", "", (Section("s", (long,)),)))
+
+
+def test_pdf(tmp_path: Path) -> None:
+    write_report(made("dense"), tmp_path / "report.pdf")
+    written = (tmp_path / "report.pdf").read_bytes()
+    assert written.startswith(b"%PDF-") and len(re.findall(rb"/Type */Page\b", written)) > 10
+    write_report(made("dense"), tmp_path / "again.pdf")
+    assert (tmp_path / "again.pdf").read_bytes() == written
+
+
+def test_what_does_not_compile_is_said() -> None:
+    with pytest.raises(InputError, match="typst made no PDF: "):
+        typst.compile_pdf("#nothing-of-this-name")
+
+
+def test_pictures_stand_in_the_text() -> None:
+    text = typst.render(report(made("moe")))
+    assert text.count("#pictured(") == text.count("<svg ".replace('"', '\\"')) == 5
+
+
+def test_nothing_of_it_is_loaded_before_it_is_asked_for() -> None:
+    asked = "import sys, symsim.report, symsim.report.latex; print('typst' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert latex.ENGINES
