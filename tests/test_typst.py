@@ -18,6 +18,7 @@ from symsim.report.content import report
 from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Fold, Math, Paragraph, Printed, Report, Row, Section, Table
 from symsim.report.typst_math import quoted, typst_math
 
+
 @pytest.mark.parametrize(
     ("written", "wanted"),
     [

@@ -147,7 +147,7 @@ def _share_of(book: Derivation, network: Network, name: str, own: list[tuple[int
         seconds,
         f"{name}: messages over {axis} of the backward itself",
         unit=SECOND,
-        latex=rf"\bar{{c}}^{{b,{label(axis)}}}_{{{label(name)}}}",
+        latex=rf"c^{{b,{label(axis)}}}_{{{label(name)},\mathrm{{own}}}}",
     )
     return exposed.expr * apart.expr / sent.expr
 
