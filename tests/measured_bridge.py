@@ -99,9 +99,13 @@ def recipe(at: dict[str, Any], model: str, chip: str, precision: str) -> Recipe:
     return Recipe(f"of Megatron-Bridge for {container}", settings, differs)
 
 
-# What a row prints that cannot have run, and what the recipe of its container's release says instead: 282 GiB of activations alone
-# against 279; the rows of 26.02, 26.04 and 26.04.01 print the recipe's layout (scripts/performance at v0.3.1)
-MISPRINTED = {("26.02.01 NeMo Container", "LLAMA3_70B", "DGX-GB300", "MXFP8"): {"mbs": 1, "vp": 5}}
+# What a row prints that cannot have run, and what the recipe of its container's release says instead. 282 GiB of activations alone
+# against 279; the rows of 26.02, 26.04 and 26.04.01 print the recipe's layout (scripts/performance at v0.3.1). And a batch of 512 in 2 rounds
+# of 4 sequences on 64 / 4 replicas, as the row of B200 above it has on 64; the row of 26.02 prints the recipe's 1
+MISPRINTED = {
+    ("26.02.01 NeMo Container", "LLAMA3_70B", "DGX-GB300", "MXFP8"): {"mbs": 1, "vp": 5},
+    ("25.11 NeMo Container", "GPT OSS 120B", "DGX-H100", "BF16"): {"mbs": 1},
+}
 
 
 def rows(data: dict[str, Any]) -> Rows:

@@ -83,7 +83,17 @@ def gpt(name: str, row: dict[str, Any], s: int) -> Architecture:
 
 # Megatron-LM of 2021 and 2022 in fp16: gradients accumulated and reduced in fp16, no sharded optimizer, unfused attention
 OF_ITS_TIME = {"zero": 0, "precision": "fp16", "grad_reduce_in_fp32": False}
-UNFUSED = {"pipeline_scatter_gather": "true", "attention_kernel": "math"}
+UNFUSED = {"pipeline_scatter_gather": "true", "attention_kernel": "math", "te_dummy_wgrad": "false"}
+
+# DeepSpeed's defaults of early 2021 (runtime/zero/constants.py): parameters are gathered module by module within these limits, and gradients
+# reduced from one buffer
+LIMITS_2021 = {
+    "prefetch_bucket_size": 5 * 10**7,
+    "max_live_parameters": 10**9,
+    "max_reuse_distance": 10**9,
+    "param_persistence_threshold": 10**5,
+    "ddp_bucket_size": 5 * 10**8,
+}
 
 
 def korthikanti(section: str, data: dict[str, Any]) -> Rows:
@@ -149,8 +159,9 @@ def narayanan(section: str, data: dict[str, Any]) -> Rows:
         shape = {**row, "hidden": hidden, "layers": layers, "heads": heads, "seq": 2048, "vocab": 51200}
         if row["scheme"] == "ZeRO-3":
             zero = "DeepSpeed's ZeRO-3 without model parallelism"
-            guessed = ("overlap of gathers", "rings")
-            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], {"zero": 3}, note(said, zero), guessed))
+            guessed = ("overlap of gathers", "rings", "limits of gathers")
+            sharded = {"zero": 3, **LIMITS_2021}
+            found.append(_narayanan(name, section, shape, 1, 1, 1, row["micro_batch"], row["gpus"], sharded, note(said, zero), guessed))
         else:
             tp, pp = 8, row["model_parallel"] // 8
             dp = data_parallel(row["gpus"], tp, pp)
@@ -180,7 +191,8 @@ def _narayanan(
     model = gpt(f"megatron-{row['params_B']:g}b", row, row["seq"])
     seconds = flops / (row["gpus"] * row["tflops_per_gpu"] * 1e12)
     # DeepSpeed of early 2021: its gathers did not overlap unless asked to, and what they reached is one link's
-    sharded = {"fsdp_rings": "one", "fsdp_prefetch": "false"} if plan.zero == 3 else {}
+    deepspeed = {"fsdp_rings": "one", "fsdp_prefetch": "false", "fsdp_unit": "module", "reduction_buffers": "one"}
+    sharded = deepspeed if plan.zero == 3 else {}
     return Case(name, section, model, plan, {**UNFUSED, **sharded}, "a100-sxm-80", seconds, None, note(said, unnamed), guessed)
 
 
