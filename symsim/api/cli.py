@@ -135,7 +135,7 @@ def sweep(
         typer.Option("--axis", metavar="NAME=VALUES", help="1,2,4 | 1:8 | 8:64:8 | 1:64:*2 | @FILE#COLUMN, or an expression: dp=world/(tp*pp)."),
     ] = None,
     where: Annotated[list[str] | None, typer.Option("--where", metavar="EXPR", help="Only points for which it is true; repeatable.")] = None,
-    fits: Annotated[bool, typer.Option("--fits", help="Only points that fit the accelerator's memory.")] = False,
+    fits: Annotated[bool, typer.Option("--fits", help="Only points that fit the memory, with memory.reserve free beside them.")] = False,
     top: Annotated[int | None, typer.Option("--top", metavar="K", help="The K best points.")] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="QUANTITY", help="What is best: a quantity or an expression; which end is said.")] = None,
     pareto: Annotated[str | None, typer.Option("--pareto", metavar="A,B", help="The points that no other beats in both.")] = None,

@@ -25,6 +25,7 @@ from symsim.cost.memory_backward import beside, first_layers, forwarded, gradien
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, whole_gradients
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
+from symsim.cost.reserve import define_reserve
 from symsim.lowering.lowered import Lowered
 
 # CUDA context and NCCL channels, outside PyTorch's allocator
@@ -46,6 +47,7 @@ def peak_memory(book: Derivation, lowered: Lowered) -> None:
     static = static._replace(constant=static.constant + static_inputs(rank))
     _define_peak(rank, static, activations, _define_moments(rank, static, activations))
     _define_host(rank, static, activations)
+    define_reserve(rank)
 
 
 def moments(book: Derivation) -> list[Definition]:

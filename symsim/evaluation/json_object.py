@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symsim.algebra.expr import Number
-from symsim.algebra.key import Key, layers_of_model, of_stage
+from symsim.algebra.key import Key, layers_of_model, of_stage, of_step
 from symsim.cost.count import MODULES, flops, multiplicity
 from symsim.cost.memory import HOST_PARTS, STAGE_PARTS, binding_moment
 from symsim.cost.reduce import expert_groups
+from symsim.cost.reserve import RESERVES, fits
 from symsim.cost.step_time import HEADLINES, STAGE_TIMES, exposed_axes
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.buffers import gradient_buffers
@@ -66,7 +67,10 @@ def _memory(at: Evaluation, per_stage: Sequence[Mapping[str, Number]]) -> dict[s
         parts = {part: _whole(number[of_stage("M", part).text]) for part in STAGE_PARTS}
         host = {key: _whole(number[of.text]) for key, of in HOST_PARTS.items() if of in at.derivation}
         stages.append({"stage": stage.index, **parts, "at": binding_moment(at.derivation, number).key.rest, **host})
-    return {"stages": stages, "peak": max(s["peak"] for s in stages)}
+    peak = max(s["peak"] for s in stages)
+    reserve = {part: _whole(at.step_numbers[of_step("M_reserve", part).text]) for part in RESERVES}
+    said = {} if at.system is None else {"fits": fits(peak, sum(reserve.values()), int(at.value("memory.capacity")))}
+    return {"stages": stages, "peak": peak, "reserve": reserve, **said}
 
 
 def _time(at: Evaluation) -> dict[str, Any]:

@@ -46,6 +46,7 @@ QUANTITIES: dict[str, Entry] = {
     "memory.optimizer": Entry("M_stage_optimizer", "byte", "integer", "optimizer states of the fullest rank", "fullest"),
     "memory.activations": Entry("M_stage_activations", "byte", "integer", "saved activations of the fullest rank", "fullest"),
     "memory.transient": Entry("M_stage_transient", "byte", "integer", "of the peak, what is neither kept nor saved", "fullest"),
+    "memory.reserve": Entry("M_reserve", "byte", "number", "kept free beside the peak: CUDA, NCCL's buffers, the allocator's fragments"),
     "memory.capacity": Entry("memory", "byte", "integer", "memory of one accelerator", timed=True),
     "params.total": Entry("N", "1", "integer", "parameters"),
     "params.active": Entry("N_active", "1", "integer", "parameters that one token uses"),
@@ -57,6 +58,8 @@ QUANTITIES: dict[str, Entry] = {
     "activations.saved_per_microbatch": Entry("A_stage", "byte", "integer", "saved by the rank that saves the most", "stages"),
     "world": Entry("world", "1", "integer", "ranks"),
 }
+# what --fits asks: the peak, and beside it what else a rank needs
+FITS = "memory.peak + memory.reserve <= memory.capacity"
 TIMED_COLUMNS = ("world", "time.step", "tokens_per_second", "mfu", "time.compute", "time.bubble", "time.exposed", "time.optimizer", "memory.peak")
 COLUMNS = ("world", "memory.peak", "memory.weights", "memory.gradients", "memory.optimizer", "memory.activations", "params.per_rank", "flops.forward")
 EXPOSED = "time.exposed."

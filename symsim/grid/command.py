@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from symsim.errors import InputError, nearest, sentence
+from symsim.evaluation.quantities import FITS
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
 from symsim.grid.names import RANKS, field_of, text_of
@@ -193,7 +194,7 @@ def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> 
         "system": base.system or "",
         "assumptions": json.dumps(dict(base.assumptions), sort_keys=True),
         "axes": json.dumps(list(axes)),
-        "where": json.dumps(list(options.where) + (["memory.peak <= memory.capacity"] if options.fits else [])),
+        "where": json.dumps(list(options.where) + ([FITS] if options.fits else [])),
         "best": options.by or options.pareto or "",
     }
 
@@ -211,7 +212,7 @@ def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as
     if found.count > 0 and best:
         _say(f"best: {best}" + (" first" if made.question.top is not None else ""))
     if found.count == 0:
-        conditions = " and ".join([*options.where, *(["memory.peak <= memory.capacity"] if options.fits else [])])
+        conditions = " and ".join([*options.where, *([FITS] if options.fits else [])])
         _say(f"no configuration that can run meets {conditions or 'the question'}")
     elif options.output is None and found.count > _MOST_PRINTED:
         _say(f"the first {_MOST_PRINTED} of {found.count} points are shown; -o FILE.csv has all")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from symsim.algebra.operators import OPERATORS
 from symsim.errors import InputError, nearest, printable
-from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
+from symsim.evaluation.quantities import EXPOSED, FITS, QUANTITIES, default_columns, refuse_unknown
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
 from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
 from symsim.grid.reported import Reported
@@ -48,7 +48,7 @@ def ask(
     everything: bool = False,
 ) -> Question:
     """A question from the texts of the command line; InputError for what does not read or does not go together."""
-    conditions = [*where, *(["memory.peak <= memory.capacity"] if fits else [])]
+    conditions = [*where, *([FITS] if fits else [])]
     if fits and not timed:
         raise InputError("--fits compares with the memory of an accelerator; name its system with -y")
     if pareto is not None and (top is not None or by is not None):

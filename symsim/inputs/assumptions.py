@@ -277,6 +277,27 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "memory outside PyTorch's allocator: none, or about 500 MiB of CUDA context and modules (NCCL channels not included)",
         "an order of magnitude, not a measurement; off by default",
     ),
+    "device_reserve": Assumption(
+        "counted",
+        ("counted", "none"),
+        "kept free beside a peak that fits: 911 MiB of the driver's, and 500 MiB of CUDA context and modules unless device_context counts them "
+        "(counted), or nothing (none)",
+        "of 80 GiB an H100 shows PyTorch 79.11 (NVIDIA-NeMo/RL issue 2814); context: an order of magnitude",
+    ),
+    "communicator_buffers": Assumption(
+        "counted",
+        ("counted", "none"),
+        "kept free beside a peak that fits, for every group in which a rank exchanges messages: NCCL's buffers, 544 MiB of two ranks and 688 of "
+        "more (counted), or nothing (none)",
+        "NVIDIA/nccl issue 964, measured on A100 over NVLink with PyTorch",
+    ),
+    "allocator": Assumption(
+        "caching",
+        ("caching", "expandable"),
+        "kept free beside a peak that fits: what PyTorch's allocator holds unused in fragments and by rounding, 6 % of what it reserves (caching), "
+        "or nothing, where segments grow page by page (expandable)",
+        "caching: SimuMax v1.2 (mem_factor 0.94); expandable: PyTorch CUDACachingAllocator.cpp (expandable_segments:True)",
+    ),
     "memory": Assumption(
         "allocated",
         ("allocated", "reserved"),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from symsim.algebra.expr import Number
-from symsim.algebra.key import layers, of_block, of_stage
+from symsim.algebra.key import layers, of_block, of_stage, of_step
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
 from symsim.cost.memory import binding_moment
+from symsim.cost.reserve import RESERVES
 from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.numbers import Evaluation
@@ -186,17 +187,26 @@ class Step:
         """When the peak is reached, in words."""
         return binding_moment(self.result.derivation, self.stage(stage)).meaning
 
+    @cached_property
+    def reserve(self) -> dict[str, int]:
+        """Bytes that should be free beside the peak: each of RESERVES, and all."""
+        numbers = self.result.step_numbers
+        return {"all": whole(numbers["M_reserve"]), **{part: whole(numbers[of_step("M_reserve", part).text]) for part in RESERVES}}
+
     @property
     def fits(self) -> bool:
         return self.peak(self.fullest) <= self.capacity
 
     @property
     def verdict(self) -> str:
-        """'fits, 12.3 GiB (15 %) to spare', or by how much and on which stages it does not."""
+        """'fits, 12.3 GiB (15 %) to spare', why it is tight where the reserve decides, or by how much and on which stages it does not."""
         room = self.capacity - self.peak(self.fullest)
         amount = f"{human(abs(room), BYTE)} ({100 * abs(room) / self.capacity:.0f} %)"
-        if room >= 0:
+        if room >= self.reserve["all"]:
             return f"fits, {amount} to spare"
+        if room >= 0:
+            parts = [f"{human(self.reserve[part], BYTE)} {said}" for part, said in RESERVES.items() if self.reserve[part]]
+            return f"fits, tight: {amount} to spare, where {human(self.reserve['all'], BYTE)} should be: {', '.join(parts)}"
         over = self._over()
         where = f" on stage{'s' if len(over) > 1 else ''} {ranges(over)}" if self.depth > 1 else ""
         return f"does not fit: {amount} too much{where}"
