@@ -1,7 +1,7 @@
 """The measured part of docs/accuracy.md and its plots: symsim's predictions against every row of ../shared/measured.
 
-`section(docs, predicted)` is called by `python docs/remake.py`; `predicted(case)` gives (step seconds, peak bytes), either of
-them None where symsim predicts none. Plots need matplotlib (`pip install -e '.[docs]'`).
+`section(docs, predicted)` is called by `python docs/remake.py`; `predicted(case)` gives (step seconds, peak bytes, whether it fits). Plots
+need matplotlib (`pip install -e '.[docs]'`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from measured_cases import SOURCES, cases, uncovered
+from accuracy_fits import fits_section
+from measured_cases import SOURCES, cases, ran_out, uncovered
 from measured_row import GIB, Case
 
 from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.inputs.systems import load_system
 
-Predictor = Callable[[Case], tuple[float | None, float | None]]
+Predictor = Callable[[Case], tuple[float, float, str]]
 
 # one colour (Okabe and Ito's palette, safe for colour-blind readers) and one marker for every machine
 SYSTEMS = {
@@ -147,13 +148,15 @@ class Row:
         return None if self.predicted is None else (self.predicted - self.measured) / self.measured
 
 
-def compared(found: Iterable[Case], predicted: Predictor) -> tuple[list[Row], list[Row]]:
-    """Rows of step time in seconds and of peak memory in GiB, for the cases that measure either."""
+def compared(found: Iterable[Case], predicted: Predictor, verdicts: dict[str, str]) -> tuple[list[Row], list[Row]]:
+    """Rows of step time in seconds and of peak memory in GiB, for the cases that measure either; verdicts takes whether each fits."""
     steps, memories = [], []
     for case in found:
+        step: float | None
+        memory: float | None
         why = ""
         try:
-            step, memory = predicted(case)
+            step, memory, verdicts[case.id] = predicted(case)
         except InputError as refusal:
             step, memory, why = None, None, str(refusal)
         if case.step_seconds is not None:
@@ -241,8 +244,10 @@ def moved(by_source: dict[str, tuple[list[Row], list[Row]]]) -> list[str]:
     return [*lines, "", "Since the edition before:", "", *(f"- {reason}." for reason in REASONS), ""]
 
 
-def page(by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, list[tuple[str, str]]], plots: dict[str, str]) -> str:
-    """The page: summaries, plots (quantity -> file), every row, and every row that is no case."""
+def page(
+    by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, list[tuple[str, str]]], plots: dict[str, str], fits: list[str]
+) -> str:
+    """The page: summaries, plots (quantity -> file), what fits, every row, and every row that is no case."""
     steps = [row for found, _ in by_source.values() for row in found]
     memories = [row for _, found in by_source.values() for row in found]
     lines = [
@@ -268,7 +273,7 @@ def page(by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, 
         lines += [summary_line("all", all_rows), ""]
         if title in plots:
             lines += [f"![{title}: predicted against measured]({plots[title]})", ""]
-    lines += moved(by_source) + fits_table(steps)
+    lines += fits + moved(by_source) + fits_table(steps)
     for source, (step_rows, memory_rows) in by_source.items():
         for title, found, unit in (("step time", step_rows, "s"), ("peak memory", memory_rows, "GiB")):
             if found:
@@ -280,18 +285,23 @@ def page(by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, 
     return "\n".join(lines)
 
 
-def predicted(case: Case) -> tuple[float | None, float | None]:
-    """Step seconds and peak bytes of the fullest rank, of the case as it is."""
+def predicted(case: Case) -> tuple[float, float, str]:
+    """Step seconds and peak bytes of the fullest rank, of the case as it is, and whether that fits: yes, tight or no."""
     result = derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system))
-    return float(result.value("t_step")), float(result.to_json()["memory"]["peak"])
+    memory = result.to_json()["memory"]
+    return float(result.value("t_step")), float(memory["peak"]), str(memory["fits"])
 
 
 def section(docs: Path, predicted: Predictor = predicted) -> str:
     """The section, and docs/img/; ../shared/measured has to be there."""
     by_source: dict[str, tuple[list[Row], list[Row]]] = {}
+    verdicts: dict[str, str] = {}
     for source in SOURCES:
         for group in dict.fromkeys(case.source for case in cases(source)):
-            by_source[group] = compared([c for c in cases(source) if c.source == group], predicted)
+            by_source[group] = compared([c for c in cases(source) if c.source == group], predicted, verdicts)
+    ran = {case.id: case for source in SOURCES for case in cases(source)}
+    out = {case.id: case for source in SOURCES for case in ran_out(source)}
+    fits = fits_section(ran, out, verdicts | {name: predicted(case)[2] for name, case in out.items()})
     steps = [row for found, _ in by_source.values() for row in found]
     memories = [row for _, found in by_source.values() for row in found]
     plots = {}
@@ -300,4 +310,4 @@ def section(docs: Path, predicted: Predictor = predicted) -> str:
     if plot(memories, "peak memory", "GiB", docs / "img" / "measured_memory.svg"):
         plots["Peak memory"] = "img/measured_memory.svg"
     left_out = {source: [(row.id, row.reason) for row in uncovered(source)] for source in SOURCES}
-    return page(by_source, left_out, plots)
+    return page(by_source, left_out, plots, fits)

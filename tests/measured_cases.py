@@ -42,3 +42,8 @@ def cases(source: str) -> list[Case]:
 def uncovered(source: str) -> list[Uncovered]:
     """The rows of one of SOURCES that are no case, each with its reason."""
     return [row for row in _rows(source) if isinstance(row, Uncovered)]
+
+
+def ran_out(source: str) -> list[Case]:
+    """What ran out of memory, of the rows of one of SOURCES."""
+    return [row.ran_out for row in uncovered(source) if row.ran_out is not None]

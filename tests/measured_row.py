@@ -36,11 +36,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Uncovered:
-    """A measured row that is no case, and why."""
+    """A measured row that is no case, and why; ran_out: what it set, where it measured that this does not fit."""
 
     id: str
     source: str
     reason: str
+    ran_out: Case | None = None
 
 
 Rows = list[Case | Uncovered]

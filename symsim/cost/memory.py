@@ -26,6 +26,7 @@ from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduc
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
+from symsim.ir.block import WIDTHS
 from symsim.lowering.lowered import Lowered
 
 # CUDA context and NCCL channels, outside PyTorch's allocator
@@ -112,6 +113,10 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             "parameters of the root and of the first layer as they are gathered",
             source="torch distributed/fsdp/_fully_shard",
         )
+        if rank.assume["fsdp_initialization"] == "device":
+            whole = of_stage("P").expr * WIDTHS[rank.strategy.precision]
+            meaning, latex = "parameters as they are made, before they are cut into shards", r"\hat{M}^{(i)}_{\mathrm{whole}}"
+            found.append(define_stage(rank, of_stage("M_at", "whole"), whole, meaning, latex, assumptions=("fsdp_initialization",)))
     at(
         of_stage("M_at", "optimizer"),
         static.gradients + optimizer_temporaries(rank),

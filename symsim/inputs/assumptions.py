@@ -311,6 +311,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "the latter, cast as it is gathered (main)",
         "both: DeepSpeed stage3.py, Megatron-FSDP; main: torch.distributed.fsdp fully_shard with MixedPrecisionPolicy",
     ),
+    "fsdp_initialization": Assumption(
+        "meta",
+        ("meta", "device"),
+        "zero=3: parameters come into being as shards (meta), or whole on every rank before they are cut (device), a moment that counts too",
+        "meta: torch.distributed.fsdp fully_shard of a model on the meta device; device: Megatron-LM without init_model_with_meta_device",
+    ),
     "step_barrier": Assumption(
         "true",
         ("true", "false"),

@@ -24,7 +24,7 @@ def sections(step: Step, ink: Ink) -> list[Section]:
         f"The peak{which} is reached in: {step.moment(step.fullest)}."
     )
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
-    names = [d.symbol for d in step.result.derivation.of("M", "M_at", "M_fp8", "H", "H_stage_link", "alive_i")]
+    names = [d.symbol for d in step.result.derivation.of("M", "M_at", "M_fp8", "M_reserve", "H", "H_stage_link", "alive_i")]
     return [
         Section("Memory", (Paragraph(spans(said)), bars(step), *_tables(step, ink))),
         _working(step, ink),
