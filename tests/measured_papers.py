@@ -336,8 +336,8 @@ def _folding(
     # of the rows with zero=3 only the one that ran out could not hold its model whole, as it is before it is cut: 108 GiB, and 10 to 53
     made = {"fsdp_initialization": "device"} if plan.zero == 3 else {}
     if isinstance(percent, str):
-        out = Case(name, section, model, plan, made, "h100-sxm", None, None, note(unnamed), (*guessed, "initialization")) if percent == "OOM" else None
-        return Uncovered(name, section, f"the table prints {percent}", out)
+        out = Case(name, section, model, plan, made, "h100-sxm", None, None, note(unnamed), (*guessed, "initialization"))
+        return Uncovered(name, section, f"the table prints {percent}", out if percent == "OOM" else None)
     seconds = megatron_flops(model, s, batch) / (gpus * H100_BF16_FOLDING * percent / 100)
     said = (
         "step: Megatron-LM's FLOPs of early 2025 (full attention) over MFU x 989.5 TFLOP/s; micro-batch, virtual stages, recomputation not published"
