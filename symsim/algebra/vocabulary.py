@@ -99,6 +99,10 @@ eta_fab     | \eta_{FB}     | 1    | share of the peak rate that flash attention
 zeta_fa     | \zeta_F      | 1    | further attention work where the head sizes of keys and values differ, over (larger / smaller - 1)
 tau_fa      | \tau_F       | s    | one key further along a row of flash attention, forward
 tau_fab     | \tau_{FB}     | s    | one query further along a column of flash attention, backward
+omega_fa    | \omega_F      | 1    | share of flash attention's time at head size 128 that smaller heads take too, forward
+omega_fab   | \omega_{FB}   | 1    | share of flash attention's time at head size 128 that smaller heads take too, backward
+kappa_fa    | \kappa_F      | 1    | keys beyond the edge of its mask that flash attention works through for a query
+phi_fa      | \varphi_F     | 1    | share of the shorter of compute and HBM time that flash attention does not hide
 eta_mem     | \eta_M       | 1    | share of the HBM bandwidth that elementwise kernels reach
 eta_permute | \eta_P       | 1    | share of the HBM bandwidth that permuted rows reach
 eta_ce      | \eta_C       | 1    | share of the HBM bandwidth that the loss reaches
@@ -117,7 +121,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
     **dict.fromkeys("u_w u_ww".split(), "positive"),
     **dict.fromkeys("q_u k_u u_r u_rr".split(), "non-negative"),
-    **dict.fromkeys("phi_gemm phi_group zeta_fa".split(), "non-negative"),
+    **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab kappa_fa".split(), "non-negative"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }

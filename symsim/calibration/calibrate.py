@@ -38,10 +38,10 @@ _COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
     "memory": ("eta_mem", "eta_permute", "eta_ce", "t_mem"),
     "gemm": ("eta_gemm", "phi_gemm", "t_gemm"),
     "grouped_gemm": ("eta_group", "phi_group"),
-    "attention": ("eta_fa", "eta_fab", "zeta_fa", "tau_fa", "tau_fab"),
+    "attention": ("eta_fa", "eta_fab", "zeta_fa", "tau_fa", "tau_fab", "omega_fa", "omega_fab", "kappa_fa", "phi_fa"),
 }
 # where a search begins, besides the system's own values: shares of one, seconds of another
-_FIRST = {"eta": 0.6, "phi": 0.3, "zeta": 0.3, "t": 5e-6, "tau": 3e-8, "alpha": 5e-6, "lambda": 2e-5}
+_FIRST = {"eta": 0.6, "phi": 0.3, "zeta": 0.3, "t": 5e-6, "tau": 3e-8, "alpha": 5e-6, "lambda": 2e-5, "omega": 0.3, "kappa": 128}
 
 Seconds = Callable[[Mapping[str, float]], float]
 
@@ -141,6 +141,16 @@ def seconds(point: Point, system: System) -> Expr:
             causal=bool(of["causal"]),
             backward=point.kind == "backward",
             peak=symbol(f"Phi_{point.precision}"),
+            moved=curves.attention_bytes(
+                of["b"],
+                of["heads"],
+                of.get("groups", of["heads"]),
+                of["s_q"],
+                of["n_keys"],
+                of["d_qk"] + of["d_v"],
+                backward=point.kind == "backward",
+            ),
+            window=min(of["window"], of["n_keys"]) if "window" in of else None,
         )
     if point.op == "memory":
         return curves.memory_bound(of["bytes"], kind=point.kind)
@@ -232,7 +242,7 @@ def _descend(forms: Sequence[Expr], times: Sequence[float], names: Sequence[str]
 
     at = [math.log(max(start[n], _SMALLEST_TIME if _is_time(n) else _SMALLEST_SHARE)) for n in names]
     # no more than the whole of a peak rate or of a bandwidth
-    most = {n: 0.0 if domain(n) == "share" or n.startswith("phi_") else 5.0 for n in names}
+    most = {n: 0.0 if domain(n) == "share" or n.startswith(("phi_", "omega_")) else 15.0 for n in names}
     now = residuals(at)
     best, damping = cost(now), 1e-2
     for _ in range(60):

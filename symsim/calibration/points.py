@@ -5,12 +5,13 @@ A CSV file has a header and one point a line; columns that an operation does not
     op             one of gemm, grouped_gemm, attention, memory, or a collective (all_reduce, all_gather, ...)
     seconds        of one call
     m n k          rows, columns and depth of the product (gemm, grouped_gemm: of one group)
-    groups         grouped_gemm
+    groups         grouped_gemm: products; attention: heads of keys and values (those of queries if empty)
     kind           forward | dgrad | wgrad (gemm); forward | backward (attention); elementwise | permute | cross_entropy (memory)
     width_in       bytes of an operand's element (2 if empty)
     width_out      bytes of an output's element (if empty 2, and 4 of a wgrad)
     b heads s_q n_keys d_qk d_v    attention
     causal         1 or 0, attention
+    window         keys that a query sees at most, attention (no bound if empty)
     bytes          memory: read and written; collective: the whole buffer (gathered, or before it is scattered)
     ranks          collective
     precision      bf16 (if empty), fp16, fp8, fp32: whose peak rate the operation is held against
@@ -45,13 +46,14 @@ _SIZES: Mapping[str, tuple[str, ...]] = {
     "memory": ("bytes",),
     **{name: ("ranks", "bytes") for name in COLLECTIVES},
 }
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {"attention": ("groups", "window")}
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "gemm": PRODUCTS,
     "grouped_gemm": PRODUCTS,
     "attention": ("forward", "backward"),
     "memory": ("elementwise", "permute", "cross_entropy"),
 }
-_COLUMNS = ("op", "seconds", "kind", "precision", *dict.fromkeys(s for sizes in _SIZES.values() for s in sizes))
+_COLUMNS = ("op", "seconds", "kind", "precision", *dict.fromkeys(s for sizes in (*_SIZES.values(), *_OPTIONAL.values()) for s in sizes))
 _GIB = 2**30
 
 
@@ -137,7 +139,7 @@ def _point(row: Mapping[str, str], where: str) -> Point:
         raise InputError(f"{where}: precision '{cut(precision)}' is unknown: {nearest(precision, PRECISIONS)}")
     defaults = {"width_in": "2", "width_out": "4" if kind == "wgrad" else "2"}
     sizes = {}
-    for name in _SIZES[op]:
+    for name in (*_SIZES[op], *(n for n in _OPTIONAL.get(op, ()) if row.get(n))):
         text = row.get(name) or defaults.get(name, "")
         if not re.fullmatch(r"[0-9]{1,18}", text) or (int(text) == 0 and name != "causal") or (name == "causal" and int(text) > 1):
             want = "0 or 1" if name == "causal" else "a whole number above zero"
@@ -219,7 +221,7 @@ def _simumax_grouped(of: Mapping[str, str]) -> tuple[str, str, int, dict[str, in
 
 def _simumax_forward(of: Mapping[str, str], products: int = 2, kind: str = "forward") -> tuple[str, str, int, dict[str, int]]:
     b, s, heads, d_qk, d_v = (int(of[name]) for name in ("batch", "seq_len", "head_num", "qk_head_dim", "v_head_dim"))
-    sizes = {"b": b, "heads": heads, "s_q": s, "n_keys": s, "d_qk": d_qk, "d_v": d_v, "causal": 1}
+    sizes = {"b": b, "heads": heads, "s_q": s, "n_keys": s, "d_qk": d_qk, "d_v": d_v, "causal": 1, "groups": int(of["kv_head_num"])}
     return "attention", kind, products * b * s * s * heads * (d_qk + d_v), sizes
 
 

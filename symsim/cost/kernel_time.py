@@ -73,7 +73,7 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, index, "forward", profile)
     if OPERATIONS[op.kind].bound == "attention":
-        return _attention(placed, index, profile, backward=False)
+        return _attention(placed, index, profile, forward_bytes(placed, index, profile), backward=False)
     if OPERATIONS[op.kind].bound == "linear_loss":
         return _linear_loss(linear_loss_work(placed, index, profile.strategy, backward=False), peak(op, profile.strategy), profile)
     if isinstance(op.attrs, Cast) and not op.attrs.passes:
@@ -93,7 +93,7 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
     if OPERATIONS[op.kind].bound == "attention":
-        return _attention(placed, kernel.forward, profile, backward=True)
+        return _attention(placed, kernel.forward, profile, backward_bytes(placed, kernel, profile), backward=True)
     if OPERATIONS[op.kind].bound == "linear_loss":
         return _linear_loss(linear_loss_work(placed, kernel.forward, profile.strategy, backward=True), peak(op, profile.strategy), profile)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
@@ -150,8 +150,8 @@ def _seconds(shape: Shape, rate: Expr, profile: Profile, *, grouped: bool) -> Ex
 _IN_ORDER = 1 / (1 - Fraction("0.379"))
 
 
-def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
-    """A rank's heads and queries against all keys they may see, whatever convention counts their FLOPs."""
+def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *, backward: bool) -> Quantity:
+    """A rank's heads and queries against the keys that a causal mask or a window leaves, whatever convention counts their FLOPs."""
     op, block, strategy = placed.block.ops[index], placed.block, profile.strategy
     at = op.of(Attention)
     if written_out(op):
@@ -160,8 +160,9 @@ def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) 
     def local(dim: str) -> Expr:
         return size(placed, index, [dim])
 
-    # a chunk is a short causal sequence, a window a full band
-    keys = span(REACHES[at.keys], strategy) * attended(strategy, profile.assumptions)
+    # a chunk is a short causal sequence
+    windowed, share = REACHES[at.keys] == "window", attended(strategy, profile.assumptions)
+    keys = span("all" if windowed else REACHES[at.keys], strategy) * share
     seconds = curves.attention(
         local("b"),
         local(at.heads),
@@ -169,9 +170,11 @@ def _attention(placed: Placed, index: int, profile: Profile, *, backward: bool) 
         keys,
         block.dims[at.key_dim].size,
         block.dims[at.value_dim].size,
-        causal=at.keys != "n_w",
+        causal=True,
         backward=backward,
         peak=peak(op, strategy),
+        moved=moved.expr,
+        window=span("window", strategy) * share if windowed else None,
     )
     ordered = backward and profile.assumptions["deterministic_attention"] == "true"
     return Quantity(seconds * _IN_ORDER if ordered else seconds, SECOND)

@@ -7,11 +7,17 @@ multiprocessors; its operands cross HBM meanwhile, and a share phi of the shorte
     memory  = groups (w_in (m k + k n) + w_out m n) / (B_hbm eta_mem)              wgrad: 2 w_out, read and written
     seconds = max(compute, memory) + phi min(compute, memory) + t_start
 
-Flash attention works through all pairs of query and key at the multiplier's rate; one multiprocessor walks along its
-rows, one key after another forward and one query after another backward, and the last walk is half exposed on average:
+Flash attention works through the pairs of query and key that a mask leaves, and through those that its tiles hold beyond the mask's edge
+(kappa keys a query); a softmax of every pair runs beside the products, and of heads smaller than 128 a share omega of the time is its own.
+Queries, keys, values and results cross HBM meanwhile. One multiprocessor walks along its rows, one key after another forward and one query
+after another backward, and the last walk is half exposed on average:
 
-    work    = b heads s_q n_keys c (1 + zeta (d_max/d_min - 1)) / (Phi eta)        c = 2 d_qk + 2 d_v, or 6 d_qk + 4 d_v
-    seconds = max(tau length, work + tau length / 2)                               halve work where the mask is causal
+    pairs   = b heads s_q min(n, (w + kappa) (1 - w / (2 n)))                      n keys in reach; w: of a window, n where it is causal
+    compute = pairs c (1 + zeta (d_max/d_min - 1)) narrow / (Phi eta)              c = 2 d_qk + 2 d_v, or 6 d_qk + 4 d_v
+    narrow  = 1 + omega max(0, 2 D / (d_qk + d_v) - 1)                             D = 128; without a mask pairs = b heads s_q n
+    memory  = bytes / (B_hbm eta_mem)
+    busy    = max(compute, memory) + phi min(compute, memory)
+    seconds = max(tau length, busy + tau length / 2)                              length: of a window at most w + kappa
 
 A kernel bound by HBM takes bytes / (B_hbm eta) + t_start.
 
@@ -19,9 +25,9 @@ t_start is what a kernel costs on the device when the next is already queued: st
 to launch a kernel is hidden behind the kernels before it and is not counted here.
 
 Sources: roofline: Williams, Waterman and Patterson, CACM 52(4), 2009; tiles and waves: NVIDIA, Matrix Multiplication
-Background, sec. 3-4; loop order and products of flash attention: Dao, FlashAttention-2, arXiv 2307.08691, alg. 1 and 2.
-The shares phi and zeta and the half walk are fitted forms of this project (`symsim calibrate` gives the coefficients
-and the errors that remain).
+Background, sec. 3-4; loop order and products of flash attention: Dao, FlashAttention-2, arXiv 2307.08691, alg. 1 and 2;
+exponentials beside products: Shah et al., FlashAttention-3, arXiv 2407.08608, sec. 3.1. The shares phi, zeta and omega, kappa and the
+half walk are fitted forms of this project (`symsim calibrate` gives the coefficients and the errors that remain).
 """
 
 from __future__ import annotations
@@ -34,15 +40,19 @@ from symsim.algebra.expr import Expr, Number, ceil, expr, maximum, minimum, symb
 from symsim.inputs.known import Known, Latency, Plain, Positive
 
 TILE = 128
+HEAD = 128  # the head size from which attention's products take longer than what runs beside them
+
+
+_SHARES = ("exposed", "efficiency", "forward", "backward", "narrow_forward", "narrow_backward", "elementwise", "permute", "cross_entropy")
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
-    @field_validator("exposed", "efficiency", "forward", "backward", "elementwise", "permute", "cross_entropy", check_fields=False)
+    @field_validator(*_SHARES, check_fields=False)
     @classmethod
-    def _share(cls, known: Known) -> Known:
-        if known.value > 1:
+    def _share(cls, known: Known | None) -> Known | None:
+        if known is not None and known.value > 1:
             raise ValueError(f"'{known.text}' is more than the whole; a share between 0 and 1 is needed")
         return known
 
@@ -70,6 +80,10 @@ class Attention(_Part):
     uneven: Plain = Field(description="further work where the head sizes of keys and values differ, over (larger / smaller - 1)")
     key: Latency = Field(description="one key further along a row of the forward kernel")
     query: Latency = Field(description="one query further along a column of the backward kernel")
+    narrow_forward: Plain | None = Field(None, description="share of the forward kernel's time at head size 128 that smaller heads take too; none of it")
+    narrow_backward: Plain | None = Field(None, description="the same of the backward kernel")
+    beyond: Plain | None = Field(None, description="keys beyond a mask's edge, or behind a window's, that a query's tile works through; 0")
+    exposed: Plain | None = Field(None, description="share of the shorter of compute and HBM time that is not hidden by the longer; 0")
 
 
 class Memory(_Part):
@@ -102,6 +116,10 @@ SYMBOLS: dict[str, tuple[str, str]] = {
     "zeta_fa": ("attention", "uneven"),
     "tau_fa": ("attention", "key"),
     "tau_fab": ("attention", "query"),
+    "omega_fa": ("attention", "narrow_forward"),
+    "omega_fab": ("attention", "narrow_backward"),
+    "kappa_fa": ("attention", "beyond"),
+    "phi_fa": ("attention", "exposed"),
     "eta_mem": ("memory", "elementwise"),
     "eta_permute": ("memory", "permute"),
     "eta_ce": ("memory", "cross_entropy"),
@@ -113,8 +131,9 @@ MOVING = {"elementwise": "eta_mem", "permute": "eta_permute", "cross_entropy": "
 
 
 def values(kernels: Kernels) -> dict[str, Fraction]:
-    """Numbers of the coefficients: plain shares, and seconds."""
-    return {name: getattr(getattr(kernels, part), key).value for name, (part, key) in SYMBOLS.items()}
+    """Numbers of the coefficients: plain shares and counts, and seconds; 0 for one that the file leaves out."""
+    known = {name: getattr(getattr(kernels, part), key) for name, (part, key) in SYMBOLS.items()}
+    return {name: found.value if found else Fraction(0) for name, found in known.items()}
 
 
 def gemm(
@@ -177,20 +196,38 @@ def attention(
     causal: bool,
     backward: bool,
     peak: Expr,
+    moved: Expr | Number,
+    window: Expr | Number | None = None,
 ) -> Expr:
     """Seconds of flash attention over b x heads x s_q queries and n_keys keys of sizes d_qk, values of d_v.
 
-    `n_keys` are all keys that the queries could see if there were no mask; under a causal one half of the pairs are worked
-    through. `peak` is in FLOP/s. Keys and values shared by several heads cost no less time.
+    `n_keys` are all keys that the queries could see if there were no mask; under a causal one every query sees those before it, at most
+    `window` of them. `peak` is in FLOP/s; `moved` are the bytes of queries, keys, values and results, of their gradients too backward. Keys
+    and values that several heads share cost no less compute.
     """
     b, heads, s_q, n_keys, d_qk, d_v = (expr(x) for x in (b, heads, s_q, n_keys, d_qk, d_v))
     products = 6 * d_qk + 4 * d_v if backward else 2 * d_qk + 2 * d_v
-    walk = symbol("tau_fab") * s_q if backward else symbol("tau_fa") * n_keys
-    rate = peak * symbol("eta_fab" if backward else "eta_fa")
-    work = b * heads * s_q * n_keys * products / (rate * (2 if causal else 1))
+    eta, omega, tau = (symbol(name + ("_fab" if backward else "_fa")) for name in ("eta", "omega", "tau"))
+    reach = n_keys if window is None else expr(window)
+    worked = minimum(n_keys, (reach + symbol("kappa_fa")) * (1 - reach / (2 * n_keys))) if causal else n_keys
+    narrow = 1 + omega * maximum(0, 2 * HEAD / (d_qk + d_v) - 1)
+    compute = b * heads * s_q * worked * products * narrow / (peak * eta)
     if d_qk != d_v:
-        work = work + work * symbol("zeta_fa") * (maximum(d_qk, d_v) / minimum(d_qk, d_v) - 1)
-    return maximum(walk, work + walk / 2)
+        compute = compute + compute * symbol("zeta_fa") * (maximum(d_qk, d_v) / minimum(d_qk, d_v) - 1)
+    memory = expr(moved) / (symbol("B_hbm") * symbol("eta_mem"))
+    busy = maximum(compute, memory) + symbol("phi_fa") * minimum(compute, memory)
+    length = s_q if backward else n_keys
+    walk = tau * (length if window is None else minimum(length, reach + symbol("kappa_fa")))
+    return maximum(walk, busy + walk / 2)
+
+
+def attention_bytes(
+    b: Expr | Number, heads: Expr | Number, groups: Expr | Number, s_q: Expr | Number, n_keys: Expr | Number, sizes: Expr | Number, *, backward: bool
+) -> Expr:
+    """Bytes in 16 bits that flash attention reads and writes once: queries and results of `heads`, keys and values of `groups`, the two of a head
+    `sizes` wide together; backward those, the result's gradient, and the gradients of queries, keys and values."""
+    queries, keys = expr(b) * heads * s_q * sizes, expr(b) * groups * n_keys * sizes
+    return 4 * (queries + keys) if backward else 2 * (queries + keys)
 
 
 def memory_bound(bytes: Expr | Number, *, kind: str) -> Expr:
