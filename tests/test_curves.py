@@ -35,6 +35,10 @@ MACHINE: dict[str, Number] = {
     "zeta_fa": Fraction(1, 2),
     "tau_fa": Fraction(1, 10**7),
     "tau_fab": Fraction(1, 10**6),
+    "omega_fa": 0,
+    "omega_fab": 0,
+    "kappa_fa": 0,
+    "phi_fa": 0,
     "eta_mem": Fraction(4, 5),
     "eta_permute": Fraction(2, 5),
     "eta_ce": Fraction(1, 5),
@@ -52,7 +56,7 @@ def product(m: int, n: int, k: int, **given: Any) -> Expr:
 
 
 def flash(b: int, heads: int, s: int, d_qk: int = 128, d_v: int = 128, **given: Any) -> Expr:
-    return curves.attention(b, heads, s, s, d_qk, d_v, **({"causal": True, "backward": False, "peak": PEAK} | given))
+    return curves.attention(b, heads, s, s, d_qk, d_v, **({"causal": True, "backward": False, "peak": PEAK, "moved": 0} | given))
 
 
 def test_product_bound_by_compute() -> None:
@@ -106,7 +110,7 @@ def test_attention_of_few_heads_is_one_walk() -> None:
 
 def test_forward_walks_along_keys_and_backward_along_queries() -> None:
     def few(backward: bool) -> Expr:
-        return curves.attention(1, 1, 100, 400, 64, 64, causal=False, backward=backward, peak=PEAK)
+        return curves.attention(1, 1, 100, 400, 64, 64, causal=False, backward=backward, peak=PEAK, moved=0)
 
     assert at(few(False), tau_fa=1) == 400
     assert at(few(True), tau_fab=1) == 100
@@ -119,6 +123,47 @@ def test_heads_of_two_sizes() -> None:
     assert at(flash(1, 16, 1024, 192, 128), zeta_fa=0, **long) == even
     # dV and dP take d_v, S, dQ and dK take d_qk
     assert at(flash(1, 16, 1024, 192, 128, backward=True), zeta_fa=0, **long) == Fraction(16 * 1024**2 * 2 * (3 * 192 + 2 * 128), 2 * 10**12) * 4
+
+
+def test_small_heads_take_the_time_of_their_softmax_too() -> None:
+    """Of 128 and more none; at 64 half the products take 1 + omega times as long; of two sizes their mean counts."""
+    long: dict[str, Number] = {"tau_fa": 0, "tau_fab": 0}
+    softmax: dict[str, Number] = {"omega_fa": Fraction(2, 5), "omega_fab": Fraction(1, 5)}
+    for d in (128, 192, 256):
+        assert at(flash(1, 16, 1024, d, d), **long, **softmax) == at(flash(1, 16, 1024, d, d), **long)
+    whole = at(flash(1, 16, 1024), **long)
+    assert at(flash(1, 16, 1024, 64, 64), **long, **softmax) == whole / 2 * Fraction(7, 5)
+    assert at(flash(1, 16, 1024, 32, 32), **long, **softmax) == whole / 4 * (1 + 3 * Fraction(2, 5))
+    assert at(flash(1, 16, 1024, 64, 64, backward=True), **long, **softmax) == at(flash(1, 16, 1024, backward=True), **long) / 2 * Fraction(6, 5)
+    assert at(flash(1, 16, 1024, 96, 64), zeta_fa=0, **long, **softmax) == whole * Fraction(160, 256) * (1 + Fraction(2, 5) * (Fraction(256, 160) - 1))
+
+
+def test_a_mask_costs_the_tiles_on_its_edge() -> None:
+    long: dict[str, Number] = {"tau_fa": 0, "tau_fab": 0, "kappa_fa": 256}
+    whole = at(flash(1, 16, 4096, causal=False), **long)
+    assert whole == at(flash(1, 16, 4096, causal=False), tau_fa=0)
+    assert at(flash(1, 16, 4096), **long) == whole * Fraction(4096 + 256, 2 * 4096)
+    # a window has an edge more; one as long as the row is a causal mask; never more than no mask at all
+    assert at(flash(1, 16, 4096, window=128), **long) == whole * Fraction((128 + 256) * (2 * 4096 - 128), 2 * 4096**2)
+    assert at(flash(1, 16, 4096, window=4096), **long) == at(flash(1, 16, 4096), **long)
+    assert at(flash(1, 16, 200), **long) == at(flash(1, 16, 200, causal=False), **long)
+
+
+def test_a_window_is_a_short_walk() -> None:
+    assert at(flash(1, 1, 4096, window=128), tau_fa=1, kappa_fa=256) == 128 + 256
+    assert at(flash(1, 1, 4096, window=128, backward=True), tau_fab=1, kappa_fa=256) == 128 + 256
+    assert at(flash(1, 1, 4096, window=4096), tau_fa=1, kappa_fa=256) == 4096
+
+
+def test_attention_hides_a_share_of_what_it_moves() -> None:
+    long: dict[str, Number] = {"tau_fa": 0, "phi_fa": Fraction(1, 3)}
+    compute = at(flash(1, 64, 1024), tau_fa=0)
+    assert at(flash(1, 64, 1024, moved=8 * 10**6), **long) == compute + Fraction(1, 3) / 1000
+    # bound by memory: 8e10 bytes at 8e9 byte/s
+    assert at(flash(1, 64, 1024, moved=8 * 10**10), **long) == 10 + compute / 3
+    moved = curves.attention_bytes(2, 64, 8, 1024, 512, 256, backward=False)
+    assert moved == 2 * 256 * 2 * (64 * 1024 + 8 * 512)
+    assert curves.attention_bytes(2, 64, 8, 1024, 512, 256, backward=True) == 2 * moved
 
 
 @pytest.mark.parametrize("kind, share", [("elementwise", "eta_mem"), ("permute", "eta_permute"), ("cross_entropy", "eta_ce")])
@@ -149,12 +194,12 @@ def test_products_are_seconds_and_grow_with_every_size(m: int, n: int, k: int, g
 
 @given(st.integers(1, 4), st.integers(1, 128), sizes, st.integers(1, 256), st.integers(1, 256), st.booleans(), st.booleans())
 def test_attention_is_seconds_and_grows_with_heads_and_keys(b: int, heads: int, s: int, d_qk: int, d_v: int, causal: bool, backward: bool) -> None:
-    given: dict[str, Any] = {"causal": causal, "backward": backward}
+    given: dict[str, Any] = {"causal": causal, "backward": backward, "moved": 10**6}
     now = at(flash(b, heads, s, d_qk, d_v, **given))
     assert at(flash(b, heads, s, d_qk, d_v, **given), **halved()) == now / 2
     assert at(flash(b, heads + 1, s, d_qk, d_v, **given)) >= now
     assert at(flash(b, heads, s + 1, d_qk, d_v, **given)) > now
-    assert at(flash(b, heads, s, d_qk, d_v, causal=False, backward=backward)) >= now
+    assert at(flash(b, heads, s, d_qk, d_v, **{**given, "causal": False})) >= now
 
 
 def test_forms_take_symbols() -> None:
@@ -171,7 +216,9 @@ def test_every_coefficient_is_in_the_vocabulary_and_in_every_system() -> None:
     for system in list_systems():
         kernels = load_system(system).kernels
         found = curves.values(kernels)
-        assert found == {name: getattr(getattr(kernels, part), key).value for name, (part, key) in curves.SYMBOLS.items()}
+        given = {name: getattr(getattr(kernels, part), key) for name, (part, key) in curves.SYMBOLS.items()}
+        assert found == {name: known.value if known else 0 for name, known in given.items()}
+        assert {name for name, known in given.items() if not known} <= {"omega_fa", "omega_fab", "kappa_fa", "phi_fa"}
 
 
 def test_a_missing_coefficient_is_named() -> None:

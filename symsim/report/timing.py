@@ -80,11 +80,12 @@ def _closed_forms(ink: Ink) -> Section:
     """The formulas of `curves`, over the dimensions of one kernel in words."""
     rows, columns, depth, groups, read, written, peak = (symbol(x) for x in ("rows", "columns", "depth", "groups", "w_in", "w_out", "Phi"))
     heads = [symbol(x) for x in ("sequences", "heads", "queries", "keys", "size", "size")]
+    moved = symbol("bytes")
     forms = {
         "product": curves.gemm(rows, columns, depth, kind="forward", peak=peak, width_in=read, width_out=written),
         "grouped": curves.gemm(rows, columns, depth, groups=groups, kind="forward", peak=peak, width_in=read, width_out=written, grouped=True),
-        "attention": curves.attention(*heads, causal=True, backward=False, peak=peak),
-        "attention\u2032": curves.attention(*heads, causal=True, backward=True, peak=peak),
+        "attention": curves.attention(*heads, causal=True, backward=False, peak=peak, moved=moved),
+        "attention\u2032": curves.attention(*heads, causal=True, backward=True, peak=peak, moved=moved),
         "moved": curves.memory_bound(symbol("bytes"), kind="elementwise"),
     }
     ink.own |= _DIMENSIONS
@@ -93,8 +94,10 @@ def _closed_forms(ink: Ink) -> Section:
             "A matrix product of rows \u00d7 depth with depth \u00d7 columns is cut into tiles of "
             f"{curves.TILE} \u00d7 {curves.TILE}, as many at a time as there are multiprocessors; it computes while its operands cross HBM, and a "
             "share of the shorter of the two is not hidden; a weight gradient reads its result, too. Flash attention works through the pairs of "
-            "query and key that the mask leaves (backward: the second form), or walks along one row; heads whose keys and values differ in size "
-            "take a share ",
+            "query and key that the mask leaves (backward: the second form) and through ",
+            ink.symbol("kappa_fa"),
+            f" keys beyond its edge, or walks along one row; of a window queries see that many keys at most; heads smaller than {curves.HEAD} take a "
+            "share of their time for the softmax, which does not shrink with them; heads whose keys and values differ in size take a share ",
             ink.symbol("zeta_fa"),
             " of that difference longer. Everything else moves bytes. An operation's own dimensions stand for the words in the tables below.",
         )
@@ -107,16 +110,24 @@ def _closed_forms(ink: Ink) -> Section:
 
 def _form(ink: Ink, title: str, formula: Expr) -> list[Equation]:
     """A kernel's seconds, with what its maximum compares as equations of their own."""
-    calls = [a for monomial in formula.terms for a, _ in monomial if isinstance(a, Call) and a.function in ("max", "min")]
     mark = "b" if title.endswith("\u2032") else ""
     title = title.rstrip("\u2032")
     apart: dict[Expr, str] = {}
-    for argument in dict.fromkeys(a for call in calls for a in call.arguments):
+    compared = _compared(formula)
+    while compared:
+        argument = compared.pop(0)
         found = argument.symbols()
-        part = "memory" if "B_hbm" in found else "compute" if "Phi" in found else "walk"
+        part = "busy" if {"B_hbm", "Phi"} <= found else "memory" if "B_hbm" in found else "compute" if "Phi" in found else "walk"
         apart[argument] = ink.local(f"{title} {mark} {part}", _superscript(mark) + rf"_{{\mathrm{{{title}}},\mathrm{{{part}}}}}")
+        compared += [a for a in _compared(argument) if a not in apart and a not in compared] if part == "busy" else []
     name = ink.local(f"{title} {mark}", _superscript(mark) + rf"_{{\mathrm{{{title}}}}}")
-    return [ink.equation(name, _replaced(formula, apart)), *(ink.equation(n, argument) for argument, n in apart.items())]
+    return [ink.equation(name, _replaced(formula, apart)), *(ink.equation(n, _replaced(argument, apart)) for argument, n in apart.items())]
+
+
+def _compared(formula: Expr) -> list[Expr]:
+    """The arguments of a formula's maxima and minima, each once."""
+    calls = [a for monomial in formula.terms for a, _ in monomial if isinstance(a, Call) and a.function in ("max", "min")]
+    return list(dict.fromkeys(a for call in calls for a in call.arguments))
 
 
 def _superscript(mark: str) -> str:

@@ -1,0 +1,82 @@
+"""Seconds of kernels against the tables that others published: every row of models/kernels within 15 %, but for those named here."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+from symsim.calibration.calibrate import seconds
+from symsim.calibration.points import Point, read_points
+from symsim.inputs.curves import SYMBOLS, values
+from symsim.inputs.shipped import models_directory
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import symbol_values
+from symsim.inputs.systems import load_system
+
+TABLES = {
+    "attention-hopper": ("h100-sxm", "h200-sxm", "h800-sxm"),
+    "attention-gb200": ("gb200-nvl72",),
+    "attention-gb300": ("gb300-nvl72",),
+}
+# line of the file -> per cent of predicted over measured time less one. Rows of 512 tokens: cuDNN of 2024 gained there what later rows do not show
+# forward, and lost it backward; the one of GB200 is the shortest row of its window
+BEYOND = {
+    "attention-hopper": {20: 25, 32: 22, 38: -19, 44: -30, 45: -15},
+    "attention-gb200": {105: -16},
+    "attention-gb300": {},
+}
+MEAN = {"attention-hopper": 5.5, "attention-gb200": 5.9, "attention-gb300": 5.1}
+
+
+def errors(system: str, name: str) -> Iterator[tuple[int, Point, float]]:
+    machine = load_system(system)
+    known = {n: float(v) for n, v in symbol_values(machine, Strategy()).items()}
+    for line, point in enumerate(read_points(str(models_directory() / "kernels" / f"{name}.csv")).points, 2):
+        yield line, point, float(seconds(point, machine).evaluate(known)) / point.seconds - 1
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_is_within_15_per_cent_but_for_those_named(name: str) -> None:
+    found = list(errors(TABLES[name][0], name))
+    assert {line: round(100 * error) for line, _, error in found if abs(error) > 0.15} == BEYOND[name]
+    assert round(100 * sum(abs(error) for *_, error in found) / len(found), 1) == MEAN[name]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_head_size_mask_or_direction_is_off_as_a_whole(name: str) -> None:
+    """The mean of any of them is within 10 %: none is paid for by another."""
+    kinds: dict[object, list[float]] = {}
+    for _, point, error in errors(TABLES[name][0], name):
+        mask = "window" if "window" in point.sizes else bool(point.sizes["causal"])
+        for kind in ((point.kind, point.sizes["d_qk"]), (point.kind, mask)):
+            kinds.setdefault(kind, []).append(error)
+    assert {k: m for k, m in ((k, sum(v) / len(v)) for k, v in kinds.items()) if abs(m) > 0.10} == {}
+    assert {("forward", 64), ("backward", 64), ("forward", 128), ("backward", 128), ("forward", "window")} <= kinds.keys()
+
+
+def test_systems_of_one_chip_share_its_kernels() -> None:
+    for first, *others in (("h100-sxm", "h200-sxm", "h800-sxm"), ("a100-pcie-80", "a100-sxm-80", "a800-sxm")):
+        for other in others:
+            assert _values(other, "gemm", "grouped_gemm", "attention") == _values(first, "gemm", "grouped_gemm", "attention")
+    # what SimuMax's table of b200-sxm does not tell is that of gb200-nvl72
+    one, other_chip = (load_system(name).kernels.attention for name in ("b200-sxm", "gb200-nvl72"))
+    for field in ("narrow_forward", "narrow_backward", "beyond", "exposed"):
+        assert getattr(one, field).value == getattr(other_chip, field).value and getattr(one, field).tag == "estimated"
+
+
+def _values(name: str, *parts: str) -> dict[str, Fraction]:
+    known = values(load_system(name).kernels)
+    return {symbol: value for symbol, value in known.items() if SYMBOLS[symbol][0] in parts}
+
+
+def test_tables_have_their_sources() -> None:
+    directory = models_directory() / "kernels"
+    said = (directory / "README.md").read_text()
+    assert sorted(p.stem for p in directory.glob("*.csv")) == sorted(TABLES)
+    for path in directory.glob("*.csv"):
+        assert f"| `{path.name}` |" in said
+        lines = list(csv.reader(path.open()))
+        assert all(len(row) == len(lines[0]) for row in lines)
