@@ -80,7 +80,7 @@ class Attention(_Part):
     uneven: Plain = Field(description="further work where the head sizes of keys and values differ, over (larger / smaller - 1)")
     key: Latency = Field(description="one key further along a row of the forward kernel")
     query: Latency = Field(description="one query further along a column of the backward kernel")
-    narrow_forward: Plain | None = Field(None, description="share of the forward kernel's time at head size 128 that smaller heads take too; none of it")
+    narrow_forward: Plain | None = Field(None, description="share of the forward kernel's time at head size 128 that smaller heads take too; 0")
     narrow_backward: Plain | None = Field(None, description="the same of the backward kernel")
     beyond: Plain | None = Field(None, description="keys beyond a mask's edge, or behind a window's, that a query's tile works through; 0")
     exposed: Plain | None = Field(None, description="share of the shorter of compute and HBM time that is not hidden by the longer; 0")
