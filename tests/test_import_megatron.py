@@ -389,6 +389,8 @@ def test_lists_as_yaml_has_them(tmp_path: Path) -> None:
         file.write_text(text)
         placed = job(str(file), *DENSE).placed()
         assert (placed.recompute_modules, placed.moe_router_load_balancing_type) == (("moe_act", "layernorm"), "aux_loss")
+    file.write_text('fine-grained-activation-offloading: true\noffload-modules: "[core_attn attn_proj]"\nswiglu: true\n')
+    assert job(str(file), *DENSE).placed().offload_operations == ("attention.core", "attention.o_proj")
 
 
 def test_yaml_in_groups(tmp_path: Path) -> None:

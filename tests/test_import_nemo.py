@@ -98,6 +98,20 @@ def test_a_module_of_primus(tmp_path: Path) -> None:
     assert (job(tmp_path, PRIMUS, model="llama3-8b", variables={"BATCH": "4"}).strategy or {})["micro_batch_size"] == 4
 
 
+def test_primus_turbos_exchange_is_deepeps(tmp_path: Path) -> None:
+    """use_turbo_deepep, or a stage without synchronisation that has it, stands in for the dispatcher that is named."""
+    said_too = ("sequence_parallel: true", "moe_token_dispatcher_type: alltoall", "expert_model_parallel_size: 4", "turbo_deepep_num_cu: 64")
+    experts = "".join(f"      {one}\n" for one in said_too)
+    for said in ("use_turbo_deepep: true", "turbo_sync_free_moe_stage: 2"):
+        text = PRIMUS.replace("      enable_primus_turbo: true\n", f"      enable_primus_turbo: true\n{experts}      {said}\n")
+        made = job(tmp_path, text, model="mixtral-8x7b")
+        strategy = dict(made.strategy or {})
+        assert (strategy["moe_token_dispatcher_type"], strategy["moe_flex_dispatcher_num_sms"]) == ("flex", 64)
+        assert {row.fate for row in made.rows if "deepep" in row.key or "sync_free" in row.key} == {"mapped"}
+    off = job(tmp_path, text.replace("enable_primus_turbo: true", "enable_primus_turbo: false"), model="mixtral-8x7b")
+    assert dict(off.strategy or {})["moe_token_dispatcher_type"] == "alltoall"
+
+
 def test_a_module_of_primus_for_another_framework_is_named(tmp_path: Path) -> None:
     path = tmp_path / "other.yaml"
     path.write_text("modules:\n  pre_trainer:\n    framework: torchtitan\n    config: a.yaml\n    overrides:\n      metrics: {log_freq: 1}\n")

@@ -59,6 +59,9 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         settings["zero_optimization.overlap_comm"] = replace(settings["zero_optimization.overlap_comm"], value=False)
     rows = of_settings(settings, keys, strategy, assumptions, architecture, _ranks(keys, options), by_arguments=False)
     _states(keys, strategy, assumptions)
+    for key, option in (("log_grad_pct_zeros", "log_num_zeros_in_grad"), ("log_param_norm", "log_params_norm")):
+        if keys.flag(key, False, to=option):
+            strategy[option] = True
     split_sequence(keys, strategy, architecture, "GPT-NeoX")
     if strategy.get("zero") == 3 and strategy.get("pp", 1) > 1:
         raise keys.wrong("pipe_parallel_size", "0 or 1 with ZeRO-3: DeepSpeed's pipelines take stages 0 and 1")

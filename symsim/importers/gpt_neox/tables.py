@@ -57,7 +57,7 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "a pass over gradients, parameters or states for what is logged: below 1 % of a step",
-        "log_grad_pct_zeros log_param_norm log_grad_norm log_optimizer_states log_gradient_noise_scale profile profile_backward",
+        "log_grad_norm log_optimizer_states log_gradient_noise_scale profile profile_backward",
     ),
     **silent(
         "no_cost_effect",

@@ -21,6 +21,7 @@ _OFFLOADED = {
     "attn_proj": "attention.o_proj",
     "mlp_norm": "pre_mlp_norm",
     "expert_fc1": "moe.experts.fc1",
+    "fused_group_mlp": "moe.experts.fc1",
     "moe_act": "moe.experts.act",
 }
 
@@ -60,7 +61,7 @@ def offloaded_modules(read: "Settings") -> None:
     """Whose saved tensors wait on the host (transformer_config.py offload_modules)."""
     keys = read.keys
     on = keys.flag("fine_grained_activation_offloading", False, to="offload_operations")
-    names = keys.texts("offload_modules", [], to="offload_operations")
+    names = [word for text in keys.texts("offload_modules", [], to="offload_operations") for word in text.strip("[]").replace(",", " ").split()]
     if not on or not names:
         for key in ("fine_grained_activation_offloading", "offload_modules"):
             if keys.has(key):
@@ -71,7 +72,7 @@ def offloaded_modules(read: "Settings") -> None:
         keys.refuse("offload_modules", f"'{strange[0]}' is not among {', '.join(_OFFLOADED)}")
     known = read.architecture is not None
     absent = {"qkv_linear"} if known and read.architecture.attention.kind == "mla" else set()  # type: ignore[union-attr]
-    absent |= {"expert_fc1", "moe_act"} if known and not read.mixture else set()
+    absent |= {"expert_fc1", "fused_group_mlp", "moe_act"} if known and not read.mixture else set()
     runs = [_OFFLOADED[name] for name in names if name in _OFFLOADED and name not in absent]
     if runs and read.options.get("recompute") != "full":
         read.options["offload_operations"] = list(dict.fromkeys(runs))

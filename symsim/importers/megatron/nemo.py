@@ -29,6 +29,7 @@ _RENAMED = {
     "fp8_params": "fp8_param_gather",
     "gc_interval": "manual_gc_interval",
     "bias": "add_bias_linear",
+    "qkv_bias": "add_qkv_bias",
     "optim.lr": "lr",
     "optim.overlap_grad_sync": "overlap_grad_reduce",
     "optim.overlap_param_sync": "overlap_param_gather",
@@ -81,6 +82,9 @@ TABLE: dict[str, Silent] = {
     **silent("not_modelled", "some micro-batches run fewer layers again", "num_micro_batches_with_partial_activation_checkpoints"),
     **silent("no_cost_effect", "read with fsdp alone", "fsdp_sharding_strategy fsdp_grad_reduce_dtype fsdp_use_orig_params"),
     **silent("no_cost_effect", "which tokens count in the loss", "answer_only_loss"),
+    **silent("no_cost_effect", "of the run: names, debugging and files", "megatron_legacy version dump_debug_info dump_debug_info_to_file nemo_path"),
+    **silent("not_modelled", "layers that NeMo's own code changes (soft caps, windows): --of MODEL gives them", "mcore_customization_config"),
+    **silent("refused", "a layer of another kind is not modelled", "hyena retro"),
     **silent("no_cost_effect", "read with cpu_offloading alone", "cpu_offloading_activations cpu_offloading_weights"),
 }
 
@@ -107,9 +111,26 @@ PRIMUS: dict[str, Silent] = {
         moe_use_legacy_grouped_gemm""",
     ),
     **silent("not_modelled", "attention's products in 8 bits: at up to twice the rate", "enable_turbo_attention_float8"),
-    **silent("not_modelled", "a window of attention in layers with sinks: the share of scores outside it", "sink_sliding_window"),
-    **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "lora"),
+    **silent(
+        "not_modelled",
+        "a window of attention in layers with sinks: the share of scores outside it",
+        "sink_sliding_window sink_window_even_layers_only",
+    ),
+    **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "lora peft peft_dim", ("none", None)),
+    **silent("no_cost_effect", "names a recipe, whose sizes --of MODEL gives", "flavor"),
+    **silent("no_cost_effect", "learning rates, scales and the data", "finetune_lr peft_alpha nemo_aligned_lr_warmup data_paths dataset_name mock"),
+    **silent("no_cost_effect", "of the run: checkpoints, random numbers and environment", "skip_save per_step_rng_reseed use_fla_data mlperf_mode"),
+    **silent(
+        "not_modelled",
+        "documents packed into a row do not see one another: attention work falls; set packed_document_length",
+        "packed_sequence enable_packed_sequences max_samples_per_sequence use_packed_attention",
+    ),
+    **silent("not_modelled", "which messages run beside computation, in a section of its own", "comm_overlap_config"),
+    **silent("not_modelled", "types of FSDP's shards: a few bytes a parameter", "use_fsdp2_fp32_param_optimizer use_fsdp2_fp8_all_gather"),
+    **silent("not_modelled", "a loss that is fused with the output layer", "fused_ce_mode fused_ce_chunks enable_fused_linear_ce"),
+    **silent("not_modelled", "the allocator gives its cache back: allocation takes time again", "empty_cache_interval"),
 }
+_OF_PRIMUS = {"precision_config": "mixed_precision"}
 # of its pre_trainer.yaml and trainer_base.yaml
 _PRIMUS_DEFAULTS = {"bf16": True, "use_distributed_optimizer": True, "seq_length": 2048}
 
@@ -208,15 +229,38 @@ def of_primus(document: Document) -> Found:
         for key, default in _PRIMUS_DEFAULTS.items():
             if key not in overrides and not (key == "bf16" and overrides.get("fp16")):
                 yield key, f"{module}.{key}", default, default, document.place(("modules", module))
+        exchanges = _exchanges(overrides)
         for key, value in overrides.items():
+            if key in exchanges:
+                argument, meant = exchanges[key]
+                yield argument, f"overrides.{key}", meant, value, document.place(("modules", module, "overrides", key))
+                continue
             text = re.sub(r"\$\{(\w+):(?=[^-}])", r"${\1:-", value) if isinstance(value, str) else value
             if key == "use_sink_attention":
                 yield "softmax_type", f"overrides.{key}", "learnable" if value is True else "vanilla", value, document.place(("modules", module))
                 continue
-            yield ("" if key in PRIMUS else key), f"overrides.{key}", text, value, document.place(("modules", module, "overrides", key))
+            argument = "" if key in PRIMUS else _OF_PRIMUS.get(str(key), str(key))
+            yield argument, f"overrides.{key}", text, value, document.place(("modules", module, "overrides", key))
     for key, value in document.data.items():
         if key != "modules":
             yield "", key, value, value, document.place((key,))
+
+
+def _exchanges(overrides: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Keys of Primus-Turbo's exchange of tokens, each with the argument of Megatron-LM and its value; without argument: off (Primus
+    backends/megatron/patches/turbo/moe_dispatcher_patches.py, args/rocm_arg_validation.py)."""
+    turbo, stage = overrides.get("enable_primus_turbo") is True, overrides.get("turbo_sync_free_moe_stage")
+    told = overrides.get("use_turbo_deepep") is True
+    fused = turbo and (told or stage in (2, 3))
+    made: dict[str, tuple[str, Any]] = {"moe_token_dispatcher_type": (_EXCHANGE, "flex")} if fused else {}
+    made["use_turbo_deepep"] = (_EXCHANGE, "flex") if fused and told else ("", False)
+    made["turbo_deepep_num_cu"] = ("moe_flex_dispatcher_num_sms", overrides.get("turbo_deepep_num_cu")) if fused else ("", 0)
+    if turbo and stage in (1, 2, 3):
+        made["turbo_sync_free_moe_stage"] = (_EXCHANGE, "flex") if fused and not told else ("moe_permute_fusion", True)
+    return made
+
+
+_EXCHANGE = "moe_token_dispatcher_type"
 
 
 def resolved(data: Mapping[str, Any], path: KeyPath, value: Any, deep: int = 0) -> Any:
