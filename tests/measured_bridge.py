@@ -81,7 +81,8 @@ def _version(container: str) -> tuple[int, ...]:
 
 def recipe(at: dict[str, Any], model: str, chip: str, precision: str) -> Recipe:
     """Of the recipes for this model, chip and task the one nearest to what the row prints: of its precision where there is one, with the
-    fewest fields of the layout that differ, and of those the one of the nearest container."""
+    fewest fields of the layout that differ, and of those the one of the nearest container, with the row's batch where two are alike (the
+    variants v1 and v2 of scripts/performance)."""
     task = "sft" if at["task"].startswith("SFT") else "pretrain"
     own = sum(_version(c) < _version(at["container"].split()[0]) for c in CONTAINERS)
     ranked = []
@@ -91,7 +92,7 @@ def recipe(at: dict[str, Any], model: str, chip: str, precision: str) -> Recipe:
         differs = tuple(name for name, value in one["layout"].items() if (at.get(name) or 1) != value)
         for container, of in (name.split() for name in one["of"]):
             away = abs(CONTAINERS.index(container) - own)
-            other = (of != PRECISION_NAMES[precision], len(differs), away, place)
+            other = (of != PRECISION_NAMES[precision], len(differs), away, at["gbs"] != one.get("batch", at["gbs"]), place)
             ranked.append((other, container, one["settings"], (*("precision",) * other[0], *("container",) * (away > 1), *differs)))
     if not ranked:
         return Recipe("of no recipe", {}, ("all settings",))
@@ -187,6 +188,7 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
             "fp8_param_gather": PRECISIONS[precision] not in ("none", "blockwise"),
             "keep_fp8_transpose_cache": bool(at.get("fsdp")) and base == "llama3-8b",
             "cross_entropy_fusion": "te",
+            "bias_dropout_fusion": not base.startswith("gpt-oss"),  # models/gpt_oss/gpt_oss_provider.py
             "account_for_embedding_in_pipeline_split": True if ends else None,
             "account_for_loss_in_pipeline_split": True if ends else None,
             "pipeline_model_parallel_layout": layout if layout is None or mtp else layout.replace("m", ""),
@@ -210,7 +212,9 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU; settings {found.name}", unnamed, tuned)
     exchange = "once_per_node" if as_set.get("moe_token_dispatcher_type") == "flex" else "per_expert"
     fused = "fused" if as_set.get("use_transformer_engine_op_fuser") else "apart"
-    assumptions = {"moe_permute_fusion": "true", "moe_exchange": exchange, "expert_bias": fused} if moe else {}
+    assumptions = {"apply_rope_fusion": "true"}  # scripts/performance/utils/overrides.py
+    if moe:
+        assumptions |= {"moe_permute_fusion": "true", "moe_exchange": exchange, "expert_bias": fused, "clamped_glu": fused}
     if chip != "h100" and PRECISIONS[precision] != "none":
         assumptions["fp8_layouts"] = "any"
     return Case(name, section, model, plan, assumptions, SYSTEMS[at["system"]], seconds, None, said, guessed)

@@ -115,6 +115,20 @@ def test_an_experts_second_bias_is_added_in_fp32() -> None:
     assert [apart.value(name) for name in first] == [fused.value(name) for name in first]
 
 
+def test_a_clamped_glu_by_hand() -> None:
+    """f: rows times width of half of the first product. Forward clamps each half (2 + 2) and joins them (2 + 2); backward takes the joint
+    gradient apart (2 + 2), and for gate and values compares (2 + 1, twice 2 + 1 and 1 + 1 + 1) and chooses (1 + 2 + 2). Both the product's
+    result and the joined halves are kept."""
+    apart = made("experts with biases")
+    model, strategy, _ = CASES["experts with biases"]
+    fused = derive(load_model(model).architecture, Strategy(**strategy), {"clamped_glu": "fused"}, system=load_system("h200-sxm"))  # type: ignore[arg-type]
+    half = 4096 * 4 * 2880
+    assert apart.value("Q_full") - fused.value("Q_full") == (2 * 4 + 2 * 4) * half
+    assert apart.value("U_full") - fused.value("U_full") == (2 * 4 + (3 + 5) + (3 + 3 + 3 + 5)) * half
+    kept = [made_so.value("A_full") for made_so in (apart, fused)]
+    assert kept[0] - kept[1] == 2 * 2 * half
+
+
 def test_the_loss_in_ten_kernels() -> None:
     """Unfused cross entropy: 38 bytes a logit forward and 14 backward (megatron.core tensor_parallel/cross_entropy.py)."""
     result = made("dense")

@@ -204,6 +204,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "moe_grouped_gemm": (MOE, {"ep": 4}, "false"),
     "fsdp_rings": (DENSE, {"dp": 64, "zero": 3}, "one"),
     "expert_bias": ("gpt-oss-20b", {"ep": 4}, "fused"),
+    "clamped_glu": ("gpt-oss-20b", {"ep": 4}, "fused"),
     "gemm_tiles": (DENSE, {"seq_length": 1000}, "ignored"),
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "expert_load": (MOE, {"ep": 4}, "random"),

@@ -202,7 +202,7 @@ def test_megatrons_count_is_the_gemms_of_the_derivation(case: Case | None) -> No
     case = needed(case)
     batch = case.strategy.global_batch_size
     assert batch is not None
-    forward = derived(case.id).flops_by_module()
+    forward = derived(case.id, "half").flops_by_module()
     tokens = case.strategy.micro_batch_size * case.strategy.seq_length
     ours = 3 * sum(v["forward"] for module, v in forward.items() if module != "router") / tokens
     theirs = measured_papers.megatron_flops(case.architecture, case.strategy.seq_length, batch) / (batch * case.strategy.seq_length)

@@ -28,6 +28,7 @@ LAUNCHES: dict[str, tuple[int, int]] = {
     "exchange_fused": (3, 1),
     "cross_entropy": (12, 4),
     "embed": (4, 2),
+    "clamp": (1, 3),
     "norm": (1, 2),
     "attention": (1, 3),
 }

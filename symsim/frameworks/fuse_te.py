@@ -199,6 +199,8 @@ def te_activation(k: Kernels, op: Op) -> None:
         return
     parts = list(op.inputs[:2] if op.of(Activation).gated else op.inputs[:1])
     scales = [] if _probabilities_at_combine(k) else list(op.inputs[len(parts) :])
+    if op.of(Activation).function == "swiglu_clamped" and k.profile.assumptions["clamped_glu"] == "apart":
+        parts = _clamped(k, parts)
     extra: list[str] = []
     saves = [*parts, *scales]
     if k.profile.strategy.activation_func_fp8_input_store and dropping(k):
@@ -208,6 +210,20 @@ def te_activation(k: Kernels, op: Op) -> None:
         extra = [k.make(f"stored{i}", k.dims_of(p), "fp8", "index") for i, p in enumerate(parts)]
         saves = [*extra, *scales]
     k.emit("activation", [*parts, *scales], [*op.outputs, *extra], saves=saves, attrs=op.attrs)
+
+
+def _clamped(k: Kernels, parts: list[str]) -> list[str]:
+    """Gate and values clamped each by a kernel, and joined again for the fused kernel, all of it 16 bits (fusions/fused_bias_geglu.py
+    weighted_bias_quick_geglu_impl)."""
+    left = [run(k, "clamp", [x]) for x in parts]
+    whole = k.tensors[parts[0]].view_of
+    if whole is None:
+        return [run(k, "copy", [x]) for x in left]
+    joined = k.make("joined", k.dims_of(whole), k.tensors[whole].dtype)
+    k.emit("cat", left, [joined], name="cat")
+    halves = [k.make(f"half{i}", k.dims_of(x), k.tensors[x].dtype, view_of=joined) for i, x in enumerate(left)]
+    k.emit("view", [joined], halves, name="halves")
+    return halves
 
 
 def _activation_in_kernels(k: Kernels, op: Op) -> None:

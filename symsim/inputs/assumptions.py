@@ -160,6 +160,14 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "product's (fused)",
         "apart: Megatron-Core transformer/moe/experts.py _apply_bias; fused: the same with use_transformer_engine_op_fuser",
     ),
+    "clamped_glu": Assumption(
+        "apart",
+        ("apart", "fused"),
+        "under fusion=te the gate and the values of a clamped SwiGLU are clamped and joined by kernels of their own before the fused one (apart), "
+        "or inside it (fused)",
+        "apart: Megatron-Core fusions/fused_bias_geglu.py weighted_bias_quick_geglu_impl; fused: TransformerEngine ScaledClampedQGeGLU, which "
+        "use_transformer_engine_op_fuser takes",
+    ),
     "gemm_tiles": Assumption(
         "counted",
         ("counted", "ignored"),
