@@ -229,6 +229,12 @@ def test_the_printed_rates_agree_with_the_models_flops(case: Case | None) -> Non
     assert ours == pytest.approx(rate * 1e12 / tokens, rel=0.014)
 
 
+@each([c for c in of(measured_bridge.SECTION) if c.id.endswith("GPT_OSS_120B-GB200x64-BF16-gbs1280") and c.id.startswith("bridge/26.04")])
+def test_the_batch_says_which_variant_of_a_recipe_ran(case: Case | None) -> None:
+    """Both variants print the same layout; that of 1280 rows overlaps exchanges (scripts/performance/configs/gpt_oss at v0.4.0)."""
+    assert needed(case).strategy.overlap_moe_expert_parallel_comm
+
+
 def _printed(case: Case) -> tuple[float, float]:
     """(tokens/s/GPU, model TFLOP/s/GPU) of the case's row."""
     rows = [one for printed in document("published")["megatron_bridge_performance"]["rows"] for one in measured_bridge._apart(printed)]

@@ -227,3 +227,13 @@ def test_mixed_precision_of_recipes(mixed: str, expected: tuple[Any, ...], tmp_p
     (tmp_path / "recipe.yaml").write_text(f"model:\n  seq_length: 4096\ntrain:\n  micro_batch_size: 1\nmixed_precision: {mixed}\n")
     strategy = dict(load_job("megatron", str(tmp_path / "recipe.yaml"), model="llama3-8b").strategy or {})
     assert tuple(strategy.get(name) for name in ("fp8", *_ENDS, "fp8_param_gather")) == expected
+
+
+@pytest.mark.parametrize(("fp8", "kernels"), [("delayed", 1), ("tensorwise", 4 * 2), ("blockwise", 2), ("mxfp8", 2)])
+def test_every_expert_is_cast_by_kernels_of_its_own(fp8: str, kernels: int) -> None:
+    """Two experts a rank: each has the kernels of a cast, but under delayed scaling, where one kernel casts all. One call issues them."""
+    result = derive(load_model("mixtral-8x7b").architecture, Strategy(fp8=fp8, ep=4, dp=4), system=load_system("h100-sxm"))  # type: ignore[arg-type]
+    of_forward = float(result.value("t_f_moe_moe_experts_fc1_quantise")) - float(result.value("Q_moe_moe_experts_fc1_quantise")) / (
+        float(result.values["B_hbm"]) * float(result.values["eta_mem"])
+    )
+    assert of_forward == pytest.approx(kernels * float(result.values["t_mem"]))

@@ -22,7 +22,7 @@ MEASURED = {c.id: c for s in ("simumax", "swift", "published") for c in cases(s)
 WIDE = {
     "swift/moe_qwen1.5_moe_a2.7b/megatron": 0.26,
     "narayanan/table2-ZeRO-3": 0.80,
-    "folding/": 0.39,
+    "folding/": 0.30,
     "bridge/": 0.80,
 }
 BARS = {"b200/": 0.08, "a100/": 0.08, "swift/dense": 0.05, "swift/moe": 0.15, "korthikanti/": 0.10, "narayanan/": 0.10, "megatron-": 0.10}
@@ -39,7 +39,7 @@ def error(identifier: str) -> float:
 
 # SimuMax's machines within 3 %. Published runs: 4 % for the steps of Korthikanti et al. and of Megatron-Core on H100; those of
 # Megatron-Bridge and of parallel folding, with some guessed settings, within 15 %.
-MEANS = {"b200/": 0.03, "a100/": 0.03, "korthikanti/": 0.05, "megatron-h100/": 0.05, "bridge/": 0.15, "folding/": 0.15}
+MEANS = {"b200/": 0.03, "a100/": 0.03, "korthikanti/": 0.05, "megatron-h100/": 0.05, "bridge/": 0.15, "folding/": 0.08}
 RUNS = sorted({name.partition("/")[0] + "/" for name in MEASURED})
 
 
@@ -52,6 +52,17 @@ def test_measured_steps(prefix: str | None) -> None:
     bounds = {name: next(b for start, b in (*WIDE.items(), *BARS.items()) if name.startswith(start)) for name in found}
     assert not {name: (off, bounds[name]) for name, off in found.items() if off >= bounds[name]}
     assert sum(found.values()) / len(found) < MEANS.get(prefix, 1)
+
+
+@pytest.mark.parametrize("model", ["Mixtral-8x22B", "Qwen2-57B-A14B", "Llama3-8x70B"])
+@pytest.mark.parametrize("method", ["MCore", "MCore+Folding"])
+def test_pipelines_of_few_microbatches_as_of_many(model: str, method: str) -> None:
+    """Table 4 of parallel folding keeps the batch and multiplies the GPUs, so micro-batches a pipeline fall from 128 to 8: a chunk a layer
+    leaves as small a bubble as was measured."""
+    found = [error(name) for name in MEASURED if name.startswith(f"folding/table4-{model}-{method}-")]
+    if not found:
+        pytest.skip(REASON)
+    assert max(found) - min(found) < 0.05
 
 
 def test_every_source_with_a_mean_was_measured() -> None:

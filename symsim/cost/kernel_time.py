@@ -37,22 +37,20 @@ from symsim.placement.sizes import REACHES, span
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
-    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too, or two with a maximum first. A grouped
-    GEMM is one product an expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that
-    run one by one launch all they do apart."""
+    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too: the call that the host makes
+    issues its kernels itself. A grouped GEMM is one product an
+    expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all
+    they do apart."""
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "linear_loss":
         work = linear_loss_work(placed, index, profile.strategy, backward=backward)
         return work.pieces * (len(work.shapes) + len(work.passes)) + len(work.after)
-    if label == CAST:
-        assert isinstance(op.attrs, (Projection, Attention))
-        return sum((cast.passes * ONE for cast in (op.attrs.gradient_cast, getattr(op.attrs, "input_cast", None)) if cast), ZERO)
     if label == DEQUANTISE or isinstance(op.attrs, Dequantise):
         assert isinstance(op.attrs, (Projection, Dequantise))
         return STORED[op.attrs.stored].launches * ONE
-    if isinstance(op.attrs, Cast):
-        return op.attrs.passes * ONE
-    experts = local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
+    if label == CAST or isinstance(op.attrs, Cast):
+        return len(_casts(op)) * ONE
+    experts = _experts(placed, profile)
     if op.einsums and op.einsums[0].chosen:
         return experts
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
@@ -60,6 +58,24 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
     if op.kind == "rope" and profile.assumptions["apply_rope_fusion"] == "true":
         return ONE
     return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
+
+
+def _experts(placed: Placed, profile: Profile) -> Expr:
+    """Experts of a rank."""
+    return local_size(placed.mesh, placed.block, "E", ("ep",) if placed.mesh.active("ep") else ()) if profile.model.moe else ONE
+
+
+def _kernels_of_casts(placed: Placed, op: Op, profile: Profile) -> Expr:
+    """Kernels of what an operation casts: of its own, or in backward of its gradient and of an input that was kept as it was. The rows of
+    experts are cast expert by expert (TransformerEngine pytorch/csrc/extensions/cast.cpp split_quantize)."""
+    apart = _experts(placed, profile) if op.module == "experts" else ONE
+    return sum((cast.kernels * (ONE if cast.together else apart) for cast in _casts(op)), ZERO)
+
+
+def _casts(op: Op) -> list[Cast]:
+    at = op.attrs
+    casts = [at] if isinstance(at, Cast) else [getattr(at, "gradient_cast", None), getattr(at, "input_cast", None)]
+    return [cast for cast in casts if cast is not None and cast.passes]
 
 
 def peak(op: Op, strategy: Strategy) -> Expr:
@@ -80,6 +96,8 @@ def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _linear_loss(linear_loss_work(placed, index, profile.strategy, backward=False), peak(op, profile.strategy), profile)
     if isinstance(op.attrs, Cast) and not op.attrs.passes:
         return Quantity(ZERO, SECOND)
+    if isinstance(op.attrs, Cast):
+        return _casting(placed, op, forward_bytes(placed, index, profile), profile)
     return _moving(placed, index, op.products, forward_bytes(placed, index, profile), profile.strategy)
 
 
@@ -90,7 +108,9 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
         if kernel.label in (CAST, DEQUANTISE):
             return Quantity(ZERO, SECOND)
         return Quantity(profile.conventions.kernels[op.kind](placed, kernel.forward, kernel.label, profile), SECOND)
-    if kernel.label in (CAST, DEQUANTISE):
+    if kernel.label == CAST:
+        return _casting(placed, op, backward_bytes(placed, kernel, profile), profile)
+    if kernel.label == DEQUANTISE:
         return Quantity(curves.memory_bound(backward_bytes(placed, kernel, profile).expr, kind="elementwise"), SECOND)
     if OPERATIONS[op.kind].bound == "gemm":
         return _product(placed, kernel.forward, kernel.label, profile)
@@ -99,6 +119,12 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
     if OPERATIONS[op.kind].bound == "linear_loss":
         return _linear_loss(linear_loss_work(placed, kernel.forward, profile.strategy, backward=True), peak(op, profile.strategy), profile)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
+
+
+def _casting(placed: Placed, op: Op, moved: Quantity, profile: Profile) -> Quantity:
+    """Casts, each kernel with its start."""
+    more = _kernels_of_casts(placed, op, profile) - 1
+    return Quantity(curves.memory_bound(moved.expr, kind="elementwise") + more * symbol("t_mem"), SECOND)
 
 
 def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], moved: Quantity, strategy: Strategy) -> Quantity:

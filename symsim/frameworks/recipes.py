@@ -24,7 +24,7 @@ class Recipe:
     maxima: when maxima are summed up over ranks: "gather": of a tensor that tensor ranks gather, before it is cast; "forward": of all
     tensors, after a chunk's forward and after its backward; "": never. keeps_original: whether a linear map can keep its input as it
     was, and cast it again for the weight gradient. gathers: the type in which weights that are kept so are gathered; "": that of the
-    computation. weight_scales: bytes of scales for an element of a weight. rows: an expert's rows are padded to a multiple of them.
+    computation. weight_scales: bytes of scales for an element of a weight. rows: an expert's rows are padded to a multiple of them. kernels: of a cast. together: one kernel casts the rows of all experts.
     """
 
     operand: str
@@ -36,6 +36,8 @@ class Recipe:
     gathers: str = ""
     weight_scales: Fraction = Fraction(0)
     rows: int = 16
+    kernels: int = 1
+    together: bool = False
     source: str = ""
 
     @property
@@ -45,7 +47,7 @@ class Recipe:
 
     def cast(self, forms: int) -> Cast:
         """A cast that writes rows, columns or both."""
-        return Cast(self.passes, forms)
+        return Cast(self.passes, forms, kernels=self.kernels, together=self.together)
 
 
 RECIPES = {
@@ -54,6 +56,7 @@ RECIPES = {
         maxima="forward",
         keeps_original=False,
         gathers="fp8",
+        together=True,  # pytorch/csrc/extensions/cast.cpp multi_tensor_quantize_impl: one kernel for delayed scaling alone
         source="scales from a history of maxima, found as the cast reads: common/recipe/delayed_scaling.cu, pytorch/quantization.py "
         "reduce_and_update_fp8_tensors; pytorch/module/linear.py: no save_original_input",
     ),
@@ -62,6 +65,7 @@ RECIPES = {
         passes=2,
         maxima="gather",
         gathers="fp8",
+        kernels=4,  # the maximum set to zero, found, made a scale, the cast: pytorch/csrc/quantizer.cpp Float8CurrentScalingQuantizer
         source="a pass for the maximum, then the cast: common/recipe/current_scaling.cu; pytorch/module/linear.py set_quantizer_amax_reduction_group",
     ),
     "blockwise": Recipe(
@@ -90,6 +94,8 @@ RECIPES = {
         gathers="fp4",
         weight_scales=Fraction(1, 16),
         rows=128,
+        kernels=2,
+        together=True,
         source="blocks of 16, 16 x 16 of weights, beside a scale of the tensor; columns after a Hadamard transform of 16, inside the passes "
         "for the maximum and for the cast: common/recipe/__init__.py NVFP4BlockScaling, arXiv:2509.25149; fp4_utils.py get_fp4_align_size",
     ),

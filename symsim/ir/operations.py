@@ -22,11 +22,14 @@ class Plain:
 @dataclass(frozen=True)
 class Cast:
     """A tensor written in a narrow type. passes: how often it is read; forms: how often it is written (rows, columns for the transposed
-    products); maxima: what is summed up over the ranks that gather it goes ahead."""
+    products); maxima: what is summed up over the ranks that gather it goes ahead; kernels: of one tensor; together: those of all experts
+    are of one."""
 
     passes: int = 1
     forms: int = 1
     maxima: bool = False
+    kernels: int = 1
+    together: bool = False
 
 
 @dataclass(frozen=True)
