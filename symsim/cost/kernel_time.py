@@ -37,10 +37,9 @@ from symsim.placement.sizes import REACHES, span
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
-    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too: the call that the host makes
-    issues its kernels itself. A grouped GEMM is one product an
-    expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all
-    they do apart."""
+    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too: the call that the host makes issues its
+    kernels itself. A grouped GEMM is one product an expert on the device's streams (TransformerEngine cpp_extensions/gemm.py
+    general_grouped_gemm); experts that run one by one launch all they do apart."""
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "linear_loss":
         work = linear_loss_work(placed, index, profile.strategy, backward=backward)

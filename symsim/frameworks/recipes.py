@@ -24,7 +24,8 @@ class Recipe:
     maxima: when maxima are summed up over ranks: "gather": of a tensor that tensor ranks gather, before it is cast; "forward": of all
     tensors, after a chunk's forward and after its backward; "": never. keeps_original: whether a linear map can keep its input as it
     was, and cast it again for the weight gradient. gathers: the type in which weights that are kept so are gathered; "": that of the
-    computation. weight_scales: bytes of scales for an element of a weight. rows: an expert's rows are padded to a multiple of them. kernels: of a cast. together: one kernel casts the rows of all experts.
+    computation. weight_scales: bytes of scales for an element of a weight. rows: an expert's rows are padded to a multiple of them. kernels: of a
+    cast. together: one kernel casts the rows of all experts.
     """
 
     operand: str
