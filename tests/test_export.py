@@ -107,8 +107,7 @@ def _of_torchtitan(options: dict[str, Any], architecture: Any) -> dict[str, Any]
     if architecture.moe is not None:
         options |= {"ep": 2, "etp": 1}
     if options["pp"] > 1:
-        options |= {"zero": 1, "overlap_grad_reduce": True, "overlap_param_gather": True, "schedule": schedule, "vpp": chunks}
-        options["reshard_after_forward"] = True
+        options |= {"zero": 3, "reshard_after_backward": False, "gradient_sync": "last_microbatch", "schedule": schedule, "vpp": chunks}
     elif options["zero"] == 0 and options["cp"] == 1:
         options |= {"overlap_grad_reduce": True, "reshard_after_forward": True}
     else:

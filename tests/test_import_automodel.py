@@ -51,7 +51,8 @@ def test_a_pipeline_with_chunks(tmp_path: Path) -> None:
     pipeline = {"pp_schedule": "interleaved1f1b", "pp_microbatch_size": 2, "layers_per_stage": 4}
     made = job(tmp_path, {"world": "16"}, distributed={"strategy": "fsdp2", "pp_size": 4, "pipeline": pipeline})
     found = dict(made.strategy or {})
-    assert (found["pp"], found["vpp"], found["schedule"], found["zero"]) == (4, 2, "interleaved", 1)
+    assert (found["pp"], found["vpp"], found["schedule"], found["zero"]) == (4, 2, "interleaved", 3)
+    assert not found["reshard_after_backward"] and found["gradient_sync"] == "last_microbatch"
     assert (found["micro_batch_size"], found["num_microbatches"]) == (2, 8)
     assert symsim.derive(made.architecture, found).strategy.dp == 4
 

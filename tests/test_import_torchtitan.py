@@ -83,7 +83,10 @@ def test_a_pipeline_of_uneven_stages() -> None:
     assert found["pipeline_model_parallel_layout"] == "Et*8|t*9|t*8|t*8|t*8|t*8|t*8|t*7L"
     assert found["schedule"] == "interleaved" and found["vpp"] == 2 and found["sp"] and found["tp_comm_overlap"]
     assert found["micro_batch_size"] == 2 and found["num_microbatches"] == 16 // 2 * (128 // (16 * 4))
-    assert found["dp"] == 4 and found["zero"] == 1 and rows(made)["parallelism.data_parallel_shard_degree"].fate == "not_modelled"
+    assert found["dp"] == 4 and found["zero"] == 3 and rows(made)["parallelism.data_parallel_shard_degree"].fate == "mapped"
+    # by default parameters stay from a stage's first forward on, and gradients wait for its last backward
+    kept = {"reshard_after_forward": False, "reshard_after_backward": False, "gradient_sync": "last_microbatch"}
+    assert {name: found[name] for name in kept} == kept
     assert rows(made)["training.global_batch_size"].why.startswith("the pipeline empties 2 times")
 
 

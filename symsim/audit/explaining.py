@@ -35,6 +35,8 @@ _NEEDS: dict[str, Callable[[Derived], bool]] = {
     "zero2_reduction": lambda d: d.result.strategy.zero == 2,
     "fsdp_parameters": lambda d: d.result.strategy.zero == 3,
     "fsdp_unit": lambda d: d.result.strategy.zero == 3,
+    "fsdp_initialization": lambda d: d.result.strategy.zero == 3,
+    **dict.fromkeys(("device_reserve", "communicator_buffers", "allocator"), lambda d: False),
 }
 
 @dataclass(frozen=True)

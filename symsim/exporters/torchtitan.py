@@ -118,7 +118,7 @@ def _mesh(s: Strategy) -> Section:
 def _overlap(asked: "Asked") -> Section:
     s, assumed = asked.strategy, asked.assumptions
     made: Section = {}
-    if s.zero == 3 and s.pp == 1:
+    if s.zero == 3:
         made["fsdp_reshard_after_forward"] = "never" if s.reshard_after_forward is False else "always"
     if s.cp > 1:
         made["context_parallel_rotate_method"] = "alltoall" if s.cp_comm_type == "p2p" else "allgather"

@@ -43,7 +43,7 @@ _MANAGERS = {
     "NVFSDPManager": "megatron_fsdp",
     "DDPManager": "ddp",
 }
-_PIPELINE = "with a pipeline parameters are gathered once a step here (zero=1); gradients wait whole in 4 bytes"
+_PIPELINE = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
 _PIECES = "fp32 copies of the logits of a chunk at a time, kept in 2 bytes each: up to 8 of 12 bytes a logit less at the peak"
 _NONE = ("none", "None", "null", "")
@@ -307,17 +307,17 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         strategy |= {"zero": 0, "overlap_grad_reduce": True}
         strategy.pop("num_distributed_optimizer_instances", None)
         return
-    if strategy["pp"] > 1:
-        strategy |= {"zero": 1, "overlap_grad_reduce": overlaps[0], "overlap_param_gather": overlaps[0] and overlaps[1]}
-        keys.note("distributed.strategy", "derived", "zero", _PIPELINE)
-        return
     strategy["zero"] = min(stage, 3) if kind == "megatron_fsdp" else 3
     if strategy["zero"] < 3:
         strategy |= {"overlap_grad_reduce": overlaps[0], "overlap_param_gather": overlaps[0] and overlaps[1]}
         return
     if not again or not experts:
         strategy["reshard_after_forward"] = False
-    if strategy["num_microbatches"] > 1 and waits and kind == "fsdp2":
+    if strategy["pp"] > 1 and kind == "fsdp2":
+        # torch.distributed.pipelining stage.py backward_maybe_with_nosync
+        strategy |= {"reshard_after_backward": False, "gradient_sync": "last_microbatch"}
+        keys.note("distributed.strategy", "derived", "zero, reshard_after_backward, gradient_sync", _PIPELINE)
+    elif strategy["num_microbatches"] > 1 and waits and kind == "fsdp2":
         strategy["gradient_sync"] = "last_microbatch"
         if "distributed.defer_fsdp_grad_sync" not in keys.given:
             keys.note("distributed.defer_fsdp_grad_sync", "derived", "gradient_sync", "gradients wait unsharded for the last micro-batch, by default")

@@ -42,11 +42,7 @@ SCHEDULES = {
     "dualpipev": ("dualpipev", 2),
 }
 _TYPES = {"bfloat16": "bf16", "float32": "fp32"}
-_WHOLE_STAGES = (
-    "with a pipeline FSDP gathers once a step and keeps parameters until it ends, as zero=1 does here; gradients wait whole in 4 bytes here, "
-    "in 2 there"
-)
-_EACH_TIME = "with a pipeline every micro-batch gathers its stage again there: 2 bytes a parameter each time; here once a step (zero=1)"
+_WHOLE_STAGES = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _OP = "outputs of products and attention are kept; there those of every second product run again"
 _ROWS = "scales for every row there, one for a tensor here: passes for maxima"
 _LESS_MEMORY = "kept by what the compiler chooses; nothing runs again here: an upper bound of memory, a lower one of time"
@@ -160,7 +156,7 @@ def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
 
 
 def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], replicas: int) -> None:
-    """FSDP where anything shards, else DDP; a pipeline's stages gather once a step."""
+    """FSDP where anything shards, else DDP."""
     if replicas > 1:
         strategy["num_distributed_optimizer_instances"] = replicas
         keys.note("parallelism.data_parallel_replicate_degree", to="dp, num_distributed_optimizer_instances", why="replicas of the shards (HSDP)")
@@ -170,14 +166,14 @@ def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, 
         strategy["overlap_grad_reduce"] = True
         buckets(keys, strategy, "parallelism.ddp_bucket_cap_mb")
         return
-    if strategy["pp"] > 1:
-        strategy |= {"zero": 1, "overlap_grad_reduce": True, "overlap_param_gather": True}
-        keys.note("parallelism.data_parallel_shard_degree", "not_modelled", "zero", _EACH_TIME if again else _WHOLE_STAGES)
-        return
     assumptions["fsdp_parameters"] = "main"
     keys.note("parallelism.data_parallel_shard_degree", to="dp, zero")
     if not again:
         strategy["reshard_after_forward"] = False
+    if strategy["pp"] > 1:
+        # torch.distributed.pipelining stage.py backward_maybe_with_nosync
+        strategy |= {"reshard_after_backward": False, "gradient_sync": "last_microbatch"}
+        keys.rows["no_sync"] = Entry("no_sync", "(default)", "derived", "reshard_after_backward, gradient_sync", _WHOLE_STAGES)
 
 
 def _precision(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
