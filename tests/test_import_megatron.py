@@ -558,3 +558,12 @@ def test_autocast_is_the_type_of_products_where_weights_are_wide(more: dict[str,
     made = load_job("megatron", str(tmp_path / "c.json"))
     assert {row.key: row.fate for row in made.rows}["enable_autocast"] == fate
     assert made.strategy is not None and made.strategy["precision"] == precision
+
+
+def test_fsdp_in_a_pipeline_is_megatrons_own() -> None:
+    """Megatron-LM arguments.py: torch's FSDP2 refuses a pipeline; Megatron-FSDP shards every stage."""
+    piped = (*DENSE, "--pipeline-model-parallel-size", "2")
+    with pytest.raises(InputError, match="use_torch_fsdp2=true: Megatron-LM does not run it with a pipeline"):
+        job(*piped, "--use-torch-fsdp2")
+    found = job(*piped, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads_params").placed()
+    assert (found.zero, found.pp) == (3, 2)

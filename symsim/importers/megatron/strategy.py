@@ -223,6 +223,9 @@ def _data_parallel(read: Settings) -> None:
             keys.note("data_parallel_sharding_strategy", "derived", "zero", "3: optim_grads_params")
     elif keys.flag("use_torch_fsdp2", False, to="zero", why="3"):
         options["zero"] = 3
+        if options.get("pp", 1) > 1:
+            # training/arguments.py validate_args
+            keys.refuse("use_torch_fsdp2", f"Megatron-LM does not run it with a pipeline, and pipeline_model_parallel_size is {options['pp']}")
         if keys.flag("torch_fsdp2_no_reshard_after_forward", False, to="reshard_after_forward", why="false"):
             options["reshard_after_forward"] = False
     else:
