@@ -62,11 +62,44 @@ def test_fully_sharded_and_packed() -> None:
 def test_adapters_on_four_bits_are_said() -> None:
     made = load_job("axolotl", str(FILES / "qlora" / "mistral.yml"))
     told = rows(made)
-    assert {told[key].fate for key in ("adapter", "load_in_4bit", "pad_to_sequence_len")} == {"not_modelled"} and told["lora_r"].fate == "mapped"
+    assert {told[key].fate for key in ("adapter", "load_in_4bit", "lora_r")} == {"mapped"} and told["pad_to_sequence_len"].fate == "not_modelled"
     found = strategy(made)
+    assert found["quantize_base"] == "nf4_double"
     assert (found["tuner_type"], found["lora_rank"], found["lora_dropout"], found["target_modules"]) == ("lora", 32, 0.05, ["all_linear"])
     assert found["zero"] == 2 and found["overlap_grad_reduce"] and found["optimizer_bits"] == 8
     assert told["deepspeed"].fate == "derived" and told["optimizer"].fate == "mapped"
+
+
+def test_ways_of_adapters(tmp_path: Path) -> None:
+    """Layouts of bitsandbytes, magnitudes, experts by their parameters, patterns of names, and what frameworks run and symsim does not."""
+    lora = {"adapter": "lora", "base_model": "mistralai/Mixtral-8x7B-v0.1"}
+    eight = strategy(job(tmp_path, {**lora, "load_in_8bit": True, "peft_use_dora": True}))
+    assert eight["quantize_base"] == "int8" and eight["use_dora"] is True
+    plain = {"bnb_4bit_use_double_quant": False, "bnb_4bit_quant_type": "fp4"}
+    four = strategy(job(tmp_path, {**lora, "load_in_4bit": True, "bnb_config_kwargs": plain, "quantize_moe_experts": True}))
+    assert four["quantize_base"] == "fp4" and four["quantize_experts"] is True
+    split = job(tmp_path, {**lora, "load_in_4bit": True, "tensor_parallel_size": 2, "base_model": "meta-llama/Meta-Llama-3-8B"})
+    assert "quantize_base" not in strategy(split) and rows(split)["load_in_4bit"].fate == "not_modelled"
+    experts = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    named = strategy(job(tmp_path, {**lora, "lora_target_modules": ["q_proj"], "lora_target_parameters": experts}))
+    assert named["target_modules"] == ["q_proj", "moe.experts.fc1", "moe.experts.fc2"]
+    assert strategy(job(tmp_path, {**lora, "lora_target_modules": ["up_proj"]}))["target_modules"] == ["moe.experts.fc1"]
+    pattern = r"model.language_model.layers.[\d]+.(mlp|self_attn).(up|down|q|o)_proj"
+    dense = {"adapter": "qlora", "base_model": "meta-llama/Meta-Llama-3-8B", "lora_target_modules": pattern}
+    assert strategy(job(tmp_path, dense))["target_modules"] == ["up_proj", "down_proj", "q_proj", "o_proj"]
+
+
+def test_kernels_losses_and_heads(tmp_path: Path) -> None:
+    liger = {"liger_rms_norm": True, "liger_glu_activation": True, "liger_rope": True, "chunked_cross_entropy": True}
+    found = strategy(job(tmp_path, {**liger, "chunked_cross_entropy_num_chunks": 4}))
+    assert found["fused_kernels"] == ["norm", "activation", "rope"]
+    assert (found["cross_entropy_fusion"], found["cross_entropy_chunks"]) == ("output_chunks", 4)
+    reward = strategy(job(tmp_path, {"reward_model": True, "cut_cross_entropy": True}))
+    assert (reward["task_type"], reward["num_labels"]) == ("seq_cls", 1) and "cross_entropy_fusion" not in reward
+    patterns = ["^lm_head.weight$", "model.layers.2[0-3]+.mlp"]
+    opened = strategy(job(tmp_path, {"base_model": "meta-llama/Meta-Llama-3-8B", "unfrozen_parameters": patterns}))
+    assert opened["trainable_parameters"] == ["lm_head", *(f"layers.{i}-{i}.mlp" for i in (20, 21, 22, 23))]
+    assert opened["freeze_parameters"] == ["embedding", "layers", "lm_head", "final_norm"]
 
 
 def test_replicas_keep_the_type_that_they_are_loaded_in(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def test_full_with_zero_3_by_its_name() -> None:
 def test_adapters_and_pairs_are_said() -> None:
     made = load_job("llama-factory", str(FILES / "lora" / "train.yaml"))
     told = rows(made)
-    assert {told[key].fate for key in ("stage", "quantization_bit")} == {"not_modelled"} and told["lora_rank"].fate == "mapped"
+    assert told["stage"].fate == "not_modelled" and {told[key].fate for key in ("quantization_bit", "lora_rank")} == {"mapped"}
+    assert strategy(made)["quantize_base"] == "nf4_double"
     assert strategy(made)["tuner_type"] == "lora" and strategy(made)["lora_rank"] == 8 and strategy(made)["target_modules"] == ["all_linear"]
     assert strategy(made)["zero"] == 0 and strategy(made)["overlap_grad_reduce"] and strategy(made)["dp"] == 8
 

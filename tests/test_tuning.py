@@ -250,6 +250,44 @@ def test_stored_experts_are_asked_for() -> None:
     assert held[0] - held[1] == 32 * 3 * 4096 * 14336 * 23 // 16
 
 
+def test_heads_take_the_vocabularys_place() -> None:
+    """Parameters, products and the last stage's memory of a score of few columns; embeddings have none."""
+    whole, (h, v) = derived("llama3-8b", ""), (4096, 128256)
+    of = {task: derived("llama3-8b", f"task_type={task},num_labels=3") for task in ("seq_cls", "embedding")}
+    assert whole.value("params.total") - of["seq_cls"].value("params.total") == h * v - 3 * h
+    assert whole.value("params.total") - of["embedding"].value("params.total") == h * v
+    assert whole.value("flops.forward") - of["seq_cls"].value("flops.forward") == 2 * S * h * (v - 3)
+    split = derived("llama3-8b", "task_type=seq_cls,tp=4,sp=true,pp=2,num_microbatches=2")
+    last = split.stage_numbers(split.stages[1])
+    assert last["P_stage"] == split.stage_numbers(split.stages[0])["P_stage"] - h * v // 4 + h + 2 * h
+    # gradients of what saw a share of the tokens: norms of 16 layers, the last one, and the scores
+    assert [n for m, _, n, _ in sent(split, 1) if m.phase == "step" and m.axis == "tp"] == [(2 * 16 + 1 + 2) * h]
+
+
+def test_a_new_head_is_trained_beside_adapters() -> None:
+    both = [derived("llama3-8b", f"tuner_type=lora,task_type={task}").value("params.trained") for task in ("seq_cls", "embedding")]
+    assert both[0] - both[1] == 2 * 4096
+
+
+def test_fp32_logits_in_chunks() -> None:
+    """Copies in fp32 are there for an eighth of the tokens: of the backward's peak, two of them less."""
+    at = "fusion=eager,tuner_type=lora,cross_entropy_fusion="
+    peaks = {how: derived("llama3-8b", at + how) for how in ("unfused", "output_chunks", "output_chunks,cross_entropy_chunks=16")}
+    peak = [int(r.value("memory.peak")) for r in peaks.values()]
+    logits = S * 128256
+    assert peak[0] - peak[1] > 4 * logits and 0 <= peak[1] - peak[2] <= 4 * logits // 8
+    kept = [int(r.stage_numbers(r.stages[0])["A_stage"]) for r in peaks.values()]
+    assert kept[0] == kept[1] == kept[2]
+
+
+def test_fused_kernels_keep_what_they_read() -> None:
+    """A norm keeps its input and a row's statistic, a gated activation its two inputs; PyTorch's operations more."""
+    plain, fused = (derived("llama3-8b", f"fusion=eager{more}") for more in ("", ",fused_kernels=norm+activation"))
+    kept = [int(r.stage_numbers(r.stages[0])["A_stage"]) for r in (plain, fused)]
+    # of a layer's two norms an fp32 copy and the normalised input less, of the activation one more product
+    assert kept[0] - kept[1] > LAYERS * S * (2 * 4 * 4096 + 2 * 14336)
+
+
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
@@ -271,6 +309,11 @@ def test_stored_experts_are_asked_for() -> None:
         ("tuner_type=lora,quantize_base=nf4,fp8=mxfp8", "give one of them"),
         ("tuner_type=lora,quantize_experts=true", "give quantize_base"),
         ("tuner_type=lora,quantize_base=nf5", "nf4"),
+        ("task_type=seq_cls,cross_entropy_fusion=cut", "multiplies by the vocabulary, which task_type=seq_cls has not"),
+        ("task_type=reward", "seq_cls"),
+        ("cross_entropy_fusion=output_chunks", "give fusion=eager"),
+        ("fused_kernels=norm", "fused_kernels=norm stand in place of PyTorch's modules"),
+        ("cross_entropy_chunks=4", "output_chunks or liger or chunked"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(strategy: str, said: str) -> None:

@@ -385,7 +385,10 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
 
 
 def _output_layer(book: Derivation, placed: Placed) -> None:
-    """The table of the output layer, which a tied head does not hold where the embedding is, and its bias, which it does."""
+    """The table of the output layer, which a tied head does not hold where the embedding is, and its bias, which it does; 0 without one."""
+    if not any(t.module == "lm_head" for t in placed.block.parameters()):
+        none = Quantity(ZERO, ELEMENT)
+        book.define(of_stage("P_output"), none, "table of the output layer held by one rank", unit=ELEMENT, latex=r"P_{\mathrm{output}}")
     for tensor in placed.block.parameters():
         if tensor.module == "lm_head":
             bias = tensor.role == "bias"

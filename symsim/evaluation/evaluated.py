@@ -57,7 +57,7 @@ def evaluated(
         model, strategy = override_architecture(model, asked.architecture), override_strategy(strategy, asked.strategy)
         system = override_system(system, asked.system)
         assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
-    model = trained(model, strategy.mtp_num_layers)
+    model = trained(model, strategy.mtp_num_layers, strategy.task_type)
     check(model, strategy)
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])

@@ -74,7 +74,7 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
 
     return replace(
         own,
-        lowerings=with_linear_loss(own.lowerings, strategy),
+        lowerings=with_linear_loss({**own.lowerings, **{name: fuse_eager.FUSED[name] for name in strategy.fused_kernels}}, strategy),
         shares_redistributions=assume["shared_redistribution"] == "true",
         ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp_comm_type == "all_gather"),
         counts="" if assume["dispatcher_metadata"] == "omitted" else own.counts,

@@ -21,10 +21,12 @@ from symsim.frameworks.kernels import (
     grouped,
     joined_linear,
     keep,
+    pool,
 )
+from symsim.frameworks.linear_loss import chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.ir.block import Op
-from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, TopK
+from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
 
 
 def declared_primitive(k: Kernels, op: Op) -> None:
@@ -167,13 +169,41 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = gathered_logits(k, logits)
     if k.profile.model.logit_softcap:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
-    if op.of(CrossEntropy).upcast:
+    whole = k.dims_of(logits)
+    chunks = chunked_rows(k, whole)
+    if op.of(CrossEntropy).upcast and chunks != list(whole):
+        logits = run(k, "cast", [logits], chunks, "fp32")
+    elif op.of(CrossEntropy).upcast:
         logits = cast(k, logits, "fp32")
-    rows = tuple(d for d in k.dims_of(logits) if d not in ("V", "V_all"))
-    extra = [k.make("log_softmax", k.dims_of(logits), k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
+    rows = k.dims_of(target)
+    extra = [k.make("log_softmax", whole, k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
     exchanges = [("all_reduce", 1, "fp32", w) for w in ("maximum", "sum of exponentials", "loss")] if "V" in k.dims_of(logits) else []
-    attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(extra[:1]))
+    inside = [logits] if chunks != list(whole) else extra[:1]
+    attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(inside))
     k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=attrs)
+
+
+def fused_norm(k: Kernels, op: Op) -> None:
+    """A norm as one kernel: keeps its input and a row's statistics (Liger-Kernel ops/rms_norm.py, layer_norm.py)."""
+    x, at = op.inputs[0], op.of(Norm)
+    rows = [d for d in k.dims_of(x) if d not in at.over]
+    statistics = [k.make(name, rows, "fp32", "index") for name in (("mean", "rstd") if at.norm == "LayerNorm" else ("rstd",))]
+    k.emit("norm", op.inputs, [*op.outputs, *statistics], saves=[x, *statistics], attrs=at)
+
+
+def fused_activation(k: Kernels, op: Op) -> None:
+    """An activation and its gate as one kernel: keeps its inputs (Liger-Kernel ops/swiglu.py, geglu.py)."""
+    parts = list(op.inputs[:2] if op.of(Activation).gated else op.inputs[:1])
+    k.emit("activation", parts, op.outputs, saves=parts, attrs=op.attrs)
+
+
+def fused_rope(k: Kernels, op: Op) -> None:
+    """Rotary embedding as one kernel: keeps the cosines and sines (Liger-Kernel ops/rope.py)."""
+    tables = [k.make(name, ["s", op.of(Rope).head], k.tensors[op.outputs[0]].dtype, "index") for name in ("cos", "sin")]
+    k.emit("rope", op.inputs, [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+
+
+FUSED: dict[str, Lowering] = {"norm": fused_norm, "activation": fused_activation, "rope": fused_rope}
 
 
 def eager_top_k(k: Kernels, op: Op) -> None:
@@ -287,6 +317,7 @@ LOWERINGS: dict[str, Lowering] = {
     "add_positions": eager_positions,
     "dropout": eager_dropout,
     "cross_entropy": eager_cross_entropy,
+    "pool": pool,
     "top_k": eager_top_k,
     "dispatch": eager_dispatch,
     "grouped": eager_grouped,

@@ -23,6 +23,7 @@ from symsim.frameworks.kernels import (
     grouped,
     joined_linear,
     keep_inputs,
+    pool,
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
 from symsim.frameworks.primitives import dropped, run
@@ -310,7 +311,7 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     fusions/fused_cross_entropy.py (max, the two sums together); te: triton/cross_entropy.py (one gather of three rows).
     """
     logits, target = op.inputs
-    rows = tuple(d for d in k.dims_of(logits) if d != "V")
+    rows = k.dims_of(target)
     written = k.profile.strategy.cross_entropy_fusion
     if k.profile.assumptions["loss_parallel"] == "false":
         logits = gathered_logits(k, logits)
@@ -463,6 +464,7 @@ LOWERINGS: dict[str, Lowering] = {
     "add_positions": te_positions,
     "dropout": te_dropout,
     "cross_entropy": te_cross_entropy,
+    "pool": pool,
     "top_k": te_top_k,
     "dispatch": te_dispatch,
     "grouped": te_grouped,

@@ -213,6 +213,13 @@ def gathered_logits(k: Kernels, logits: str) -> str:
     return whole
 
 
+def pool(k: Kernels, op: Op) -> None:
+    """One token of every row: keeps which."""
+    rows = k.dims_of(op.outputs[0])[:-1]
+    chosen = [k.make(name, rows, "int64", "index") for name in ("row", "token")]
+    k.emit("index", op.inputs, [*op.outputs, *chosen], saves=chosen)
+
+
 CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flash-linear-attention chunk_gated_delta_rule
 
 

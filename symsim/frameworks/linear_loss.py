@@ -142,3 +142,15 @@ def _made_at_once(k: Kernels, x: str, parameters: list[str], logits: str, pieces
 def with_linear_loss(lowerings: Mapping[str, Lowering], strategy: Strategy) -> Mapping[str, Lowering]:
     """A framework's lowerings, with the loss that the strategy asks for."""
     return {**lowerings, "cross_entropy": linear_cross_entropy} if strategy.cross_entropy_fusion in LINEAR_LOSSES else lowerings
+
+
+IN_CHUNKS = ("output_chunks", *(name for name, row in LINEAR_LOSSES.items() if row.chunks))
+
+
+def chunked_rows(k: Kernels, dims: tuple[str, ...]) -> list[str]:
+    """Dimensions of what is there for a chunk of the tokens at a time, and made for all (torchtune modules/loss/ce_chunked_output_loss.py)."""
+    if k.profile.strategy.cross_entropy_fusion != "output_chunks" or "s" not in dims:
+        return list(dims)
+    share = expr(1) / (k.profile.strategy.cross_entropy_chunks or 8)
+    k.dims[CHUNK] = Dim(k.dims["s"].size, parts=("s",), room=share)
+    return [CHUNK if d == "s" else d for d in dims]

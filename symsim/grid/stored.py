@@ -111,7 +111,7 @@ def evaluation(
     system: System | None,
 ) -> Evaluation:
     """`symsim.derive`, from the disk where it has been derived before (without the lowering, which numbers do not need)."""
-    model = trained(model, strategy.mtp_num_layers)
+    model = trained(model, strategy.mtp_num_layers, strategy.task_type)
     key = key_of(model, strategy, assumptions, system)
     kept = cache.load("derivations", key)
     found = _unpacked(kept) if kept is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,14 @@ _JOINT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn", "linear_qkv"), "linear_qkv"),
     **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "linear_fc1"), "linear_fc1"),
 }
+# experts of modelling code, as adapters' libraries name their modules or parameters (peft target_parameters)
+_EXPERTS = {
+    **dict.fromkeys(("experts.gate_up_proj", "experts.up_proj", "experts.gate_proj", "experts.w1", "experts.w3"), "moe.experts.fc1"),
+    **dict.fromkeys(("experts.down_proj", "experts.w2"), "moe.experts.fc2"),
+}
+_ALTERNATIVES = re.compile(r"\(([\w|]{1,200})\)(\w{0,40})")
+QUANTISED = "base weights in another few bits: 1/4 to 1 byte a parameter and a pass to unpack them before each product; 2 bytes here"
+_WHOLE_HERE = "which symsim has for tp=1 alone, and in 8 bits without shards of parameters: base weights are timed in 2 bytes"
 _MODULES = {
     **dict.fromkeys(("embed_tokens", "embedding", "word_embeddings", "wte", "all-embedding"), "embedding"),
     **dict.fromkeys(("lm_head", "output_layer"), "lm_head"),
@@ -25,6 +33,8 @@ _MODULES = {
 }
 _INSIDE = {"self_attn": "attention", "self_attention": "attention", "mlp": "mlp", "input_layernorm": "pre_attention_norm"}
 _INSIDE |= {"post_attention_layernorm": "pre_mlp_norm", "pre_mlp_layernorm": "pre_mlp_norm", "block_sparse_moe": "moe", "experts": "experts"}
+_OF_NETWORKS = {"gate": "router", "router": "router", "experts": "experts"}
+_CLASSES = re.compile(r"(.*?\blayers\.)((?:\d|\[\d{1,10}\]|\[\d-\d\]|\[\\d\]|\\d|\+){1,20})(\..*)?")
 _LAYER = re.compile(r"(?:\w+\.)*?(?:layers|h)\.(\d{1,6})(?:\.(.*))?")
 
 
@@ -50,6 +60,8 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         raise keys.wrong(names.dropout, "from 0 to below 1")
     strategy["lora_dropout"] = dropout
     asked = keys.texts(names.targets, None, to="target_modules")
+    if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
+        asked = [keys.given[names.targets].value]
     strategy["target_modules"], lost = targets(asked or names.default_targets, strategy, architecture)
     if lost:
         keys.note(names.targets, "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
@@ -63,34 +75,78 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
 
 def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None) -> tuple[list[str], list[str]]:
     """The linear maps that names mean here, and the names that mean none; all where nothing is left."""
-    found, lost = [], []
+    found: list[str] = []
+    lost: list[str] = []
     known = _linear_maps(architecture)
-    for text in (word for one in asked for word in one.replace(",", " ").split()):
-        name = text.strip(".*$^()").rsplit(".", 1)[-1]
-        joint = _JOINT.get(name, name)
-        if text in EVERY:
-            found.append("all_linear")
-        elif strategy.get("fusion", "te") == "te" and joint in known:
-            found.append(joint)
-        elif name in known:
-            found.append(name)
-        elif joint in known:
-            found.append(joint)
-        else:
+    te = strategy.get("fusion", "te") == "te"
+    for text in asked:
+        named = [_meant(word, known, te) for word in _words(text)]
+        if not any(named):
             lost.append(text)
+        found += [name for names in named for name in names]
+        if not _ALTERNATIVES.search(text):
+            lost += [word for word, names in zip(_words(text), named) if not names and any(named)]
     return list(dict.fromkeys(found)) or ["all_linear"], lost
 
 
-def _linear_maps(architecture: Architecture | None) -> frozenset[str]:
-    """Names of the linear maps of a model; those that most models have where none is known."""
+def _words(text: str) -> list[str]:
+    """The names in a list of them, or in a pattern, which is not run: `(mlp|self_attn).(up|down)_proj` is up_proj and down_proj."""
+    if not _ALTERNATIVES.search(text):
+        return text.replace(",", " ").split()
+    made = [word + suffix for group, suffix in _ALTERNATIVES.findall(text) if suffix for word in group.split("|") if word]
+    rest = _ALTERNATIVES.sub(" ", text)
+    return made + [word for word in re.findall(r"\w+", rest) if word.endswith("_proj")] or [text.rsplit("(", 1)[-1].rstrip(")$").split("|")[0]]
+
+
+def _meant(text: str, known: Mapping[str, tuple[str, ...]], te: bool) -> tuple[str, ...]:
+    """The linear maps that a name means."""
+    if text in EVERY:
+        return ("all_linear",)
+    cleaned = text.strip(".*$^()")
+    of_experts = next((known[to] for name, to in _EXPERTS.items() if cleaned.endswith(name) and to in known), None)
+    if of_experts is not None and "shared" not in cleaned:
+        return of_experts
+    name = cleaned.rsplit(".", 1)[-1]
+    joint = _JOINT.get(name, name)
+    if te and joint in known:
+        return (joint,)
+    return known.get(name) or known.get(joint) or ()
+
+
+def _linear_maps(architecture: Architecture | None) -> dict[str, tuple[str, ...]]:
+    """By names of the linear maps of a model, what they are called here: a part of what is one product in some layers by all the products
+    that it is in. Those that most models have where none is known."""
     if architecture is None:
-        return frozenset("linear_qkv linear_proj linear_fc1 linear_fc2 q_proj k_proj v_proj o_proj gate_proj up_proj down_proj".split())
+        names = "linear_qkv linear_proj linear_fc1 linear_fc2 q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"
+        return {name: (name,) for name in names.split()}
     from symsim.ir.operations import LINEAR, Projection
     from symsim.lowering.adapt import module_names
     from symsim.lowering.lower import declared_alone
 
     linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
-    return frozenset(name for op in linear for name in (*op.of(Projection).labels, *module_names(op))) - {"lm_head"}
+    named = (name for op in linear for name in (*op.of(Projection).labels, *module_names(op)) if name != "lm_head")
+    known: dict[str, tuple[str, ...]] = {name: (name,) for name in named}
+    for label in {label for op in linear for label in op.of(Projection).labels}:
+        own = [op for op in linear if label in op.of(Projection).labels]
+        if any(len(op.of(Projection).labels) > 1 and (op.of(Projection).fused or op.einsums[0].chosen) for op in own):
+            known[label] = tuple(dict.fromkeys(op.name for op in own))
+    return known
+
+
+def stored_base(keys: Keys, strategy: dict[str, Any], kind: str, key: str, fate_to: str = "quantize_base") -> None:
+    """Base weights in few bits, of a known layout, where symsim has it; a row that says so where not."""
+    if strategy.get("tuner_type") != "lora":
+        keys.note(key, "not_modelled", why="base weights in few bits are read under adapters alone")
+    elif strategy.get("tp", 1) > 1 or (kind == "int8" and strategy.get("zero") == 3) or strategy.get("fp8", "none") != "none":
+        keys.note(key, "not_modelled", fate_to, f"weights in few bits, {_WHOLE_HERE}")
+    else:
+        strategy["quantize_base"] = kind
+        keys.note(key, to=fate_to, why="frozen linear maps but the output layer, made anew for every product")
+
+
+def four_bits(kind: str, double: bool) -> str:
+    """bitsandbytes' layouts of 4 bits."""
+    return f"{kind}_double" if double else kind
 
 
 def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
@@ -100,13 +156,14 @@ def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[lis
         path = _LAYER.match(text)
         name = text.rsplit(".", 1)[-1] if "." in text else text
         if path is not None and architecture is not None:
-            first = path[2].split(".")[0] if path[2] else ""
+            first, *deeper = path[2].split(".") if path[2] else ("",)
             if first and first not in _INSIDE:
                 lost.append(text)
                 continue
             exact = path[2] is not None
             chosen = [i for i in range(architecture.num_layers) if (str(i) == path[1] if exact else str(i).startswith(path[1]))]
-            rest = f".{_INSIDE[first]}" if first else ""
+            inside = _OF_NETWORKS.get(deeper[0], _INSIDE[first]) if deeper and first in ("mlp", "block_sparse_moe") else _INSIDE.get(first, "")
+            rest = f".{inside}" if first else ""
             found += [f"layers.{a}-{b}{rest}" for a, b in _runs(chosen)]
         elif name in _MODULES:
             found.append(_MODULES[name])
@@ -115,6 +172,20 @@ def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[lis
         else:
             lost.append(text)
     return list(dict.fromkeys(found)), lost
+
+
+def opened(patterns: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
+    """Parameters by patterns of their names, which are not run: ^, $ and .* at the ends are left out, and digits of layers are gone through."""
+    texts: list[str] = []
+    for pattern in patterns:
+        text = pattern.strip().lstrip("^").split("[:")[0].rstrip("$*.").removesuffix(".weight")
+        classes = _CLASSES.fullmatch(text)
+        if classes and architecture is not None and not classes[2].isdigit():
+            layers = [str(i) for i in range(architecture.num_layers) if re.fullmatch(classes[2], str(i))]
+            texts += [f"{classes[1]}{i}{classes[3] or '.'}".rstrip(".") + ("" if classes[3] else ".") for i in layers]
+        else:
+            texts += ["embed_tokens", "layers", "norm"] if text.endswith("language_model") else [text]
+    return frozen(texts, architecture)
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import Names, adapters
+from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stored_base
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
@@ -35,7 +35,6 @@ ADAPTERS = (
     "place of 2; full fine-tuning is timed"
 )
 FROZEN = "frozen parameters lose gradients, states and messages (14 of 16 bytes), and their weight gradients 1/3 of the FLOPs; all are trained here"
-QUANTISED = "base weights of 1/2 or 1 byte a parameter, and a pass to unpack them before each product; 2 bytes here"
 OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
 _PROJECTED = "states and gradients of one block of layers at a time: Adam's of all parameters are counted"
 _GENERATION = "read where the model generates, not in training"
@@ -89,13 +88,13 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """adapter_name_or_path use_dora pissa_init pissa_iter pissa_convert create_new_adapter oft_rank
-        oft_block_size oft_target""",
+        "create_new_adapter oft_rank oft_block_size oft_target",
     ),
+    **silent("no_cost_effect", "what adapters begin as", "adapter_name_or_path pissa_init pissa_iter pissa_convert"),
     **silent(
         "no_cost_effect",
         "read with finetuning_type lora or freeze alone",
-        "additional_target lora_rank lora_target lora_dropout freeze_trainable_layers",
+        "additional_target lora_rank lora_target lora_dropout use_dora freeze_trainable_layers",
     ),
     **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro freeze_language_model"),
     **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector"),
@@ -105,7 +104,6 @@ _TABLE: dict[str, Silent] = {
         """image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen
         use_audio_in_video audio_sampling_rate""",
     ),
-    **silent("not_modelled", QUANTISED, "quantization_bit"),
     **silent(
         "no_cost_effect", "read with quantization_bit alone", "quantization_method quantization_type double_quantization quantization_device_map"
     ),
@@ -201,6 +199,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         spread(keys, options, strategy)
         replicas(keys, strategy, assumptions)
         _pure(keys, strategy)
+    _stored(keys, strategy)
     settle(keys, strategy, architecture, "LLaMA-Factory")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
@@ -226,6 +225,8 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
         adapters(keys, strategy, architecture, _NAMES)
     if kind == "oft":
         keys.note("finetuning_type", "not_modelled", "tuner_type", "oft is timed as LoRA: its rotations of blocks are other products")
+    if kind == "lora" and keys.flag("use_dora", False, to="use_dora"):
+        strategy["use_dora"] = True
     if kind != "freeze":
         return
     count = keys.number("freeze_trainable_layers", 2, to="freeze_parameters", why="the last layers, or the first where it is negative, are trained")
@@ -237,6 +238,20 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     first = 0 if count < 0 else layers - trained
     strategy["freeze_parameters"] = ["embedding", "lm_head", "final_norm", "layers"]
     strategy["trainable_parameters"] = [f"layers.{first}-{first + trained - 1}"]
+
+
+def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Base weights in few bits, quantised as they are loaded (model/model_utils/quantization.py)."""
+    bits = keys.integer("quantization_bit", None, to="quantize_base")
+    if bits is None:
+        return
+    method = str(keys.text("quantization_method", "bnb", to="quantize_base")).casefold()
+    double = keys.flag("double_quantization", True, to="quantize_base")
+    kind = keys.choice("quantization_type", {"nf4": "nf4", "fp4": "fp4"}, "nf4", to="quantize_base")
+    if method not in ("bnb", "bitsandbytes") or bits not in (4, 8):
+        keys.note("quantization_bit", "not_modelled", "quantize_base", QUANTISED)
+        return
+    stored_base(keys, strategy, "int8" if bits == 8 else four_bits(kind, double), "quantization_bit")
 
 
 def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:

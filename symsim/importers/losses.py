@@ -9,14 +9,18 @@ from symsim.inputs.architecture import Architecture
 if TYPE_CHECKING:
     from symsim.importers.keys import Keys
 
-OTHERS = "its fused norms, activations and rotary embeddings run op by op here: up to 10 % of a step"
+FUSED = ("norm", "activation", "rope")
 
 
 def liger_kernels(keys: "Keys", key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """All of Liger's kernels: its loss is one of them."""
     if keys.flag(key, False, to="cross_entropy_fusion"):
         liger_loss(strategy, architecture)
-        keys.note(key, "mapped", "cross_entropy_fusion, cross_entropy_chunks", f"the loss in chunks; {OTHERS}")
+        to, which = "cross_entropy_fusion, cross_entropy_chunks", "the loss in chunks"
+        if strategy.get("fusion") == "eager":
+            strategy["fused_kernels"] = list(FUSED)
+            to, which = f"{to}, fused_kernels", f"{which}; norms, activations and rotary embeddings a kernel each"
+        keys.note(key, "mapped", to, which)
 
 
 def liger_loss(strategy: dict[str, Any], architecture: Architecture | None) -> None:

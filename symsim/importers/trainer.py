@@ -90,7 +90,8 @@ TRAINER: dict[str, Silent] = {
         """dataloader_num_workers dataloader_prefetch_factor dataloader_pin_memory dataloader_persistent_workers dispatch_batches
         split_batches dataloader_multiprocessing_context""",
     ),
-    **silent("not_modelled", LENGTHS, "group_by_length dataloader_drop_last train_sampling_strategy", ("random", "sequential")),
+    **silent("not_modelled", LENGTHS, "group_by_length train_sampling_strategy", ("random", "sequential")),
+    **silent("no_cost_effect", "the last, smaller step of an epoch", "dataloader_drop_last"),
     **silent("not_modelled", SYNCHRONISED, "torch_empty_cache_steps include_tokens_per_second include_num_input_tokens_seen"),
     **silent("no_cost_effect", "memory is measured around the training, where it is not skipped", "skip_memory_metrics"),
     **silent("not_modelled", FUSED, "use_liger_kernel"),

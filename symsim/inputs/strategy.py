@@ -134,6 +134,10 @@ class Strategy(BaseModel):
     log_num_zeros_in_grad: bool = Field(False, description="zeros among gradients are counted in every step: one more pass over them")
     log_params_norm: bool = Field(False, description="the norm of all parameters is taken in every step: a pass over those that are updated")
     # what is trained
+    task_type: Literal["causal_lm", "seq_cls", "token_cls", "embedding"] = Field(
+        "causal_lm", description="seq_cls: a score of num_labels columns of the last token (reward: one); token_cls: of every token; embedding: none"
+    )
+    num_labels: Size = Field(2, description="seq_cls, token_cls: columns of the head")
     tuner_type: Literal["full", "lora"] = Field("full", description="lora: adapters of low rank beside linear maps; the model's own parameters rest")
     lora_rank: Size = Field(8, description="lora: rank of the adapters")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
@@ -289,6 +293,9 @@ class Strategy(BaseModel):
     gradient_accumulation_fusion: bool = Field(
         True, description="te: weight gradients are added to the accumulated ones in their product; else written in 16 bits and added in a pass"
     )
+    fused_kernels: tuple[Literal["norm", "activation", "rope"], ...] = Field(
+        (), description="eager: modules that are one kernel forward and one backward, as Liger's are, in place of PyTorch's operations"
+    )
     cuda_graph_impl: Literal["none", "local", "transformer_engine", "full_iteration"] = Field(
         "none", description="te: layers, or all of forward and backward (full_iteration), are launched as CUDA graphs"
     )
@@ -299,13 +306,13 @@ class Strategy(BaseModel):
     bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
     norm_fusion: bool = Field(True, description="te: a norm is one kernel")
-    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut"] = Field(
+    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut", "output_chunks"] = Field(
         "unfused",
         description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); with the output layer in it, so that logits are never "
-        "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE)",
+        "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE); output_chunks, eager: fp32 copies of some rows at a time (torchtune)",
     )
     cross_entropy_chunks: Size | None = Field(
-        None, description="liger, chunked: chunks of tokens whose logits are there one after the other; default: vocabulary / hidden size, 8"
+        None, description="liger, chunked, output_chunks: chunks of tokens whose logits are there one after the other; default: V / h, 8, 8"
     )
     # mixture of experts
     moe_token_dispatcher_type: Literal["alltoall", "allgather", "flex"] = Field(

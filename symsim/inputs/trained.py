@@ -11,8 +11,11 @@ def depths(model: Architecture, mtp_num_layers: int | None) -> int:
     return model.mtp_num_layers if mtp_num_layers is None else mtp_num_layers
 
 
-def trained(model: Architecture, mtp_num_layers: int | None) -> Architecture:
-    """The model with the depths that are trained."""
+def trained(model: Architecture, mtp_num_layers: int | None, task_type: str = "causal_lm") -> Architecture:
+    """The model with the depths that are trained, or, for another task than the next token, without any, and with a head of its own."""
+    if task_type != "causal_lm":
+        own = {"mtp_num_layers": 0, "tie_word_embeddings": False, "lm_head_bias": task_type == "token_cls", "logit_softcap": False}
+        return model.model_copy(update=own)
     made = depths(model, mtp_num_layers)
     return model if made == model.mtp_num_layers else model.model_copy(update={"mtp_num_layers": made})
 

@@ -63,6 +63,8 @@ def tunes(strategy: Strategy) -> bool:
 def is_trained(strategy: Strategy, names: Collection[str], at: int | None) -> bool:
     """Whether a parameter of the model that has these names is trained: under lora none is, unless it is named."""
     trained = strategy.tuner_type == "full" and not _any_holds(strategy.freeze_parameters, names, at)
+    if strategy.tuner_type == "lora" and strategy.task_type != "causal_lm" and "lm_head" in names:
+        return True  # a new head is trained whole (peft peft_model.py PeftModelForSequenceClassification)
     return trained or _any_holds((*(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ())), names, at)
 
 

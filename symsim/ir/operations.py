@@ -271,6 +271,7 @@ _EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
 # integers: indices, offsets and masks.
 OPERATIONS: dict[str, Operation] = {
     "linear": Operation("declared", Projection),
+    "pool": Operation("declared"),
     "rope_part": Operation("declared", Rope),
     "rope_concat": Operation("declared", Rope),
     "pack": Operation("declared"),

@@ -1,10 +1,31 @@
-"""The end of the model: final norm, language-model head, cross entropy."""
+"""The end of the model: final norm, language-model head, cross entropy; or the head of another task."""
 
 from __future__ import annotations
 
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+
+
+def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
+    """`x[b s h] -> loss`: norm and scores `[b s y]`, of every token, or of the last (transformers modeling_layers.py); embeddings `[b h]` have no
+    scores, and their loss runs over them."""
+    if model.final_norm:
+        x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
+    if task == "token_cls":
+        x = n.dropout(net, x, "dropout")
+    if task != "embedding":
+        with net.within("lm_head", "lm_head"):
+            x = net.einsum("b s h, y h -> b s y", x, Weight("lm_head", model.lm_head_bias), out="scores")
+    with net.within("loss", "loss"):
+        if task != "token_cls":
+            last = net.tensor("last", tuple(d for d in net.dims_of(x) if d != "s"))
+            net.op("pool", "pool", [x], [last])
+            x = last
+        rows = net.dims_of(x)[:-1]
+        target, loss = net.input("labels", " ".join(rows), "int64", "index"), net.tensor("loss", rows, "fp32")
+        net.op("cross_entropy", "cross_entropy", [x, target], [loss], upcast=task == "token_cls")
+    return loss
 
 
 def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "") -> str:

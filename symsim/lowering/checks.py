@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from symsim.errors import InputError, cut
 from symsim.frameworks.choices import FRAMEWORKS
-from symsim.frameworks.linear_loss import LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
+from symsim.lowering.checks_loss import loss
 from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
 from symsim.lowering.checks_tuning import tuning
@@ -348,19 +348,6 @@ def _schedule(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"defer_embedding_wgrad_compute moves weight gradients into the end of 1f1b, and {what}")
 
 
-def _loss(_: Architecture, strategy: Strategy) -> None:
-    """A loss with the output layer in it has no weight gradient apart, and some have no chunks."""
-    how = LINEAR_LOSSES.get(strategy.cross_entropy_fusion)
-    in_chunks = " or ".join(name for name, row in LINEAR_LOSSES.items() if row.chunks)
-    if strategy.cross_entropy_chunks and (how is None or how.chunks is None):
-        raise InputError(f"cross_entropy_chunks={strategy.cross_entropy_chunks} needs cross_entropy_fusion={in_chunks}")
-    if strategy.defer_embedding_wgrad_compute and how is not None:
-        raise InputError(
-            f"defer_embedding_wgrad_compute moves a product that cross_entropy_fusion={strategy.cross_entropy_fusion} runs inside the loss; "
-            "give one of them"
-        )
-
-
 def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
     instances, ranks = strategy.num_distributed_optimizer_instances, strategy.dp * strategy.cp
     if instances > 1 and strategy.zero == 0:
@@ -484,7 +471,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     whole_batches,
     _rounds,
     _schedule,
-    _loss,
+    loss,
     _data_parallel,
     sharded_stages,
     _overlap,

@@ -27,7 +27,7 @@ from symsim.inputs.trained import respelt
 from symsim.ir.block import Block, Net
 from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
-from symsim.layers.head import head
+from symsim.layers.head import head, task_head
 from symsim.layers.mtp import mtp_depth
 from symsim.lowering.adapt import adapt
 from symsim.lowering.communicate import communicate
@@ -76,7 +76,10 @@ def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     for name in model.kind_names():
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
     net = _net(profile, mesh, "head")
-    blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
+    if profile.strategy.task_type == "causal_lm":
+        blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
+    else:
+        blocks["head"] = net.block([task_head(net, _stream(net, profile), model, profile.strategy.task_type)])
     if model.mtp_num_layers:
         net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
         blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model)])

@@ -204,5 +204,6 @@ def dimensions(
         "n_w": Dim(symbol("n_w")),
         "n_c": Dim(symbol("n_c")),
         "one": Dim(expr(1)),
+        "y": Dim(expr(strategy.num_labels)),
         "z": Dim(symbol("s")),
     }

@@ -32,6 +32,8 @@ COMMON = {
 CONFIGS = {
     "llama": COMMON,
     "mixtral": {**COMMON, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None, "router_aux_loss_coef": 0.0},
+    "llama seq_cls": {**COMMON, "pad_token_id": 0, "num_labels": 3},
+    "llama token_cls": {**COMMON, "num_labels": 5},
     "llama wide": {**COMMON, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2},
     "gpt2": {
         "vocab_size": 256,
@@ -43,6 +45,11 @@ CONFIGS = {
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
     },
+}
+# of other heads than the vocabulary's, and the shape of their labels
+HEADS = {
+    "llama seq_cls": (transformers.AutoModelForSequenceClassification, lambda rows, columns: (rows,)),
+    "llama token_cls": (transformers.AutoModelForTokenClassification, lambda rows, columns: (rows, columns)),
 }
 DTYPES = {"gpt2": torch.float32}  # in which a norm's statistics are fp32 on a processor too
 EXPERTS = {"mixtral": {"experts_implementation": "grouped_mm"}}
@@ -167,6 +174,11 @@ CASES: dict[str, tuple[str, Callable[[nn.Module], None], dict[str, Any]]] = {
     "llama qdora, dropout": (
         "llama wide", with_peft(0.1, True, "nf4"),
         {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "nf4", "lora_dropout": 0.1, "use_dora": True}),
+    "llama sequence classification": ("llama seq_cls", lambda _: None, {"task_type": "seq_cls", "num_labels": 3}),
+    "llama token classification": ("llama token_cls", lambda _: None, {"task_type": "token_cls", "num_labels": 5}),
+    "llama sequence classification, lora": (
+        "llama seq_cls", lora(ATTENTION, 0.0, ["score"]),
+        {"task_type": "seq_cls", "num_labels": 3, "tuner_type": "lora", "lora_rank": 4, "target_modules": ATTENTION}),
     "mixtral full": ("mixtral", lambda _: None, {}),
     "mixtral lora all linear": ("mixtral", lora(LINEAR), {"tuner_type": "lora", "lora_rank": 4}),
     "mixtral lora q, dropout": (
@@ -203,13 +215,17 @@ class Box:
 def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(kind.split()[0], **CONFIGS[kind])
-    model = transformers.AutoModelForCausalLM.from_config(
+    head, shape = HEADS.get(kind, (transformers.AutoModelForCausalLM, None))
+    model = head.from_config(
         config, attn_implementation="eager", dtype=DTYPES.get(kind, torch.bfloat16), **EXPERTS.get(kind, {})
     )
     model.config.use_cache = False
     tune(model)
     model.train()
-    ids = torch.randint(0, 256, (BATCH, LENGTH))
+    if kind == "llama token_cls":
+        model.dropout = Dropout(0.1)
+    ids = torch.randint(1, 256, (BATCH, LENGTH))
+    labels = ids if shape is None else torch.randint(0, 3, shape(BATCH, LENGTH))
     kept: list[weakref.ref[Box]] = []
 
     def pack(tensor: torch.Tensor) -> Box:
@@ -219,7 +235,7 @@ def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
         with FlopCounterMode(display=False, custom_mapping={torch.ops.aten._grouped_mm: of_groups}) as forward:
-            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+            loss = model(input_ids=ids, labels=labels, use_cache=False).loss
         weights = bytes_of_weights(model)
         own = {p.untyped_storage().data_ptr() for p in model.parameters()}
         storages = {b.tensor.untyped_storage().data_ptr(): b.tensor.untyped_storage().nbytes() for r in kept if (b := r()) is not None}

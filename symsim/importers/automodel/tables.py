@@ -6,9 +6,10 @@ components/models/common/utils.py BackendConfig, recipes.
 
 from __future__ import annotations
 
+from symsim.importers.adapted import QUANTISED
 from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import FROZEN, OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import FROZEN, OTHER_MODELS
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 _PATCHED = "how the modules of a pipeline's stages are called"

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import Names, adapters
+from symsim.importers.adapted import Names, adapters, four_bits, opened, stored_base, targets
 from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import sharded, silent_names
+from symsim.importers.heads import headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
-from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.losses import liger_loss
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
@@ -35,6 +36,8 @@ _KERNELS = {
     **dict.fromkeys(("sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention", "xformers", "sage"), "flash"),
 }
 _UNUSUAL_CHECKPOINTS = "checkpoints wait on the host or a disk: 2 bytes a hidden state off the device, and as many over the host link each way"
+_LIGER = {"norm": ("liger_rms_norm", "liger_layer_norm"), "activation": ("liger_glu_activation", "liger_swiglu"), "rope": ("liger_rope",)}
+_OF_PARAMETERS = "their products beside the experts'; peft adds them to the experts' weights in every forward, a copy of those more"
 _ROLLS = {name: "generation in every step is another workload; the policy's step is timed" for name in ("grpo", "gdpo", "ebft", "ppo")}
 _PAIRS = {name: OTHER_MODELS for name in ("dpo", "ipo", "kto", "orpo", "simpo", "bco")}
 
@@ -63,6 +66,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if told is None:
         spread(keys, options, strategy, found, "dp_shard_size and dp_replicate_size")
         _replicas(keys, strategy, assumptions, pure)
+    _stored(keys, strategy)
+    _headed(keys, strategy)
     settle(keys, strategy, architecture, "axolotl")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
@@ -83,23 +88,86 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     """Adapters, where there are any; other kinds are timed as LoRA, and base weights in few bits in two bytes."""
     adapter = (keys.text("adapter", to="tuner_type") or "").strip()
     if not adapter:
+        _opened(keys, strategy, architecture)
         return
     every = keys.flag("lora_target_linear", False, to="target_modules")
     adapters(keys, strategy, architecture, _NAMES)
     if every and strategy["target_modules"] != ["all_linear"]:
         strategy["target_modules"] = ["all_linear", *(t for t in strategy["target_modules"] if t != "all_linear")]
-    if adapter != "lora":
-        why = QUANTISED if adapter == "qlora" else f"{adapter} is timed as LoRA, whose products are others"
-        keys.note("adapter", "not_modelled", "tuner_type", why)
+    if adapter not in ("lora", "qlora"):
+        keys.note("adapter", "not_modelled", "tuner_type", f"{adapter} is timed as LoRA, whose products are others")
+    if keys.flag("peft_use_dora", False, to="use_dora"):
+        strategy["use_dora"] = True
+    _experts(keys, strategy, architecture)
+
+
+def _opened(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Parameters that are trained where all others rest."""
+    asked = keys.texts("unfrozen_parameters", None, to="freeze_parameters, trainable_parameters")
+    if not asked:
+        return
+    found, lost = opened(asked, architecture)
+    if lost or not found:
+        why = f"{', '.join(lost)}: no parameter here is called so; all are trained"
+        keys.note("unfrozen_parameters", "not_modelled", "trainable_parameters", why)
+        return
+    strategy |= {"freeze_parameters": ["embedding", "layers", "lm_head", "final_norm"], "trainable_parameters": found}
+
+
+def _experts(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Adapters of parameters: experts' weights are such in transformers 5."""
+    asked = keys.texts("lora_target_parameters", None, to="target_modules", why=_OF_PARAMETERS)
+    if not asked:
+        return
+    found, lost = targets(asked, strategy, architecture)
+    if lost:
+        why = f"no adapters beside {', '.join(lost)}: no linear map here is called so"
+        keys.note("lora_target_parameters", "not_modelled", "target_modules", why)
+        return
+    strategy["target_modules"] = list(dict.fromkeys([*(strategy["target_modules"] if _named(keys) else ()), *found]))
+
+
+def _named(keys: Keys) -> bool:
+    return any(key in keys.given for key in ("lora_target_modules", "lora_target_linear"))
+
+
+def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Base weights in 4 or 8 bits, as loaders/model.py asks bitsandbytes for them."""
+    if strategy.get("tuner_type") != "lora":
+        return
+    double = keys.flag("bnb_config_kwargs.bnb_4bit_use_double_quant", True, to="quantize_base")
+    kind = keys.choice("bnb_config_kwargs.bnb_4bit_quant_type", {"nf4": "nf4", "fp4": "fp4"}, "nf4", to="quantize_base")
+    four, eight = (keys.flag(key, False, to="quantize_base") for key in ("load_in_4bit", "load_in_8bit"))
+    if four:
+        stored_base(keys, strategy, four_bits(kind, double), "load_in_4bit")
+    elif eight:
+        stored_base(keys, strategy, "int8", "load_in_8bit")
+    if keys.flag("quantize_moe_experts", False, to="quantize_experts") and "quantize_base" in strategy:
+        strategy["quantize_experts"] = True
 
 
 def _loss(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    """The output layer's product inside the loss: Liger's, or Apple's."""
+    """The output layer's product inside the loss: Liger's, or Apple's; fp32 copies of logits in chunks; Liger's other kernels."""
+    chunks = keys.integer("chunked_cross_entropy_num_chunks", None, to="cross_entropy_chunks", least=1)
+    if keys.flag("chunked_cross_entropy", False, to="cross_entropy_fusion"):
+        strategy |= {"cross_entropy_fusion": "output_chunks", **({"cross_entropy_chunks": chunks} if chunks else {})}
+    found = {name: [keys.flag(key, False, to="fused_kernels") for key in asked] for name, asked in _LIGER.items()}
+    if fused := [name for name, given in found.items() if any(given) and strategy["fusion"] == "eager"]:
+        strategy["fused_kernels"] = fused
     if keys.flag("liger_fused_linear_cross_entropy", False, to="cross_entropy_fusion, cross_entropy_chunks"):
         liger_loss(strategy, architecture)
     if keys.flag("cut_cross_entropy", False, to="cross_entropy_fusion"):
         strategy.pop("cross_entropy_chunks", None)
         strategy["cross_entropy_fusion"] = "cut"
+
+
+def _headed(keys: Keys, strategy: dict[str, Any]) -> None:
+    """A score of one column for rewards, of two for every token of processes (loaders/model.py: sequence and token classification)."""
+    labels = keys.integer("num_labels", None, to="num_labels", least=1)
+    if keys.flag("process_reward_model", False, to="task_type"):
+        headed(strategy, "token_cls", labels or 2)
+    elif keys.flag("reward_model", False, to="task_type", why="rows are pairs of samples: twice micro_batch_size of them") or labels is not None:
+        headed(strategy, "seq_cls", labels or 1)
 
 
 def _switch(keys: Keys, key: str, default: bool | None = None) -> bool | None:

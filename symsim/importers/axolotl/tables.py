@@ -6,16 +6,15 @@ and those of older examples.
 
 from __future__ import annotations
 
+from symsim.importers.adapted import QUANTISED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS
 from symsim.importers.trainer import COMPILED, DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 from symsim.importers.trainer import SYNCHRONISED as WAITS
 
 _GENERATION = "generation between steps is another workload: decoding time of the longest answers in every step"
 _REWARDS = "rewards, and terms of a loss, of reinforcement learning, which is another workload; the policy's step is timed"
 _VISION = "towers for images and sound are another workload; the text part is timed"
-_HEADS = "a head of few columns in place of the vocabulary's: less by the head's share"
-_CHUNKED = "logits are whole, and their fp32 copies are those of one chunk: less by up to 12 bytes a logit at the peak"
 _EXPERTS = "kernels of experts that need no copies of rows: less passes over them"
 _ADAPTER_KERNELS = "fused kernels of adapters' layers"
 _TILED = "feed-forward layers in pieces of the sequence: less at the peak by what one keeps; the same products"
@@ -106,23 +105,29 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """lora_target_parameters lora_fan_in_fan_out peft
-        lora_rank_pattern lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft_use_dora peft_layer_replication
-        peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype relora mora""",
+        """peft lora_rank_pattern peft_layers_to_transform peft_layers_pattern peft_layer_replication peft_trainable_token_indices
+        peft_ensure_weight_tying relora mora""",
     ),
+    **silent("no_cost_effect", "what adapters begin as, or a factor of theirs", "peft_init_lora_weights lora_alpha_pattern lora_fan_in_fan_out"),
+    **silent("not_modelled", "adapters in fp32: twice the bytes of theirs", "peft_autocast_adapter_dtype"),
     **silent("no_cost_effect", "read with adapter alone", "lora_r lora_dropout lora_target_modules lora_target_linear lora_modules_to_save"),
+    **silent("no_cost_effect", "read with adapter alone", "lora_target_parameters peft_use_dora load_in_8bit load_in_4bit quantize_moe_experts"),
+    **silent("no_cost_effect", "adapters rest all else", "unfrozen_parameters"),
     **silent("no_cost_effect", "how adapters are loaded", "lora_on_cpu qlora_sharded_model_loading relora_prune_ratio relora_prune_method"),
     **silent("no_cost_effect", "how adapters are loaded", "relora_cpu_offload relora_warmup_steps"),
     **silent("not_modelled", _ADAPTER_KERNELS, "lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel"),
     **silent(
         "not_modelled",
         QUANTISED,
-        "load_in_8bit load_in_4bit gptq model_quantization_config quantize_moe_experts use_onebitllms nonexpert_quantization",
+        "gptq model_quantization_config use_onebitllms nonexpert_quantization",
     ),
     **silent(
         "no_cost_effect",
         "details of base weights in few bits",
-        """bnb_config_kwargs model_quantization_config_kwargs gptq_groupsize gptq_model_v1 gptq_disable_exllama moe_dequant_chunk_size moe_bnb_fast
+        """bnb_config_kwargs.bnb_4bit_compute_dtype bnb_config_kwargs.bnb_4bit_quant_storage bnb_config_kwargs.llm_int8_has_fp16_weight
+        bnb_config_kwargs.llm_int8_skip_modules bnb_config_kwargs.bnb_4bit_quant_type bnb_config_kwargs.bnb_4bit_use_double_quant
+        bnb_config_kwargs bnb_config_kwargs.llm_int8_threshold
+        model_quantization_config_kwargs gptq_groupsize gptq_model_v1 gptq_disable_exllama moe_dequant_chunk_size moe_bnb_fast
         nvfp4_merge_aware nvfp4_merge_aware_start_step""",
     ),
     **silent(
@@ -131,7 +136,7 @@ SILENT: dict[str, Silent] = {
         """dsv4_fp8_nonexpert_mode dsv4_fp8_lora_kernel dsv4_shared_mlp_lora_kernel dsv4_fp4_grouped_mode gemma4_fp8_nonexpert
         gemma4_nf4_nonexpert""",
     ),
-    **silent("not_modelled", FROZEN, "unfrozen_parameters spectrum_top_fraction lisa_n_layers lisa_step_interval"),
+    **silent("not_modelled", FROZEN, "spectrum_top_fraction lisa_n_layers lisa_step_interval"),
     **silent("no_cost_effect", "which layers are trained", "lisa_layers_attribute spectrum_model_name"),
     **silent("not_modelled", _VISION, "freeze_mm_modules image_size image_resize_algorithm"),
     **silent("not_modelled", _QAT, "qat quantization llmcompressor"),
@@ -142,7 +147,6 @@ SILENT: dict[str, Silent] = {
         """kd_ce_alpha kd_temperature kd_beta kd_normalize_topk kd_online_server_base_url kd_online_topk kd_online_server kd_online_timeout
         kd_temperature_min""",
     ),
-    **silent("not_modelled", _HEADS, "reward_model process_reward_model num_labels"),
     **silent("not_modelled", _GENERATION, "vllm trl ebft nemo_gym_enabled hatchery diffusion"),
     **silent(
         "no_cost_effect",
@@ -156,10 +160,9 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         FUSED,
-        """liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm liger_swiglu liger_glu_activation liger_cross_entropy
-        flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp fused_attn_kernel dpo_use_liger_kernel""",
+        """liger_rms_norm_gated liger_cross_entropy flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp
+        fused_attn_kernel dpo_use_liger_kernel""",
     ),
-    **silent("not_modelled", _CHUNKED, "chunked_cross_entropy chunked_cross_entropy_num_chunks"),
     **silent("not_modelled", _EXPERTS, "use_scattermoe use_sonicmoe expert_backend moe_grouped_backend experts_implementation dense_mixer"),
     **silent("not_modelled", _TILED, "tiled_mlp"),
     **silent("no_cost_effect", "read with tiled_mlp alone", "tiled_mlp_num_shards tiled_mlp_use_original_mlp"),
@@ -200,7 +203,7 @@ SILENT: dict[str, Silent] = {
 WHOLE = frozenset(
     """deepspeed trl vllm ebft qat quantization hatchery diffusion llmcompressor peft mora dynamic_checkpoint accelerator_config
     pretraining_dataset
-    bnb_config_kwargs special_tokens lr_scheduler_kwargs optim_args torch_compile_options chat_template_kwargs processor_kwargs
+    special_tokens lr_scheduler_kwargs optim_args torch_compile_options chat_template_kwargs processor_kwargs
     comet_experiment_config overrides_of_model_config overrides_of_model_kwargs model_quantization_config_kwargs flex_attn_compile_kwargs
     max_memory tokens device_map resources_per_worker
     added_tokens_overrides lora_rank_pattern lora_alpha_pattern model_config selective_checkpointing cloud""".split()

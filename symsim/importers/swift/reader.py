@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.adapted import Names, frozen, leading_layers
+from symsim.importers.adapted import QUANTISED, Names, four_bits, frozen, leading_layers, stored_base, targets
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
+from symsim.importers.heads import TASKS, headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
 from symsim.importers.megatron.gaps import GAPS
@@ -69,6 +70,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
     _lengths(reading, options)
     _tuned(reading, adapters)
+    _headed(reading, run)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters)
     rows = (*keys.finish(), *reading.further, _of_version(version, options, reading.assumptions))
@@ -167,6 +169,7 @@ def _tuned(r: Reading, adapters: str | None) -> None:
         else:
             r.keys.note(adapters, "not_modelled", "tuner_type", f"{kind} is timed as LoRA: further products and vectors of an adapter are missing")
         with_adapters(r.keys, r.strategy, r.architecture, _NAMES)
+        _further(r)
         return
     lists = {}
     for key in ("freeze_parameters", "trainable_parameters"):
@@ -183,6 +186,40 @@ def _tuned(r: Reading, adapters: str | None) -> None:
         whole = ["embedding", "layers", "lm_head", "final_norm"] if ratio == 1 else leading_layers(r.architecture, ratio)
         lists["freeze_parameters"] = list(dict.fromkeys([*whole, *lists["freeze_parameters"]]))
     r.strategy |= {key: value for key, value in lists.items() if value}
+
+
+def _headed(r: Reading, run: Run) -> None:
+    """The head of a task; a reward model's is one column."""
+    reward = run.method == "rlhf" and str(r.keys.text("rlhf_type", "")) == "rm"
+    task = r.keys.choice("task_type", TASKS, "seq_cls" if reward else "causal_lm", to="task_type")
+    one = reward or str(r.keys.text("task_type", "")) == "reranker"
+    labels = r.keys.integer("num_labels", 1 if one else None, to="num_labels", least=1)
+    headed(r.strategy, task, labels)
+
+
+def _further(r: Reading) -> None:
+    """Adapters that a pattern or parameters name, DoRA, and base weights in few bits."""
+    keys, strategy = r.keys, r.strategy
+    for key, why in (("target_regex", "the names in the pattern, in all layers"), ("target_parameters", "their products beside the experts'")):
+        asked = [str(keys.given[key].value)] if key == "target_regex" and keys.has(key) else keys.texts(key, None, to="target_modules")
+        if not asked:
+            continue
+        found, lost = targets(asked, strategy, r.architecture)
+        own = strategy["target_modules"] if keys.has("target_modules") and key == "target_parameters" else []
+        strategy["target_modules"] = list(dict.fromkeys([*own, *found]))
+        keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
+    if keys.flag("use_dora", False, to="use_dora"):
+        strategy["use_dora"] = True
+    method = str(keys.text("quant_method", "", to="quantize_base"))
+    if not method:
+        return
+    bits = keys.integer("quant_bits", 4, to="quantize_base")
+    double = keys.flag("bnb_4bit_use_double_quant", True, to="quantize_base")
+    kind = keys.choice("bnb_4bit_quant_type", {"nf4": "nf4", "fp4": "fp4"}, "nf4", to="quantize_base")
+    if method != "bnb" or bits not in (4, 8):
+        keys.note("quant_method", "not_modelled", "quantize_base", QUANTISED)
+        return
+    stored_base(keys, strategy, "int8" if bits == 8 else four_bits(kind, double), "quant_method")
 
 
 def _workload(keys: Keys, run: Run, adapters: str | None) -> None:

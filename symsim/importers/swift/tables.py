@@ -21,14 +21,12 @@ _REWARD = "rewards, sampling and terms of the loss of reinforcement learning, wh
 _ADAPTERS = "a variant of adapters, which are timed as LoRA's: two products of rank lora_rank beside each target"
 _FROZEN = "frozen parameters would lose their gradients, states and messages (all but 2 of 18 bytes), and their weight gradients 1/3 of the FLOPs"
 _VISION = "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed"
-_HEADS = "a head of few columns in place of the vocabulary's, hence no logits: less by the head's share"
 _EVALUATION = "evaluation belongs to the run: forwards of eval_iters batches between steps"
 _SAVING = "checkpoints belong to the run: bytes of weights and states over the storage's bandwidth, between steps"
 _LOADING = "how samples reach the host's memory bounds a step from below, where workers are slower than it"
 _LENGTH = "the length of the run: so many steps of the time given here"
 _LENGTHS = "the lengths of samples and their order: ranks with short rows wait for those with long ones; every row is timed at seq_length"
 _SCORES = "fusions of unfused attention's softmax, which flash attention does not have"
-_FOUR_BITS = "base weights in 4 or 8 bits are another workload: 1/2 or 1 byte a parameter, and a pass to unpack them before each product"
 _ARCHITECTURES = "of sparse attention and hyper-connections, whose layers symsim does not have"
 _PROJECTION = "optimizers that keep states in projected, few or low-precision parameters: less than Adam's 8 bytes, which is counted"
 _GENERATED = "read where the model generates, not in training"
@@ -178,12 +176,11 @@ _STEP: dict[str, Silent] = {
         ("0.0",),
     ),
     **silent("no_cost_effect", "of towers for images and sound, of which the text part has none", "freeze_vit freeze_aligner"),
-    **silent("not_modelled", _HEADS, "task_type num_labels mrl_dims", ("causal_lm",)),
-    **silent("not_modelled", _FOUR_BITS, "quant_method quant_bits"),
+    **silent("no_cost_effect", "shares of an embedding's columns in its loss, which is small", "mrl_dims"),
     **silent(
         "no_cost_effect",
         "read with quant_method only",
-        "hqq_axis bnb_4bit_compute_dtype bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_quant_storage",
+        "quant_bits hqq_axis bnb_4bit_compute_dtype bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_quant_storage",
     ),
     **silent("not_modelled", _PROJECTION, "use_galore"),
     **silent(
@@ -248,7 +245,7 @@ def silent_keys(method: str, adapters: bool) -> dict[str, Silent]:
     else:
         learning = silent("no_cost_effect", _OTHER_STEP, " ".join((_RL_MODELS, _RL_ROLLOUT, _RL_COLOCATED, _RL_NUMBERS)))
     tuners = {key: Silent("not_modelled", _ADAPTERS) for key in _TUNERS} if adapters else _TUNERS
-    return {**_RUN, **_STEP, **tuners, **learning}
+    return {**_RUN, **_STEP, **tuners, **learning, **silent("no_cost_effect", "what adapters begin as", "init_lora_weights")}
 
 
 def other_models() -> str:

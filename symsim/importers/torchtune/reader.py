@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.adapted import targets
+from symsim.importers.adapted import stored_base, targets
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
@@ -35,9 +35,8 @@ _MAPS = {"output_proj": "o_proj"}
 _WORKLOADS = ("teacher_model", "policy_model", "reward_and_value_model", "ref_checkpointer", "orchestration", "inference", "kd_loss")
 _EVERYTHING = "the kept inputs of every layer but the last over the host link each way"
 _CHECKPOINTS = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
-_PIECES = (
-    "logits and their fp32 copies are there for an eighth of the tokens at a time, of all 4 bytes each: up to 8 of 12 bytes a logit less at the peak"
-)
+_PIECES = "fp32 copies of logits are there for an eighth of the tokens at a time, and 4 bytes of every logit are kept"
+_WHOLE_LOGITS = "; logits in 16 bits are whole here, and in the loss an eighth of them: up to 2 bytes a logit more at the peak"
 _PURE = "weights, gradients and states are all bf16"
 
 
@@ -206,8 +205,11 @@ def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
     loss = str(keys.text("loss._component_", ""))
     if loss:
         chunked = "Chunk" in loss or "Linear" in loss
-        keys.note("loss._component_", "not_modelled" if chunked else "no_cost_effect", why=_PIECES if chunked else "the loss of the next token")
-    keys.integer("loss.num_output_chunks", None)
+        keys.note("loss._component_", "no_cost_effect", why="the loss of the next token")
+    chunks = keys.integer("loss.num_output_chunks", None, to="cross_entropy_chunks", least=1)
+    if loss and chunked and strategy["fusion"] == "eager":
+        strategy |= {"cross_entropy_fusion": "output_chunks", **({"cross_entropy_chunks": chunks} if chunks else {})}
+        keys.note("loss._component_", to="cross_entropy_fusion, cross_entropy_chunks", why=_PIECES + (_WHOLE_LOGITS if "Linear" in loss else ""))
 
 
 def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
@@ -231,7 +233,26 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if whole:
         keys.note("model.apply_lora_to_output", "not_modelled", "target_modules", "no adapter beside the output layer here")
     if "qlora" in component or "qdora" in component:
-        keys.note("model._component_", "not_modelled", to=f"model {architecture.name}" if architecture is not None else "", why=QUANTISED)
+        _stored(keys, strategy, "model._component_")
+    if "dora" in component.rpartition(".")[2] or keys.flag("model.use_dora", False, to="use_dora"):
+        _magnitudes(keys, strategy)
+    if keys.flag("model.quantize_base", False, to="quantize_base"):
+        _stored(keys, strategy, "model.quantize_base")
+
+
+def _magnitudes(keys: Keys, strategy: dict[str, Any]) -> None:
+    """DoRA; of adapters that are split over ranks it has no magnitudes here."""
+    if strategy.get("tp", 1) > 1:
+        keys.note("model._component_", "not_modelled", why="magnitudes of adapters (DoRA) with tensor parallelism: timed as LoRA")
+    else:
+        strategy["use_dora"] = True
+
+
+def _stored(keys: Keys, strategy: dict[str, Any], key: str) -> None:
+    """torchao's NF4; the builder's name names the model too."""
+    told = keys.rows.get(key)
+    model = f"{told.to}, " if told is not None and told.to.startswith("model ") else ""
+    stored_base(keys, strategy, "nf4_torchao", key, f"{model}quantize_base")
 
 
 def _compiled(keys: Keys) -> None:

@@ -9,7 +9,7 @@ import re
 
 from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS, QUANTISED
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 from symsim.inputs.shipped import list_models
 
@@ -42,8 +42,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _ROLLOUT, "stop_token_ids max_generated_tokens temperature top_k"),
     **silent("not_modelled", _ROLLOUT, "ppo_batch_size forward_batch_size grpo_samples"),
     **silent("no_cost_effect", RATES, "optimizer.lr optimizer.weight_decay optimizer.betas optimizer.eps model.lora_alpha"),
-    **silent("not_modelled", "lengths of columns in every product with an adapter: timed as LoRA", "model.use_dora"),
-    **silent("not_modelled", QUANTISED, "model.quantize_base"),
+    **silent("no_cost_effect", "read where the builder has adapters alone", "model.use_dora model.quantize_base"),
     **silent("not_modelled", "weights and activations through 8 and 4 bits and back in every product (QAT)", "quantizer._component_"),
     **silent("no_cost_effect", "read with a quantizer alone", "quantizer.groupsize quantizer fake_quant_after_n_steps"),
     **silent("no_cost_effect", _GENERATION, "max_new_tokens enable_kv_cache tasks limit max_seq_length quantization_method"),
