@@ -142,6 +142,15 @@ def _number(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
+def _adapters(chip: str) -> dict[str, Any]:
+    """What Megatron-Bridge's recipes of adapters set (perf_recipes/llama/*/llama3.py llama3_70b_peft_8gpu_*, recipes/llama/h100/llama3.py)."""
+    graphs = {} if chip == "h100" else {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": ["mlp"]}
+    return {
+        **{"tuner_type": "lora", "lora_rank": 16, "target_modules": ["linear_qkv"], "recompute_granularity": None},
+        **{"tp_comm_overlap": chip == "h100", **graphs},
+    }
+
+
 def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     label, _, variant = at["model"].partition(" (")
     precision = at["precision"].rstrip("?")
@@ -152,8 +161,6 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
         return Uncovered(name, section, f"no system for {at['system']}")
     if precision not in PRECISIONS:
         return Uncovered(name, section, f"no precision recipe for {precision}")
-    if at["task"].startswith("LoRA"):
-        return Uncovered(name, section, "adapters (LoRA) have no strategy")
 
     base, chip = MODELS[label], at["system"].removeprefix("DGX-").lower()
     tp, pp, cp, vpp = at["tp"], at["pp"], at["cp"], at["vp"] or 1
@@ -164,7 +171,8 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     moe = model.moe is not None
     dropped = variant == "tokendrop)"
     found = recipe(at, base, chip, precision)
-    as_set = found.settings
+    lora = at["task"].startswith("LoRA")
+    as_set = {**found.settings, **_adapters(chip)} if lora else found.settings
     chunks = pp * vpp
     layout = as_set.get("pipeline_model_parallel_layout") if chunks > 1 and not {"pp", "vp"} & {*found.differs} else None
     ends = pp > 1 and bool(model.num_layers % chunks) and not (model.num_layers + 2) % chunks
@@ -207,8 +215,9 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
         }
     )
     seconds = at["gbs"] * at["seq"] / (at["tokens_per_s_per_gpu"] * gpus)
-    tuned = "fine-tuning on packed documents of unknown length" if at["task"].startswith("SFT") else ""
-    guessed = (*(("precision",) if "?" in at["precision"] else ()), *(("settings of a recipe with another layout",) if found.differs else ()))
+    tuned = "fine-tuning on packed documents of unknown length" if at["task"].startswith(("SFT", "LoRA")) else ""
+    differs = found.differs and not lora
+    guessed = (*(("precision",) if "?" in at["precision"] else ()), *(("settings of a recipe with another layout",) if differs else ()))
     said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU; settings {found.name}", unnamed, tuned)
     exchange = "once_per_node" if as_set.get("moe_token_dispatcher_type") == "flex" else "per_expert"
     fused = "fused" if as_set.get("use_transformer_engine_op_fuser") else "apart"

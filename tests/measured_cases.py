@@ -13,6 +13,7 @@ import measured_bridge
 import measured_papers
 import measured_simumax
 import measured_swift
+import measured_torchtune
 from measured_row import Case, Rows, Uncovered
 from shared import SHARED
 
@@ -21,7 +22,7 @@ from symsim.inputs.reading import read_yaml
 SOURCES: dict[str, tuple[Callable[[dict[str, Any]], Rows], ...]] = {
     "simumax": (measured_simumax.rows,),
     "swift": (measured_swift.rows,),
-    "published": (measured_papers.rows, measured_bridge.rows),
+    "published": (measured_papers.rows, measured_bridge.rows, measured_torchtune.rows),
 }
 
 

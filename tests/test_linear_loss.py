@@ -120,7 +120,10 @@ def test_the_published_head_of_gemma_2() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"cross_entropy_fusion": "cut", "cross_entropy_chunks": 4}, "cross_entropy_chunks=4 needs cross_entropy_fusion=liger or chunked"),
+        (
+            {"cross_entropy_fusion": "cut", "cross_entropy_chunks": 4},
+            "cross_entropy_chunks=4 needs cross_entropy_fusion=output_chunks or liger or chunked",
+        ),
         (
             {"cross_entropy_fusion": "linear", "defer_embedding_wgrad_compute": True, "pp": 2, "num_microbatches": 2},
             "defer_embedding_wgrad_compute moves a product that cross_entropy_fusion=linear runs inside the loss; give one of them",

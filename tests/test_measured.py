@@ -10,12 +10,14 @@ from typing import Any
 import measured_bridge
 import measured_papers
 import measured_simumax
+import measured_torchtune
 import pytest
 from measured_cases import SOURCES, Case, cases, uncovered
 from shared import SHARED
 
 from symsim.api.result import Result, derive
 from symsim.inputs.reading import read_yaml
+from symsim.inputs.systems import load_system
 
 ALL = [case for source in SOURCES for case in cases(source)]
 REASON = "../shared/measured is not on this machine"
@@ -219,7 +221,31 @@ def newer(case: Case) -> bool:
     return not case.architecture.name.startswith("gpt-oss") or tuple(int(n) for n in version.split(".")) >= (26, 6)
 
 
-@each([c for c in of(measured_bridge.SECTION) if newer(c)])
+def adapted(case: Case) -> bool:
+    return case.strategy.tuner_type == "lora"
+
+
+@each([c for c in of(measured_bridge.SECTION) if adapted(c)])
+def test_the_printed_rates_of_adapters_are_of_weights_alone(case: Case | None) -> None:
+    """Of LoRA, TFLOP/s over tokens/s are 4 a parameter that is multiplied: no weight gradients, and no attention."""
+    case = needed(case)
+    tokens, rate = _printed(case)
+    model = case.architecture
+    weights = derived(case.id).value("params.total") - derived(case.id).value("params.trained") - model.vocab_size * model.hidden_size
+    assert rate * 1e12 / tokens == pytest.approx(4 * float(weights), rel=0.01)
+
+
+# memory is active bytes, of weights in 4 bits too; what torch.compile fuses of adapters has no name here
+@each(of(measured_torchtune.SECTION))
+def test_a_published_table_of_techniques(case: Case | None) -> None:
+    case = needed(case)
+    result = derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system))
+    assert case.memory_bytes and case.step_seconds
+    assert float(result.value("memory.peak")) == pytest.approx(case.memory_bytes, rel=0.065)
+    assert float(result.value("time.step")) == pytest.approx(case.step_seconds, rel=0.14)
+
+
+@each([c for c in of(measured_bridge.SECTION) if newer(c) and not adapted(c)])
 def test_the_printed_rates_agree_with_the_models_flops(case: Case | None) -> None:
     """TFLOP/s over tokens/s is 3 x the forward FLOPs of a token with causal attention; tokens/s are printed to 1.3 % at worst."""
     case = needed(case)

@@ -147,11 +147,11 @@ def _sent(rank: Rank) -> Expr:
 
 
 def _offloaded_layers(rank: Rank) -> Expr | None:
-    """Saved bytes of the leading layers that go to the host between forward and backward."""
+    """Saved bytes of the leading layers that go to the host between forward and backward; of those that run again, their checkpoints."""
     count = rank.strategy.cpu_offloading_num_layers
     if not count:
         return None
-    return sum((of_block("A", k).expr * n for k, n in layers_before(rank.model, count).items()), ZERO)
+    return sum((of_block("A", k, k in rank.lowered.checkpointed).expr * n for k, n in layers_before(rank.model, count).items()), ZERO)
 
 
 def _kernels(found: Iterable[Moment]) -> str:

@@ -23,7 +23,7 @@ from symsim.frameworks.kernels import (
     keep,
     pool,
 )
-from symsim.frameworks.linear_loss import chunked_rows
+from symsim.frameworks.linear_loss import COMPILED, chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.ir.block import Op
 from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
@@ -171,6 +171,9 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
     whole = k.dims_of(logits)
     chunks = chunked_rows(k, whole)
+    if k.profile.strategy.cross_entropy_fusion == COMPILED:
+        _compiled_loss(k, op, logits)
+        return
     if op.of(CrossEntropy).upcast and chunks != list(whole):
         logits = run(k, "cast", [logits], chunks, "fp32")
     elif op.of(CrossEntropy).upcast:
@@ -181,6 +184,16 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     inside = [logits] if chunks != list(whole) else extra[:1]
     attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(inside))
     k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=attrs)
+
+
+def _compiled_loss(k: Kernels, op: Op, logits: str) -> None:
+    """Chunks of rows whose loss is one kernel each way: it keeps the logits as they are and a row's statistic, and chunk after chunk their
+    gradient takes their place."""
+    gradient = k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)
+    statistic = k.make("lse", k.dims_of(op.inputs[1]), "fp32", "index")
+    kept = [gradient, statistic]
+    attrs = CrossEntropy(rows=k.dims_of(op.inputs[1]))
+    k.emit("cross_entropy", [logits, op.inputs[1]], [*op.outputs, *kept], saves=[*kept, op.inputs[1]], attrs=attrs)
 
 
 def fused_norm(k: Kernels, op: Op) -> None:

@@ -144,12 +144,14 @@ def with_linear_loss(lowerings: Mapping[str, Lowering], strategy: Strategy) -> M
     return {**lowerings, "cross_entropy": linear_cross_entropy} if strategy.cross_entropy_fusion in LINEAR_LOSSES else lowerings
 
 
-IN_CHUNKS = ("output_chunks", *(name for name, row in LINEAR_LOSSES.items() if row.chunks))
+# losses of finished logits, whose fp32 copies are those of a chunk
+OUTPUT, COMPILED = "output_chunks", "compiled_chunks"
+IN_CHUNKS = (OUTPUT, *(name for name, row in LINEAR_LOSSES.items() if row.chunks))
 
 
 def chunked_rows(k: Kernels, dims: tuple[str, ...]) -> list[str]:
     """Dimensions of what is there for a chunk of the tokens at a time, and made for all (torchtune modules/loss/ce_chunked_output_loss.py)."""
-    if k.profile.strategy.cross_entropy_fusion != "output_chunks" or "s" not in dims:
+    if k.profile.strategy.cross_entropy_fusion != OUTPUT or "s" not in dims:
         return list(dims)
     share = expr(1) / (k.profile.strategy.cross_entropy_chunks or 8)
     k.dims[CHUNK] = Dim(k.dims["s"].size, parts=("s",), room=share)

@@ -145,7 +145,7 @@ class Strategy(BaseModel):
         ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"
     )
     use_dora: bool = Field(False, description="lora: a magnitude for every column of an adapted weight, over the weight's norm (DoRA)")
-    quantize_base: Literal["none", "nf4", "nf4_double", "fp4", "fp4_double", "nf4_torchao", "int8"] = Field(
+    quantize_base: Literal["none", "nf4", "nf4_double", "fp4", "fp4_double", "nf4_torchao", "nf4_torchao_compiled", "int8"] = Field(
         "none", description="lora: how frozen weights of linear maps are stored: symsim/ir/quantised.py (QLoRA: nf4, or nf4_double)"
     )
     quantize_experts: bool = Field(False, description="quantize_base: weights of experts too, which are no linear modules")
@@ -306,10 +306,11 @@ class Strategy(BaseModel):
     bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
     norm_fusion: bool = Field(True, description="te: a norm is one kernel")
-    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut", "output_chunks"] = Field(
+    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut", "output_chunks", "compiled_chunks"] = Field(
         "unfused",
         description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); with the output layer in it, so that logits are never "
-        "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE); output_chunks, eager: fp32 copies of some rows at a time (torchtune)",
+        "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE); eager: output_chunks, fp32 copies of some rows at a time "
+        "(torchtune), compiled_chunks, the same compiled, which keeps 16-bit logits alone",
     )
     cross_entropy_chunks: Size | None = Field(
         None, description="liger, chunked, output_chunks: chunks of tokens whose logits are there one after the other; default: V / h, 8, 8"

@@ -69,6 +69,14 @@ STORED: dict[str, Stored] = {
         inside=Fraction(12),
         launches=16,
     ),
+    "nf4_torchao_compiled": Stored(
+        "as nf4_torchao, made anew by one kernel (torch.compile)",
+        "torchao nf4_tensor.py NF4Tensor.get_original_weight",
+        _PACKED,
+        Fraction(1, BLOCK) + Fraction(2, BLOCK * SCALES),
+        sharded=True,
+        moved=_PACKED + Fraction(1, BLOCK) + Fraction(2, BLOCK * SCALES),
+    ),
     # made anew for backward alone: a copy in 16 bits, which is scaled where it lies
     "int8": Stored(
         "8 bits, an fp32 scale a row",

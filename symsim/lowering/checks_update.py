@@ -54,5 +54,8 @@ def on_the_host(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cpu_offloading_num_layers={count} should be below the {architecture.num_layers} layers of {architecture.name}")
     if strategy.pp > 1:
         raise InputError(f"cpu_offloading_num_layers={count} does not work with pp={strategy.pp}; give pp=1")
-    if strategy.recompute != "none":
-        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; give recompute=none")
+    by_layer = strategy.recompute_method == "uniform" and strategy.recompute_num_layers == 1 and strategy.recompute_layers_per_stage is None
+    checkpoints = strategy.recompute == "full" and by_layer and FRAMEWORKS[strategy.fusion].stops_early  # PyTorch's checkpoints, by its hooks
+    if strategy.recompute != "none" and not checkpoints:
+        instead = "give recompute=none, or recompute=full of each layer with fusion=eager"
+        raise InputError(f"cpu_offloading_num_layers={count} does not work with recompute={strategy.recompute}; {instead}")

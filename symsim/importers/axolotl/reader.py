@@ -59,7 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     found = _degrees(keys, strategy)
     balanced(keys, assumptions, "group_by_length")
     update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
-    _checkpoints(keys, strategy, assumptions)
+    _checkpoints(keys, strategy, assumptions, architecture)
     _attention(keys, strategy, assumptions)
     _loss(keys, strategy, architecture)
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=True)
@@ -251,13 +251,16 @@ def _degrees(keys: Keys, strategy: dict[str, Any]) -> int | None:
     return degrees if shards > 1 or replicas > 1 else None
 
 
-def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: Architecture | None) -> None:
     modes = {**{word: "full" for word in ("true", "True", "unsloth")}, **{word: "none" for word in ("false", "False")}}
     mode = keys.choice("gradient_checkpointing", {**modes, "offload": "host", "offload_disk": "host"}, "none", to="recompute")
     reentrant = keys.flag("gradient_checkpointing_kwargs.use_reentrant", None, to="assume.recompute_early_stop")
     keys.known.add("gradient_checkpointing_kwargs")
-    if mode == "host":
-        keys.note("gradient_checkpointing", "not_modelled", "recompute", _UNUSUAL_CHECKPOINTS)
+    offloaded = keys.flag("activation_offloading", False) if str(keys.text("activation_offloading", "")).casefold() in ("true", "false") else False
+    if mode == "host" or (offloaded and mode == "full"):
+        key = "gradient_checkpointing" if mode == "host" else "activation_offloading"
+        mode = "full"
+        _to_host(keys, strategy, architecture, key)
     if keys.has("selective_checkpointing") and keys.given["selective_checkpointing"].value:
         mode = "attention"
         why = "attention's output is kept and the rest of a layer runs again"
@@ -267,6 +270,15 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, st
     strategy["recompute"] = "sac_attn" if mode == "attention" else "full"
     if reentrant is not None:
         assumptions["recompute_early_stop"] = "false" if reentrant else "true"
+
+
+def _to_host(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, key: str) -> None:
+    """Checkpoints on the host, but that of the last layer."""
+    if architecture is None or architecture.num_layers < 2:
+        keys.note(key, "not_modelled", "recompute", _UNUSUAL_CHECKPOINTS)
+        return
+    strategy["cpu_offloading_num_layers"] = architecture.num_layers - 1
+    keys.note(key, to="recompute, cpu_offloading_num_layers", why="the inputs of all layers but the last wait on the host")
 
 
 def _attention(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

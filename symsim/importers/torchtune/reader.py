@@ -186,11 +186,13 @@ def _activations(keys: Keys, strategy: dict[str, Any], architecture: "Architectu
         raise keys.wrong("ac_option", "op, or a whole number above 0: every so manieth layer runs again")
     if not keys.flag("enable_activation_offloading", False):
         return
-    if strategy.get("recompute"):
+    whole = strategy.get("recompute") == "full" and "recompute_method" not in strategy
+    if strategy.get("recompute") and not whole:
         keys.note("enable_activation_offloading", "not_modelled", why=_CHECKPOINTS)
     elif architecture is not None and architecture.num_layers > 1:
         strategy["cpu_offloading_num_layers"] = architecture.num_layers - 1
-        keys.note("enable_activation_offloading", to="cpu_offloading_num_layers", why=_EVERYTHING)
+        why = "the inputs of all layers but the last" if whole else _EVERYTHING
+        keys.note("enable_activation_offloading", to="cpu_offloading_num_layers", why=why)
 
 
 def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
@@ -208,7 +210,9 @@ def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
         keys.note("loss._component_", "no_cost_effect", why="the loss of the next token")
     chunks = keys.integer("loss.num_output_chunks", None, to="cross_entropy_chunks", least=1)
     if loss and chunked and strategy["fusion"] == "eager":
-        strategy |= {"cross_entropy_fusion": "output_chunks", **({"cross_entropy_chunks": chunks} if chunks else {})}
+        compiled = keys.flag("compile", False) and strategy["tp"] == 1
+        how = {"cross_entropy_fusion": "compiled_chunks" if compiled else "output_chunks"}
+        strategy |= {**how, **({"cross_entropy_chunks": chunks} if chunks and not compiled else {})}
         keys.note("loss._component_", to="cross_entropy_fusion, cross_entropy_chunks", why=_PIECES + (_WHOLE_LOGITS if "Linear" in loss else ""))
 
 
@@ -252,7 +256,8 @@ def _stored(keys: Keys, strategy: dict[str, Any], key: str) -> None:
     """torchao's NF4; the builder's name names the model too."""
     told = keys.rows.get(key)
     model = f"{told.to}, " if told is not None and told.to.startswith("model ") else ""
-    stored_base(keys, strategy, "nf4_torchao", key, f"{model}quantize_base")
+    compiled = "_compiled" if keys.flag("compile", False) else ""
+    stored_base(keys, strategy, f"nf4_torchao{compiled}", key, f"{model}quantize_base")
 
 
 def _compiled(keys: Keys) -> None:
