@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from symsim.api.result import derive
+from symsim.evaluation import idle
 from symsim.evaluation.idle import idle_options
 from symsim.inputs.architecture import parse_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system, override_system
+from symsim.inputs.watched import forget, was_read, watched
 
 DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
 BASE = {"seq_length": 4096}
@@ -260,6 +263,32 @@ def test_assumption_moves_something(name: str) -> None:
 
 def test_options_without_effect_are_named() -> None:
     strategy = Strategy(cp_comm_type="a2a", moe_router_dtype="fp32", recompute_method="block", grad_reduce_in_fp32=False, dp=2)
-    assert idle_options(derive(load_model(DENSE).architecture, strategy)) == ["cp_comm_type", "recompute_method", "moe_router_dtype"]
+    assert idle_options(derive(load_model(DENSE).architecture, watched(strategy))) == ["cp_comm_type", "recompute_method", "moe_router_dtype"]
     used = Strategy(cp=2, cp_comm_type="a2a", recompute="full", recompute_method="block", recompute_num_layers=2)
-    assert idle_options(derive(load_model(DENSE).architecture, used)) == []
+    assert idle_options(derive(load_model(DENSE).architecture, watched(used))) == []
+
+
+def test_nothing_is_derived_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is remembered; of what is read everywhere, whether it decides what its default would."""
+    monkeypatch.setattr(idle, "evaluated", None)
+    one_node = load_strategy(
+        "tp=2,pp=2,vpp=2,schedule=interleaved,rank_order=dp-tp-cp-ep-pp,reshard_after_backward=false,moe_token_dispatcher_type=allgather,"
+        "precision=fp32,grad_reduce_in_fp32=false,tp_comm_overlap_disable_fc1=true,bias_dropout_fusion=false,num_microbatches=4"
+    )
+    said = idle_options(derive(load_model(DENSE).architecture, watched(one_node), system=SYSTEM))
+    assert sorted(said) == sorted(
+        "schedule rank_order reshard_after_backward moe_token_dispatcher_type grad_reduce_in_fp32 tp_comm_overlap_disable_fc1 "
+        "bias_dropout_fusion".split()
+    )
+    several = load_strategy("tp=4,dp=8,zero=3,rank_order=dp-tp-cp-ep-pp,reshard_after_backward=false,grad_reduce_in_fp32=false")
+    assert idle_options(derive(load_model(DENSE).architecture, watched(several), system=SYSTEM)) == []
+
+
+def test_a_strategy_that_remembers_is_the_same_in_all_else() -> None:
+    own = load_strategy("tp=2,pp=2,vpp=2")
+    remembers = watched(own)
+    assert repr(remembers) == repr(own) and remembers.model_dump() == own.model_dump() and remembers.model_fields_set == own.model_fields_set
+    assert was_read(remembers) == frozenset() and was_read(own) == frozenset(Strategy.model_fields)
+    assert remembers.model_copy(update={"pp": 4}).microbatches == 4 and was_read(remembers) == {"num_microbatches", "global_batch_size", "vpp", "pp"}
+    forget(remembers)
+    assert was_read(remembers) == frozenset()

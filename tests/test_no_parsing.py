@@ -17,6 +17,8 @@ import pytest
 
 import symsim
 from symsim.algebra import key
+from symsim.algebra.kinds import BLOCKS
+from symsim.ir.roles import LAYER, ROLES, role_of
 from symsim.report import render_markdown
 
 ROOT = Path(symsim.__file__).parent
@@ -152,3 +154,29 @@ def test_symbols_that_refuse_to_be_cut(model: str, strategy: str) -> None:
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_no_parsing; test_no_parsing.refuse({model!r}, {strategy!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _named_blocks(tree: ast.AST) -> Iterator[str]:
+    """Where code asks whether a block is a certain one: by a comparison with its name, or by a table of names."""
+    for node in ast.walk(tree):
+        asked = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [k for k in node.keys if k] if isinstance(node, ast.Dict) else []
+        parts = [part for one in asked for part in (one.elts if isinstance(one, (ast.Tuple, ast.List, ast.Set)) else (one,))]
+        if any(isinstance(part, ast.Constant) and part.value in BLOCKS for part in parts):
+            yield ast.unparse(node)
+
+
+def test_no_block_is_a_case_by_its_name() -> None:
+    """What the embedding, the head and the depths are otherwise than layers is in symsim/ir/roles.py."""
+    rooms = ("cost", "evaluation", "frameworks", "grid", "lowering", "pipeline", "placement", "program", "report")
+    files = [path for room in rooms for path in (ROOT / room).glob("*.py")]
+    found = {f"{p.parent.name}/{p.name}": said for p in files if (said := list(_named_blocks(ast.parse(p.read_text()))))}
+    # a module of recomputation, as it is spelt there
+    assert found.keys() <= {"frameworks/recompute.py"}, found
+    for line in ('x = 1 if name == "head" else 0', 'x = name in ("embedding", "head")', '{"mtp": 1}.get(name)'):
+        assert list(_named_blocks(ast.parse(line)))
+
+
+def test_every_block_that_is_no_layer_has_a_role() -> None:
+    assert tuple(ROLES) == BLOCKS and all(role.title and role.words and role.runs and role.holds for role in ROLES.values())
+    assert role_of("dense") is role_of("moe") is LAYER
+    assert all(set(role.followed_by) <= set(BLOCKS) for role in (LAYER, *ROLES.values()))

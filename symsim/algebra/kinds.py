@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 
+# the blocks that are no layer: what the stream of the layers comes from, what reads it, a depth of multi-token prediction
+EMBEDDING, HEAD, DEPTH = BLOCKS = ("embedding", "head", "mtp")
 ORDINARY = frozenset("dense moe full local linear chunked nope sliding windowed global mamba sparse layer lin other plain wide narrow".split())
 
 _MARK = "kind__"
@@ -56,4 +58,4 @@ def kind_of(word: str) -> str:
 def in_words(block: str) -> str:
     """A block in words: a kind by the name that the user gave it, marked where a block that is no layer has the same."""
     kind = kind_of(block)
-    return f"kind {kind}" if kind != block and kind in ("embedding", "head", "mtp") else kind
+    return f"kind {kind}" if kind != block and kind in BLOCKS else kind

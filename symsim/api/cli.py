@@ -338,11 +338,12 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     from symsim.inputs.settings import split_settings
     from symsim.inputs.strategies import load_strategy
     from symsim.inputs.systems import load_system, no_system
+    from symsim.inputs.watched import watched
 
     asked = split_settings(settings or ())
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
-    placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
+    placed = watched(load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy))
     system = system if system is not None else loaded.system
     if asked.system and system is None:
         raise no_system(asked.system)

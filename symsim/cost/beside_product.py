@@ -77,8 +77,8 @@ def left_beside_product(
 
 def _switched(strategy: Strategy, reader: Op | None) -> tuple[bool, bool, bool]:
     """Whether the gather before a product, the scatter behind one, and the scatter of an input's gradient run in pieces."""
+    if not strategy.tp_comm_overlap:
+        return False, False, False
     of_qkv, of_fc1 = reader is not None and reader.name == "attention.qkv", reader is not None and reader.module in ("mlp", "shared_experts")
     taken = (of_qkv and strategy.tp_comm_overlap_disable_qkv) or (of_fc1 and strategy.tp_comm_overlap_disable_fc1)
-    on = strategy.tp_comm_overlap
-    gathers, scatters = on and strategy.tp_comm_overlap_ag and not taken, on and strategy.tp_comm_overlap_rs
-    return gathers, scatters, on and strategy.tp_comm_overlap_rs_dgrad and not taken
+    return not taken and strategy.tp_comm_overlap_ag, strategy.tp_comm_overlap_rs, not taken and strategy.tp_comm_overlap_rs_dgrad

@@ -28,6 +28,7 @@ from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
 from symsim.ir.messages import Message, between_ranks
 from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
+from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import CAST
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
@@ -214,7 +215,7 @@ def _exposed(
     )
     hidden: Quantity = sent
     rests_on: tuple[str, ...] = ()
-    of_layer = axis == "tp" and name not in ("embedding", "head")
+    of_layer = axis == "tp" and role_of(name).on_stream
     # userbuffers and asynchronous backwards are of TransformerEngine's linear layers: not of the output layer, nor of experts
     if of_layer and strategy.tp_comm_halves != "none":
         hidden = _in_halves(network, lowered, times, remembered, kernels)

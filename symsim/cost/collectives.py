@@ -92,6 +92,11 @@ def _along(axes: list[tuple[str, Expr]]) -> dict[str, Axis]:
     return made
 
 
+def inside_unit(axes: tuple[Axis, ...], tier: int) -> Expr:
+    """Members of a group inside one unit of a tier, of R ranks: of every axis those that are no further than that apart."""
+    return product(minimum(a.degree, maximum(1, symbol(f"R_{tier}") / a.stride)) for a in axes if a.degree != ONE)
+
+
 # the ranks over which zero=3 gathers parameters and scatters gradients
 _SHARDED = ("dp", "dp_cp", "edp", "intra_dp_cp", "intra_edp")
 
@@ -166,7 +171,7 @@ class Network:
         total = product(a.degree for a in self.groups[axis])
         if tier == len(self.system.network) or total == ONE:
             return total
-        inside = product(minimum(a.degree, maximum(1, symbol(f"R_{tier}") / a.stride)) for a in self.groups[axis] if a.degree != ONE)
+        inside = inside_unit(self.groups[axis], tier)
         meaning = f"members of a {axis} group inside one unit of tier {tier} ({self.system.network[tier - 1].name})"
         return self._once(Key("mu", "network", axis=axis, tier=tier), Quantity(inside), meaning, rf"\mu^{{{_text(axis)}}}_{{{tier}}}").expr
 

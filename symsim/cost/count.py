@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import DEPTH, HEAD, in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
 from symsim.inputs.conventions import Rule
 from symsim.ir.block import Tensor
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
+from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
@@ -305,19 +306,19 @@ def trained_part(lowered: Lowered, part: str) -> Expr:
 
 def trained_output_layer(book: Derivation, lowered: Lowered) -> Expr:
     """Elements of the output layer that one rank of stage i holds and trains."""
-    weights = (t for t in lowered.blocks["head"].placed.block.parameters() if t.module == "lm_head")
+    weights = (t for t in lowered.blocks[HEAD].placed.block.parameters() if t.module == "lm_head")
     return held_output_layer(book) if all(t.gradient for t in weights) else ZERO
 
 
 def multiplicity(lowered: Lowered) -> dict[str, Expr]:
     """How often each block runs in the model: layers of a kind are a symbol, so totals do not depend on L."""
     model = lowered.profile.model
-    return {n: layers_of_model(n).expr if n in model.layer_kinds else symbol("D") if n == "mtp" else ONE for n in lowered.blocks}
+    return {n: layers_of_model(n).expr if n in model.layer_kinds else role_of(n).times for n in lowered.blocks}
 
 
 def _model_totals(book: Derivation, lowered: Lowered) -> None:
     times = multiplicity(lowered)
-    copies = {n: ONE if n == "mtp" and lowered.profile.model.mtp_use_repeated_layer else t for n, t in times.items()}
+    copies = {n: ONE if n == DEPTH and lowered.profile.model.mtp_use_repeated_layer else t for n, t in times.items()}
     modules = []
     for module in MODULES:
         own = {n: of_block("N", n, module=module) for n in lowered.blocks}
@@ -415,8 +416,8 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     for n in lowered.blocks:
         for module in MODULES:
             own = of_block("P", n, module=module)
-            if n == "head" and module == "lm_head":
-                _output_layer(book, lowered.blocks["head"].placed)
+            if role_of(n).behind and module == "lm_head":
+                _output_layer(book, lowered.blocks[n].placed)
                 dense.append(Quantity(held_output_layer(book), ELEMENT))
             elif own in book:
                 (expert if module == "experts" else dense).append(Quantity(own.expr, ELEMENT) * symbol(holds(n)))
@@ -452,6 +453,6 @@ def _stage_trained(book: Derivation, lowered: Lowered) -> None:
         found = ZERO if part == "expert" else trained_output_layer(book, lowered)
         for n in lowered.blocks:
             own = [m for m in MODULES if of_block("P", n, module=m) in book and (m == "experts") == (part == "expert")]
-            found = found + sum((trained_of(book, "P", n, m) * symbol(holds(n)) for m in own if (n, m) != ("head", "lm_head")), ZERO)
+            found = found + sum((trained_of(book, "P", n, m) * symbol(holds(n)) for m in own if not (role_of(n).behind and m == "lm_head")), ZERO)
         latex = rf"P^{{(i)}}_{{\mathrm{{{part},trained}}}}"
         book.define(of_stage("P_trained", part), Quantity(found, ELEMENT), what, unit=ELEMENT, latex=latex)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block, of_stage, of_step
+from symsim.algebra.kinds import HEAD
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.algebra.reductions import stages_at
 from symsim.inputs.strategy import Strategy
@@ -33,7 +34,7 @@ def deferred(strategy: Strategy) -> Expr:
 
 def kept(lowered: Lowered) -> Expr:
     """Bytes of one of them: the input of the output layer, as it is kept, and the gradient of the logits."""
-    placed = lowered.blocks["head"].placed
+    placed = lowered.blocks[HEAD].placed
     product = next(op for op in placed.block.ops if op.module == "lm_head" and op.kind in PRODUCTS)
     held = (_before_gather(lowered, product.inputs[0]), product.outputs[0])
     return sum((elements(placed, name) * WIDTHS[placed.block.tensors[name].dtype] for name in held), ZERO)
@@ -43,7 +44,7 @@ def _before_gather(lowered: Lowered, name: str) -> str:
     """What is kept of an input that is gathered again for its weight gradient: its shard."""
     if lowered.profile.framework.keeps_gathered:
         return name
-    ops = lowered.blocks["head"].placed.block.ops
+    ops = lowered.blocks[HEAD].placed.block.ops
     return next((op.inputs[0] for op in ops if isinstance(op.attrs, Redistribution) and name in op.outputs), name)
 
 
@@ -61,7 +62,7 @@ def define_left_over(book: Derivation, strategy: Strategy) -> Expr:
     )
     others = symbol("sum_ti") + symbol("sum_tw") + symbol("sum_tr") - own.expr
     meantime = others / (symbol("vpp") if strategy.vpp > 1 else 1) + (symbol("pp") - 1) * symbol("tc")
-    whole = deferred(strategy) * of_block("t", "head", phase="weights").expr
+    whole = deferred(strategy) * of_block("t", HEAD, phase="weights").expr
     left = Quantity(maximum(0, whole - meantime), SECOND)
     meaning = "weight gradients of the output layer that outlast the pipeline's drain"
     return book.define(of_step("t", "deferred"), left, meaning, unit=SECOND, latex=r"t_{\mathrm{deferred}}").expr

@@ -32,7 +32,7 @@ def multiprocessors(strategy: Strategy, between: Expr) -> Expr:
 def exchange_buffers(lowered: Lowered) -> Expr:
     """Bytes of one rank; 0 under another dispatcher."""
     strategy, moe = lowered.profile.strategy, lowered.profile.model.moe
-    if strategy.moe_token_dispatcher_type != "flex" or moe is None:
+    if moe is None or strategy.moe_token_dispatcher_type != "flex":
         return ZERO
     ranks, width = lowered.mesh.degree("ep"), symbol("ell" if moe.moe_latent_size else "h")
     row = width * max(2, WIDTHS[strategy.precision])

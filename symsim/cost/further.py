@@ -22,7 +22,7 @@ from fractions import Fraction
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, of_largest, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_block, of_stage, of_step
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import DEPTH, in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Quantity, Unit, total
 from symsim.cost.collectives import Network
 from symsim.cost.count import counted_parameters, flops, label, multiplicity, parameter_elements
@@ -152,7 +152,7 @@ def _cache(book: Derivation, lowered: Lowered) -> None:
     for name, remembered in lowered.blocks.items():
         block = remembered.placed.block
         cores = [op for op in block.ops if OPERATIONS[op.kind].role == "attention"]
-        if not cores or name == "mtp":
+        if not cores or name == DEPTH:
             continue
         kept = dict.fromkeys(t for core in cores for read in core.inputs[1:3] for t in _made_of(block, read))
         elements_of = (product(block.dims[d].size for d in block.tensors[t].dims if d not in ("b", "s")) for t in kept)

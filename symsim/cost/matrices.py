@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.cost.count import counted_parameters
 from symsim.ir.block import Tensor
+from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
@@ -38,10 +39,10 @@ def weights_of(lowered: Lowered) -> Iterator[Weight]:
     """Every trained parameter of a rank of stage i, by the symbols of how often the stage holds it."""
     for name, remembered in lowered.blocks.items():
         placed = remembered.placed
-        kept = placed.block.parameters() if name == "head" else counted_parameters(placed)
+        kept = placed.block.parameters() if role_of(name).behind else counted_parameters(placed)
         for tensor in (t for t in kept if t.gradient):
             times = symbol(holds(name))
-            if name == "head" and tensor.module == "lm_head":
+            if role_of(name).behind and tensor.module == "lm_head":
                 times = symbol("loss_i" if tensor.role == "bias" else "output_i")
             yield _weight(placed, tensor, times)
 

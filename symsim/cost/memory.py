@@ -15,7 +15,7 @@ from functools import partial
 from symsim.algebra.expr import ONE, ZERO, Expr, Number, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import EMBEDDING, in_words
 from symsim.algebra.quantity import BYTE, Definition, Quantity
 from symsim.algebra.reductions import stages_max
 from symsim.cost.count import label
@@ -27,6 +27,7 @@ from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of,
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
 from symsim.ir.block import WIDTHS
+from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
 
 # CUDA context and NCCL channels, outside PyTorch's allocator
@@ -103,7 +104,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         + first_layers(rank)
         + pairs_run(rank) * forwarded(rank)
         + buckets
-        + whole_gradients(rank, "embedding"),
+        + whole_gradients(rank, EMBEDDING),
         "backward of the first layer and of the embedding, with all other gradients made",
     )
     if rank.strategy.zero == 3:
@@ -194,8 +195,4 @@ def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
 
 
 def _the_last(name: str, again: bool) -> str:
-    if name == "head":
-        return "the final norm, the logits and the loss"
-    if name == "mtp":
-        return "the last multi-token prediction depth"
-    return f"the last {in_words(name)} layer" + (" that is recomputed" if again else "")
+    return role_of(name).last or f"the last {in_words(name)} layer" + (" that is recomputed" if again else "")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import DEPTH, HEAD, in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, kept
@@ -83,7 +83,7 @@ def define_activations(rank: Rank) -> Activations:
         source=rank.schedule.source,
     ).expr
     # the head's backward follows its forward at once, unless all forwards come first
-    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", "head").expr * symbol("loss_i")
+    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", HEAD).expr * symbol("loss_i")
     of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
@@ -123,9 +123,9 @@ def _in_flight_besides(rank: Rank, alive: Expr, saved: Expr) -> Expr:
 def _last_chunk(rank: Rank) -> tuple[Expr, Expr]:
     """Bytes that multi-token prediction saves of a micro-batch, and of how many at once: it is in the model's last chunk alone, which holds
     others than the mean of the rank's chunks. Zero of a rank of one chunk, whose mean it is."""
-    if "mtp" not in rank.lowered.blocks or rank.strategy.vpp == 1:
+    if DEPTH not in rank.lowered.blocks or rank.strategy.vpp == 1:
         return ZERO, ONE
-    return of_block("A", "mtp").expr * symbol(runs("mtp")), rank.schedule.alive.substitute({"j": symbol("vpp") - 1})
+    return of_block("A", DEPTH).expr * symbol(runs(DEPTH)), rank.schedule.alive.substitute({"j": symbol("vpp") - 1})
 
 
 def _waiting(rank: Rank) -> Expr:

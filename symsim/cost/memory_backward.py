@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
+from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.count import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
 from symsim.ir.block import WIDTHS
+from symsim.ir.roles import ROLES, role_of
+from symsim.pipeline.stages import runs as runs_of
 
 
 def running_forms(rank: Rank) -> list[tuple[str, bool]]:
@@ -17,7 +20,7 @@ def running_forms(rank: Rank) -> list[tuple[str, bool]]:
         found.append((name, False))
         if name in rank.lowered.checkpointed:
             found.append((name, True))
-    return [(name, again) for name, again in found if name != "embedding"]
+    return [(name, again) for name, again in found if not role_of(name).before]
 
 
 def runs(rank: Rank, name: str, again: bool) -> Expr:
@@ -30,17 +33,14 @@ def runs(rank: Rank, name: str, again: bool) -> Expr:
 
 def saved_after(rank: Rank, name: str, again: bool) -> Expr:
     """Saved bytes of what comes after the block's last layer on the stage: freed by its backward, not there in its forward."""
-    if name == "head":
-        return ZERO
-    later = of_block("A", "head").expr * symbol("loss_i")
-    if name == "mtp":
+    after = [n for n in role_of(name).followed_by if n in rank.lowered.blocks]
+    later = total(of_block("A", n).expr * symbol(runs_of(n)) for n in after)
+    if name in ROLES:
         return later
-    if "mtp" in rank.lowered.blocks:
-        later = later + of_block("A", "mtp").expr * symbol("mtp_i")
     for kind in _kinds_after(rank, name):
         later = later + saved_layers(rank, kind)
-    leading = rank.strategy.recompute_method == "block" or rank.strategy.recompute_layers_per_stage is not None
-    if again and rank.strategy.recompute == "full" and leading:
+    strategy = rank.strategy
+    if again and strategy.recompute == "full" and (strategy.recompute_method == "block" or strategy.recompute_layers_per_stage is not None):
         later = later + of_block("A", name).expr * (layers(name).expr - layers(name, again=True).expr)
     return later
 
@@ -117,7 +117,7 @@ def rebuilt(rank: Rank, name: str, again: bool) -> Expr:
 def gradients_after(rank: Rank, name: str) -> Expr:
     """PyTorch's gradients of the head that exist before this block's backward: its own where the step has one micro-batch
     (under FSDP they wait, whole, for the root's reduction), and always that of a table it shares with the embedding."""
-    if rank.framework.main_gradients or name == "head":
+    if rank.framework.main_gradients or role_of(name).behind:
         return ZERO
     of_head = trained_output_layer(rank.book, rank.lowered) * WIDTHS[rank.strategy.precision]
     return (of_head if rank.strategy.zero == 3 else rank.fresh * of_head) + _tied_gradient(rank)
@@ -134,8 +134,8 @@ def _tied_gradient(rank: Rank) -> Expr:
 def first_layers(rank: Rank) -> Expr:
     """What the backward of the stage's first layer, or of the embedding, holds besides the gradients of all."""
     kind = rank.model.layers[0].kinds[0]
-    layer = (worst(kind, kind in rank.lowered.checkpointed, backward=True) + of_block("A", "embedding").expr) * rank.has[kind] * symbol("first_i")
-    table = worst("embedding", False, backward=True) * symbol("first_i")
+    layer = (worst(kind, kind in rank.lowered.checkpointed, backward=True) + of_block("A", EMBEDDING).expr) * rank.has[kind] * symbol("first_i")
+    table = worst(EMBEDDING, False, backward=True) * symbol("first_i")
     if rank.framework.main_gradients:
         return table + still_gathered(rank)
     if rank.strategy.zero == 3:
@@ -143,10 +143,10 @@ def first_layers(rank: Rank) -> Expr:
         # the shards of this layer's gradients and of the root's are still to come
         to_come = shard_gradients(rank, trained_parameters(rank, kind) + trained_root(rank))
         units = gathered_parameters(rank, kind, backward=True) + reduction_buffer(rank, kind) + waiting - to_come
-        last = gathered_parameters(rank, "embedding", backward=True) + waiting - shard_gradients(rank, trained_root(rank))
+        last = gathered_parameters(rank, EMBEDDING, backward=True) + waiting - shard_gradients(rank, trained_root(rank))
         return maximum(layer + units * symbol("first_i"), table + last, *_sums(rank, 2 * _tied_gradient(rank) + last))
     width = WIDTHS[rank.strategy.precision]
-    tables = trained_of(rank.book, "P", "embedding", "embedding") * width * symbol("first_i")
+    tables = trained_of(rank.book, "P", EMBEDDING, "embedding") * width * symbol("first_i")
     head, sums = _tied_gradient(rank), _sums(rank, (3 - rank.fresh) * _tied_gradient(rank))
     return maximum(
         layer - rank.fresh * (trained_parameters(rank, kind) * width * symbol("first_i") + tables) + head, table - rank.fresh * tables + head, *sums

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
+from symsim.algebra.kinds import EMBEDDING, HEAD
 from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
@@ -13,6 +14,7 @@ from symsim.cost.memory_static import gradient_width
 from symsim.cost.reduce import shards
 from symsim.cost.stored import instead_gathered
 from symsim.ir.block import WIDTHS
+from symsim.ir.roles import role_of
 
 
 def parameters_of(rank: Rank, kind: str) -> Expr:
@@ -50,9 +52,10 @@ def whole_gradients(rank: Rank, name: str) -> Expr:
         return total(trained_part(rank.lowered, part) for part in ("dense", "expert")) * gradient_width(rank) / strategy.vpp
     if strategy.zero != 2 or strategy.gradient_sync == "last_microbatch" or not rank.framework.main_gradients:
         return ZERO
-    if name in ("embedding", "head"):
-        own = trained_output_layer(rank.book, rank.lowered) if name == "head" else trained_of(rank.book, "P", "embedding", "embedding")
-        return own * gradient_width(rank) * (symbol("loss_i") if name == "head" else symbol("embedding_i"))
+    role = role_of(name)
+    if not role.on_stream:
+        own = trained_output_layer(rank.book, rank.lowered) if role.behind else trained_of(rank.book, "P", name, "embedding")
+        return own * gradient_width(rank) * symbol(role.largest)
     return trained_parameters(rank, name) * gradient_width(rank) * rank.has[name]
 
 
@@ -84,9 +87,9 @@ def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Exp
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
     part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
-    if name == "embedding":
+    if role_of(name).before:
         return root + part + still_gathered(rank) if backward else root * 2
-    if name in ("head", "mtp"):
+    if role_of(name).of_root:
         return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
     next_to_run = gathered_width(rank, name) * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO
     working = maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name)
@@ -98,20 +101,20 @@ def first_gather(rank: Rank) -> Expr:
     """The root's gathered parameters and its gather's buffer, the first layer's two, and what the embedding made."""
     kind = rank.model.layers[0].kinds[0]
     root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
-    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + of_block("A", "embedding").expr) * symbol("first_i")
+    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + of_block("A", EMBEDDING).expr) * symbol("first_i")
 
 
 def trained_root(rank: Rank) -> Expr:
     """Of the root's parameters, those that are trained."""
-    found = trained_of(rank.book, "P", "embedding", "embedding") * symbol("embedding_i") + trained_output_layer(rank.book, rank.lowered)
-    if of_block("P", "head", module="norm") in rank.book:
-        found = found + trained_of(rank.book, "P", "head", "norm") * symbol("last_layer_i")
+    found = trained_of(rank.book, "P", EMBEDDING, "embedding") * symbol("embedding_i") + trained_output_layer(rank.book, rank.lowered)
+    if of_block("P", HEAD, module="norm") in rank.book:
+        found = found + trained_of(rank.book, "P", HEAD, "norm") * symbol("last_layer_i")
     return found
 
 
 def root_parameters(rank: Rank) -> Expr:
-    found = of_block("P", "embedding", module="embedding").expr * symbol("embedding_i") + held_output_layer(rank.book)
-    norm = of_block("P", "head", module="norm")
+    found = of_block("P", EMBEDDING, module="embedding").expr * symbol("embedding_i") + held_output_layer(rank.book)
+    norm = of_block("P", HEAD, module="norm")
     if norm in rank.book:
         found = found + norm.expr * symbol("last_layer_i")
     return found

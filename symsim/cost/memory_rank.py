@@ -9,7 +9,7 @@ from fractions import Fraction
 from symsim.algebra.expr import ZERO, Expr, ceil, expr, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import HEAD, in_words
 from symsim.algebra.quantity import BYTE, Quantity
 from symsim.cost.count import label
 from symsim.frameworks.framework import Framework
@@ -17,6 +17,7 @@ from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
+from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import Schedule, schedule_of
@@ -54,7 +55,7 @@ def rank_of(book: Derivation, lowered: Lowered) -> Rank:
 def present(block: str) -> Expr:
     """1 where a rank of the stage runs the block, else 0."""
     often = symbol(runs(block))
-    return often if block in ("embedding", "head") else minimum(1, often)
+    return often if role_of(block).single else minimum(1, often)
 
 
 def define_stage(rank: Rank, key: Key, value: Expr, meaning: str, latex: str, *, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> Expr:
@@ -97,7 +98,7 @@ def saved_layers(rank: Rank, kind: str) -> Expr:
 
 def stream(rank: Rank) -> Expr:
     """Bytes of the residual stream between layers."""
-    placed = rank.lowered.blocks["head"].placed
+    placed = rank.lowered.blocks[HEAD].placed
     return elements(placed, "x") * WIDTHS[placed.block.tensors["x"].dtype]
 
 

@@ -22,6 +22,7 @@ from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
+from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import elements
 from symsim.pipeline.stages import holds
 
@@ -109,7 +110,7 @@ def define_static(rank: Rank) -> Static:
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     on_host, moved = _on_host(rank, shards_of_weights, kept_states, away)
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
-    flex = strategy.moe_token_dispatcher_type == "flex"
+    flex = rank.model.moe is not None and strategy.moe_token_dispatcher_type == "flex"
     always = _dummies(rank) + (reduction_buffers(rank) if buffered else ZERO)
     optimizer = define_stage(
         rank,
@@ -247,6 +248,6 @@ def _largest_parameter(rank: Rank) -> Expr:
             expert = "E" in tensor.dims and expert_groups(rank.lowered)
             split = rank.lowered.mesh.placement.stores["optimizer states"]
             shard = shards(rank.lowered, expert).owners if split else ONE
-            present = {"embedding": symbol("embedding_i"), "head": symbol("loss_i")}.get(name, rank.has[name])
+            present = symbol(own) if (own := role_of(name).largest) else rank.has[name]
             candidates.append(elements(remembered.placed, tensor.name) / shard * present)
     return maximum(*candidates)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
-from symsim.algebra.kinds import in_words
+from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
 from symsim.cost.count import MODULES, counted_parameters, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.cost.stored import stored_elements, stored_type
@@ -239,15 +239,15 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
             learnt = trained(kind, expert=own)
             narrow = narrow_of_block(lowered, kind, own) if lowered.profile.strategy.fp8_param_gather else stored_elements(lowered, kind, own)
             units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind), narrow=narrow))
-    root = held("embedding") * symbol("embedding_i") + held_output_layer(derivation)
-    learnt = trained("embedding") * symbol("embedding_i") + trained_output_layer(derivation, lowered)
-    norm = of_block("P", "head", module="norm")
+    root = held(EMBEDDING) * symbol("embedding_i") + held_output_layer(derivation)
+    learnt = trained(EMBEDDING) * symbol("embedding_i") + trained_output_layer(derivation, lowered)
+    norm = of_block("P", HEAD, module="norm")
     if norm in derivation:
         root = root + norm.expr * symbol("last_layer_i")
-        learnt = learnt + trained_of(derivation, "P", "head", "norm") * symbol("last_layer_i")
-    if "mtp" in lowered.blocks:
-        root = root + held("mtp") * symbol("mtp_copies_i")
-        learnt = learnt + trained("mtp") * symbol("mtp_copies_i")
+        learnt = learnt + trained_of(derivation, "P", HEAD, "norm") * symbol("last_layer_i")
+    if DEPTH in lowered.blocks:
+        root = root + held(DEPTH) * symbol("mtp_copies_i")
+        learnt = learnt + trained(DEPTH) * symbol("mtp_copies_i")
     often = minimum(1, root) if lowered.profile.strategy.pp > 1 else ONE
     return [u for u in (*units, Unit("root", root, often, learnt, root=True)) if u.elements]
 
@@ -260,11 +260,13 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     """ZeRO-3: every unit is gathered for forward, and again for backward unless kept, and its gradient is scattered, every
     micro-batch."""
     strategy = lowered.profile.strategy
+    if strategy.zero != 3:
+        return []
     gradient = "fp32" if strategy.grad_reduce_in_fp32 else strategy.precision
     once = "microbatch" if strategy.reshard_after_backward else "step"
     kept = strategy.reshard_after_forward
     made: list[Message] = []
-    for unit in units if strategy.zero == 3 else ():
+    for unit in units:
         group = shards(lowered, unit.expert)
         n, share, gathered = unit.trained, unit.trained / group.shard, unit.elements - unit.whole
         times, of, late = unit.times, _purpose(unit), unit.late
@@ -304,7 +306,7 @@ def _dealt_out(lowered: Lowered, unit: Unit, summed: Message) -> list[Message]:
 def boundary(lowered: Lowered) -> Message:
     """One boundary tensor, to the next chunk: `[s/(c t), b, h]` (Megatron-Core schedules.py), a share of it where ranks that
     all have the whole tensor send one each."""
-    placed = lowered.blocks["head"].placed
+    placed = lowered.blocks[HEAD].placed
     n = elements(placed, "x") / (lowered.mesh.degree("tp") if _gathers(lowered) else 1)
     return Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation")
 
@@ -407,7 +409,7 @@ def _copied_table(lowered: Lowered) -> list[Message]:
     if copies < 2:
         return []
     held = maximum(symbol("embedding_i"), symbol("loss_i")) if model.tie_word_embeddings else symbol("embedding_i")
-    placed = lowered.blocks["embedding"].placed
+    placed = lowered.blocks[EMBEDDING].placed
     table = next(t for t in placed.block.parameters() if "V" in t.dims)
     if not table.gradient:
         return []

@@ -24,7 +24,7 @@ def copy_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int |
     fp32 copy needs only the other 16 bits (store_param_remainders)."""
     main = main_type(strategy)
     copy = 0 if main == strategy.precision or updates_parameters else WIDTHS[main]
-    return 2 if strategy.use_precision_aware_optimizer and strategy.store_param_remainders and copy == 4 and strategy.precision == "bf16" else copy
+    return 2 if copy == 4 and strategy.precision == "bf16" and strategy.store_param_remainders and strategy.use_precision_aware_optimizer else copy
 
 
 def moment_bytes(strategy: Strategy, moments: tuple[Moment, ...]) -> int | Fraction:

@@ -46,6 +46,7 @@ from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.block import WIDTHS
+from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import T_PLACE, Schedule, schedule_of
 from symsim.pipeline.stages import runs, table_copies
@@ -71,10 +72,11 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
 def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     """What the messages of a step take on a system."""
     once, rule = lowered.profile.assumptions["moe_exchange"] == "once_per_node", lowered.profile.conventions.collective
-    limit = lowered.profile.model.moe.moe_router_group_topk if lowered.profile.model.moe else None
+    experts = lowered.profile.model.moe
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
     strategy = lowered.profile.strategy
-    moe = lowered.profile.model.moe if strategy.moe_token_dispatcher_type == "flex" else None
+    limit = experts.moe_router_group_topk if experts else None
+    moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None
     ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
     return Network(
         book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe, one_ring=ring
@@ -124,7 +126,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
             define(of_stage("e", phase=phase, axis=axis), parts, f"stage i: exposed messages over {axis}, {phase}", latex)
     alone = {n: blocks[n, False] for n in lowered.blocks}
     now = 1 - deferred(strategy) / symbol("m")
-    weights = [seconds(block.weights) * often[n] * (now if n == "head" else ONE) for n, block in alone.items()]
+    weights = [seconds(block.weights) * often[n] * (now if role_of(n).behind else ONE) for n, block in alone.items()]
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[form] * repeated_share(strategy) for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
@@ -256,8 +258,8 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         (params, strategy.overlap_param_gather, of_stage("t", phase="forward").expr, "param"),
     ):
         several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
-        left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if overlap and c.expr else c
-        if overlap and c.expr and what == "grad" and strategy.gradient_sync == "every_group" and _sharding(lowered) > 1:
+        left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if c.expr and overlap else c
+        if c.expr and overlap and what == "grad" and strategy.gradient_sync == "every_group" and _sharding(lowered) > 1:
             # a chunk's gradients leave while the next group of micro-batches runs; the last has its own last micro-batch alone
             rounds, own = strategy.vpp * reductions(strategy), beside / strategy.vpp
             behind = beside * symbol("m") * (1 - 1 / rounds)

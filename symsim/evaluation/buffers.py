@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD
 from symsim.cost.count import counted_parameters
 from symsim.cost.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK, expert_groups
 from symsim.evaluation.numbers import Evaluation
@@ -57,7 +58,7 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
             if sizes:
                 shard = ranks[kind] // strategy.num_distributed_optimizer_instances
                 padded = strategy.zero > 0
-                split = buckets(sizes, shard, limit, padded, strategy.pad_buckets_for_high_nccl_busbw)
+                split = buckets(sizes, shard, limit, padded, padded and strategy.pad_buckets_for_high_nccl_busbw)
                 made.append(Buffer(chunk, kind, shard, tuple(split), sum(fills(sizes, limit, padded))))
     return made
 
@@ -102,13 +103,13 @@ def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[
     tied = model.tie_word_embeddings
     copied = result.strategy.pp > 1 and (tied or model.mtp_num_layers > 0)
     if held.embedding or held.mtp:
-        yield from _of_block(result, "embedding", copied)
+        yield from _of_block(result, EMBEDDING, copied)
     for layer in range(held.first, held.last):
         yield from _of_block(result, _kind_of(result, layer), False)
     if (held.last == model.num_layers and held.last > held.first) if model.mtp_num_layers else held.loss:
-        yield from (p for p in _of_block(result, "head", False) if p[1] == "norm")
+        yield from (p for p in _of_block(result, HEAD, False) if p[1] == "norm")
     for _ in range(min(held.mtp, 1) if model.mtp_use_repeated_layer else held.mtp):
-        yield from _of_block(result, "mtp", False)
+        yield from _of_block(result, DEPTH, False)
     at = result.stage_values(stage)
     output = {"P_output": at["output_i"], "P_output_bias": at["loss_i"] if model.lm_head_bias else 0}
     for name in (n for n, here in output.items() if here and held.loss):

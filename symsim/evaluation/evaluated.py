@@ -22,6 +22,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import override_system
 from symsim.inputs.trained import trained
+from symsim.inputs.watched import forget
 from symsim.lowering.checks import check
 from symsim.lowering.lower import lower
 from symsim.lowering.tuned import tuned
@@ -59,6 +60,7 @@ def evaluated(
         assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
     model = trained(model, strategy.mtp_num_layers, strategy.task_type)
     check(model, strategy)
+    forget(strategy)
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})

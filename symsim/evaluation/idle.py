@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from symsim.algebra.key import of_stage
+from symsim.cost.collectives import groups, inside_unit
 from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
@@ -12,6 +14,9 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.watched import was_read
+from symsim.lowering.checks import check
+from symsim.pipeline.schedules import schedule_of, schedule_sizes
 
 # Options that decide when things happen, and so show in times alone
 TIME_ONLY = (
@@ -119,32 +124,84 @@ CONDITIONAL = (
 
 
 def idle_options(result: Evaluation) -> list[str]:
-    """Given options without effect on this model under this strategy: those whose default gives the same output. Without a
-    system, options that show in times alone are left out (`untimed_options`)."""
+    """Given options without effect on this model under this strategy: those that nothing read, neither for the derivation nor for the output,
+    and those that only decide what comes out the same (`_SAME`). The result is of a strategy that remembers (`watched`); nothing is derived
+    again. Without a system, options that show in times alone are left out (`untimed_options`)."""
     given = {n: v for n, v in result.strategy.model_dump().items() if n in result.strategy.model_fields_set}
-    found = []
-    output = None
-    for name in CONDITIONAL:
-        default = Strategy.model_fields[name].default
-        if name not in given or given[name] == default or (result.system is None and name in TIMED):
-            continue
-        try:
-            other = evaluated(result.model, Strategy(**{**given, name: default}), result.assumptions, result.overrides, result.system)
-        except InputError:
-            continue  # the other options need this one
-        # other numbers of the same definitions settle it without writing everything out
-        if any(other.value(n) != result.value(n) for n in ("N", "F", "G", "R")) or _peaks(other) != _peaks(result):
-            continue
-        output = output or _output(result)
-        if _output(other) == output:
-            found.append(name)
-    return found
+    named = [n for n in CONDITIONAL if n in given and given[n] != Strategy.model_fields[n].default and (result.system or n not in TIMED)]
+    if not named:
+        return []
+    json_object(result)
+    read = was_read(result.strategy)
+    return [n for n in named if (n not in read or _decides_the_same(result, n)) and _may_be_default(result, given, n)]
 
 
-def _peaks(result: Evaluation) -> tuple[float, ...]:
-    """A few numbers in which most options show: the step's time, and the first stage's memory."""
-    at = result.stage_numbers(result.stages[0])
-    return (float(at["M_stage_peak"]), float(at["A_stage"]), float(result.step_numbers["t_step"]) if result.system else 0.0)
+def _decides_the_same(result: Evaluation, name: str) -> bool:
+    """Whether what an option decides is what its default would."""
+    default = result.strategy.model_copy(update={name: Strategy.model_fields[name].default})
+    return name in _SAME and _SAME[name](result, default)
+
+
+def _same_schedule(result: Evaluation, other: Strategy) -> bool:
+    """Whether the schedule is the same; without a system, whether it holds as much."""
+    own, there = schedule_of(result.strategy), schedule_of(other)
+    alike = own is there if result.system is not None else all(getattr(own, held) == getattr(there, held) for held in _HELD)
+    return alike and schedule_sizes(result.strategy) == schedule_sizes(other)
+
+
+_HELD = ("in_flight", "before_input_gradients", "alive", "whole", "weights", "pairs", "splits_backward", "chunks", "placement")
+
+
+def _same_units(result: Evaluation, other: Strategy) -> bool:
+    """Whether every group has as many members inside every unit of the network."""
+    axes, numbers = groups(other, result.lowered.mesh, max(2, result.embedding_copies)), result.numbers
+    members = (d for d in result.derivation.of("mu", scope="network"))
+    return all(inside_unit(axes[d.key.axis], d.key.tier).evaluate(numbers) == numbers[d.symbol] for d in members)
+
+
+def _in_fp32(result: Evaluation, other: Strategy) -> bool:
+    return result.strategy.precision == "fp32"
+
+
+def _nothing_beside_the_sum(result: Evaluation, other: Strategy) -> bool:
+    """Whether a residual addition has neither a bias nor dropout before it."""
+    parameters = (t for block in result.lowered.blocks.values() for t in block.placed.block.parameters())
+    return not result.model.hidden_dropout and not any(t.role == "bias" for t in parameters)
+
+
+def _hides_nothing(what: str) -> Callable[[Evaluation, Strategy], bool]:
+    """Whether all of a stage's messages of gradients, or of parameters, stay exposed, or are beside something anyhow."""
+    keys = of_stage("c", what).text, of_stage("e", what).text
+
+    def same(result: Evaluation, other: Strategy) -> bool:
+        prefetched = result.strategy.zero == 3 and result.assumptions["fsdp_prefetch"] == "true"
+        stages = (result.stage_numbers(result.stages[place]) for place in result.line.places)
+        if result.strategy.zero == 2 or result.strategy.gradient_sync == "every_group":
+            return False
+        return prefetched or all(numbers[keys[0]] == numbers[keys[1]] for numbers in stages)
+
+    return same
+
+
+# Options that are read wherever there is what they decide, and whether that comes out as it would by default
+_SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
+    "schedule": _same_schedule,
+    "rank_order": _same_units,
+    "grad_reduce_in_fp32": _in_fp32,
+    "overlap_grad_reduce": _hides_nothing("grad"),
+    "overlap_param_gather": _hides_nothing("param"),
+    "bias_dropout_fusion": _nothing_beside_the_sum,
+    "store_param_remainders": lambda result, other: not result.strategy.use_precision_aware_optimizer,
+}
+
+
+def _may_be_default(result: Evaluation, given: Mapping[str, Any], name: str) -> bool:
+    """Whether the other options do not need this one."""
+    try:
+        check(result.model, Strategy(**{**given, name: Strategy.model_fields[name].default}))
+    except InputError:
+        return False
+    return True
 
 
 def untimed_options(result: Evaluation) -> list[str]:

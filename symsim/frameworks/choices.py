@@ -76,7 +76,7 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
         own,
         lowerings=with_linear_loss({**own.lowerings, **{name: fuse_eager.FUSED[name] for name in strategy.fused_kernels}}, strategy),
         shares_redistributions=assume["shared_redistribution"] == "true",
-        ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp_comm_type == "all_gather"),
+        ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp > 1 and strategy.cp_comm_type == "all_gather"),
         counts="" if assume["dispatcher_metadata"] == "omitted" else own.counts,
         unreduced=own.unreduced if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp else frozenset(),
         keeps_gathered=decided("save_gathered", own.keeps_gathered),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD
 from symsim.frameworks.choices import framework_of
 from symsim.frameworks.fuse import fuse
 from symsim.frameworks.kernels import Profile
@@ -71,18 +72,18 @@ def declared_alone(model: Architecture) -> dict[str, Block]:
 def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
     model = profile.model
-    net = _net(profile, mesh, "embedding")
-    blocks = {"embedding": net.block([embedding(net, model)])}
+    net = _net(profile, mesh, EMBEDDING)
+    blocks = {EMBEDDING: net.block([embedding(net, model)])}
     for name in model.kind_names():
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
-    net = _net(profile, mesh, "head")
+    net = _net(profile, mesh, HEAD)
     if profile.strategy.task_type == "causal_lm":
-        blocks["head"] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
+        blocks[HEAD] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
     else:
-        blocks["head"] = net.block([task_head(net, _stream(net, profile), model, profile.strategy.task_type)])
+        blocks[HEAD] = net.block([task_head(net, _stream(net, profile), model, profile.strategy.task_type)])
     if model.mtp_num_layers:
-        net = _net(profile, mesh, "mtp", model.layer_kinds[model.layers[-1].kinds[-1]])
-        blocks["mtp"] = net.block([mtp_depth(net, _stream(net, profile), model)])
+        net = _net(profile, mesh, DEPTH, model.layer_kinds[model.layers[-1].kinds[-1]])
+        blocks[DEPTH] = net.block([mtp_depth(net, _stream(net, profile), model)])
     return blocks
 
 

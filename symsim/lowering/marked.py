@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symsim.algebra.kinds import BLOCKS
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.tuning import TunedKind, is_trained, tunes
@@ -17,7 +18,7 @@ def names_of(block: Block, tensor: Tensor, model: Architecture) -> frozenset[str
     parts = tensor.name.split(".")
     found = {".".join(parts[:n]) for n in range(1, len(parts) + 1)} | {
         tensor.module,
-        block.name if block.name in ("embedding", "head", "mtp") else "layers",
+        block.name if block.name in BLOCKS else "layers",
     }
     if len(parts) > 1 and parts[-1] in ("weight", "bias"):
         found.add(parts[-2])

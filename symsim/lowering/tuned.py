@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from symsim.algebra.kinds import EMBEDDING
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture, LayerKind, Segment
 from symsim.inputs.strategy import Strategy
@@ -39,7 +40,7 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     runs = list(pairwise(sorted(ends)))
     if tunes(strategy):
         runs = [run for first, last in runs for run in _cut_around(model, strategy, blocks, first, last)]
-    below = any(_trained(strategy, blocks["embedding"], None, model)) or _checkpoint_needs_it(strategy)
+    below = any(_trained(strategy, blocks[EMBEDDING], None, model)) or _checkpoint_needs_it(strategy)
     return _with_kinds(model, strategy, blocks, runs, below)
 
 

@@ -14,28 +14,28 @@ from symsim.algebra.expr import ZERO, Expr, expr, floor, maximum, minimum, symbo
 from symsim.algebra.key import layers
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
+from symsim.ir.roles import ROLES, role_of
 from symsim.pipeline.layout import pipeline_layout
 
-_RUNS = {"embedding": "first_i", "head": "loss_i", "mtp": "mtp_i"}
 _FOLDED = ("zbv", "dualpipev")  # schedules in which a rank holds two chunks, the pipeline coming back as a V
-_HOLDS = {"embedding": "embedding_i", "head": "last_layer_i", "mtp": "mtp_copies_i"}
 _FACTS = ("output_i", "checkpoints_i", "window_i", "whole_i", "received_i", "returned_i")
 
 
 def runs(block: str) -> str:
     """The symbol of how often a stage runs a block for one micro-batch."""
-    return _RUNS.get(block) or layers(block).text
+    return role_of(block).runs or layers(block).text
 
 
 def holds(block: str) -> str:
     """The symbol of how many copies of a block's parameters a stage holds (a tied table, or a repeated depth, differs from its runs)."""
-    return _HOLDS.get(block) or layers(block).text
+    return role_of(block).holds or layers(block).text
 
 
 def facts(kinds: Iterable[str]) -> frozenset[str]:
     """The symbols of stage i that are no definitions: its layers of each kind, and what else it holds."""
     own = (layers(kind, again=again).text for kind in kinds for again in (False, True))
-    return frozenset((*_RUNS.values(), *_HOLDS.values(), *_FACTS, *own))
+    others = (name for role in ROLES.values() for name in (role.runs, role.holds))
+    return frozenset((*others, *_FACTS, *own))
 
 
 @dataclass(frozen=True)

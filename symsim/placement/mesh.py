@@ -55,11 +55,12 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
         "inst": strategy.num_distributed_optimizer_instances,
     }
     context: tuple[str, ...] = ("cp",)
-    if strategy.cp_comm_type == "a2a+p2p" and strategy.hierarchical_context_parallel_sizes:
+    kind = strategy.cp_comm_type if strategy.cp > 1 else "p2p"
+    if kind == "a2a+p2p" and strategy.hierarchical_context_parallel_sizes:
         inner, outer = strategy.hierarchical_context_parallel_sizes
         degrees |= {"cp_a2a": inner, "cp_p2p": outer}
         context = ("cp_a2a", "cp_p2p")
-    ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(strategy.cp_comm_type, ())
+    ring = {"p2p": ("cp",), "a2a+p2p": ("cp_p2p",)}.get(kind, ())
     if gathers_in_ring:
         ring = ("cp",)
 

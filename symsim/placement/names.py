@@ -55,8 +55,9 @@ class Placement:
 
 def placement_of(strategy: Strategy) -> Placement:
     """The whole of what a strategy says to the compiler about where things lie. Axes of one rank are listed too."""
-    context = ("cp_a2a", "cp_p2p") if strategy.cp_comm_type == "a2a+p2p" else ("cp",)
-    by_heads = {"a2a": ("cp",), "a2a+p2p": ("cp_a2a",)}.get(strategy.cp_comm_type, ())
+    kind = strategy.cp_comm_type if strategy.cp > 1 else "p2p"
+    context = ("cp_a2a", "cp_p2p") if kind == "a2a+p2p" else ("cp",)
+    by_heads = {"a2a": ("cp",), "a2a+p2p": ("cp_a2a",)}.get(kind, ())
     sequence = ("tp",) if strategy.sp else ()
     dims = {
         **{dim: Axes(("tp",)) for dim in BY_TENSOR},

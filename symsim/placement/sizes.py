@@ -186,11 +186,11 @@ def dimensions(
     load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
     rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * load
     logical = symbol("b") * symbol("s") * symbol("K")
-    if strategy.moe_pad_expert_input_to_capacity and model.moe:
+    if model.moe and strategy.moe_pad_expert_input_to_capacity:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
         logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
     flex, set_aside = {}, set_aside_rows(strategy, load)
-    if strategy.moe_token_dispatcher_type == "flex" and model.moe:
+    if model.moe and strategy.moe_token_dispatcher_type == "flex":
         often = reached(model.moe, mesh.degree("ep"))
         flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
     return {

@@ -14,6 +14,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Op
 from symsim.ir.messages import Message, between_ranks, merge
 from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
+from symsim.ir.roles import role_of
 from symsim.lowering.remember import Remembered, Saved
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
@@ -58,7 +59,7 @@ class Blocks:
     def _title(self, name: str) -> str:
         if name in self.result.model.layer_kinds:
             return f"Decoder layer: {kind_of(name)}"
-        return {"embedding": "Embedding", "head": "Output head and loss", "mtp": "Multi-token prediction depth"}.get(name, name)
+        return role_of(name).title
 
     def _about(self, name: str) -> Spans:
         kinds = self.result.model.layer_kinds
@@ -75,9 +76,9 @@ class Blocks:
                 Math("Q_n"),
                 " what it reads and writes in HBM, and the last column points into the table of what is kept.",
             )
-        if name == "mtp":
+        if role_of(name).on_stream:
             return spans("Each depth merges the stream with the embedding of the next token, runs one more layer, and uses the model's own head.")
-        where = "first stage only" if name == "embedding" else "last stage only"
+        where = "first stage only" if role_of(name).before else "last stage only"
         return spans(f"On the {where}; the columns are those of a layer.")
 
     def _operations(self, name: str, remembered: Remembered, kept: dict[str, int]) -> list[Part]:

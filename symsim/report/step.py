@@ -18,6 +18,7 @@ from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.known import TAGS
 from symsim.inputs.system import System, quantities
+from symsim.ir.roles import role_of
 from symsim.pipeline.fullest import falls
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
@@ -44,7 +45,6 @@ _AXES = {
     "zero2": "gradients scattered (ZeRO-2)",
 }
 ROUNDING = 1e-12
-_BLOCKS = {"embedding": "the embedding", "head": "the output head and loss", "mtp": "multi-token prediction"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Step:
         others = [(self.blocks(numbers), len(members)) for numbers, members in classes]
         more = {b: mine[b] - sum(other[b] * count for other, count in others) / self.depth for b in mine}
         block = max(more, key=lambda b: more[b])
-        said = _BLOCKS.get(block, f"its layers of kind {kind_of(block)}" if block else "sharded parameters")
+        said = role_of(block).words or (f"its layers of kind {kind_of(block)}" if block else "sharded parameters")
         alike = sorted(n for numbers, members in classes if numbers["t_stage"] == slowest["t_stage"] for n in members)
         who = f"Stage {self.slowest} is" if len(alike) == 1 else f"Stages {ranges(alike)} are"
         where = f"with {seconds(more[block])} more than the mean in {said}"

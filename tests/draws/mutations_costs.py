@@ -182,6 +182,10 @@ MEMORY = (
         ("Adam has two moments", '"torch.optim.adamw", ("first", "second")', '"torch.optim.adamw", ("first",)', "memory.py"),
     )
     + of(
+        "cost/memory_mirrored.py",
+        ("a rank of DualPipe holds the other stage too", "value + of_other(rank, value)", "value", "memory.py"),
+    )
+    + of(
         "cost/memory_static.py",
         ("a loop over parameters needs two of the largest", '2 * width if how == "for_loop"', 'width if how == "for_loop"', "memory.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
@@ -268,7 +272,7 @@ PIPELINE = (
     + of(
         "pipeline/schedules_v.py",
         ("ZB-V holds both halves of the V", "minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),", "minimum(m, 2 * p - 1 - i),", "schedules.py"),
-        ("DualPipe holds two copies", "weights=2 * ONE", "weights=ONE", "memory.py"),
+        ("DualPipe holds two copies", "weights=2 * ONE", "weights=ONE", "schedules.py"),
     )
     + of(
         "pipeline/stages.py",
