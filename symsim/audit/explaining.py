@@ -16,8 +16,7 @@ from symsim.errors import InputError
 from symsim.inputs.assumptions import ASSUMPTIONS
 
 _TIMES = (
-    "gemm_tiles host_launch tp_async_backward fsdp_prefetch fsdp_rings gradient_scaling "
-    "moe_exchange moe_grouped_gemm mfu_flops mfu_windows"
+    "gemm_tiles host_launch tp_async_backward fsdp_prefetch fsdp_rings gradient_scaling moe_exchange moe_grouped_gemm mfu_flops mfu_windows"
 ).split()
 _EXPERTS = "expert_bias clamped_glu moe_permute_fusion moe_probabilities expert_bias_gradient dispatcher_metadata".split()
 # a switch that cannot matter is not tried: what the subject must have for it to
@@ -38,6 +37,7 @@ _NEEDS: dict[str, Callable[[Derived], bool]] = {
     "fsdp_initialization": lambda d: d.result.strategy.zero == 3,
     **dict.fromkeys(("device_reserve", "communicator_buffers", "allocator"), lambda d: False),
 }
+
 
 @dataclass(frozen=True)
 class Nearest:

@@ -54,6 +54,8 @@ def files(asked: "Asked") -> dict[str, str]:
     }
     if s.fp8 in _CONVERTERS:
         sections[f"quantize.linear.{_CONVERTERS[s.fp8]}"] = {"filter_fqns": ["output", "router.gate"]}
+    if s.fusion == "compile":
+        sections["compile"] = {"enable": True}
     text = f"# {a.name} on {s.world_size} ranks; for the last torchtitan with TOML files (the parent of 9810191bb, 2026-02-23)\n"
     for section, keys in sections.items():
         text += f"\n[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())

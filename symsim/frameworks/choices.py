@@ -1,4 +1,5 @@
-"""The frameworks that ship: `te`, Megatron-Core with TransformerEngine, and `eager`, Hugging Face modules under PyTorch.
+"""The frameworks that ship: `te`, Megatron-Core with TransformerEngine, `eager`, Hugging Face modules under PyTorch, and `compile`, the same
+under torch.compile.
 
 A further framework is a further row: its kernels (`frameworks/fuse_te.py`, `frameworks/fuse_eager.py` are the patterns) and its choices.
 Read at Megatron-Core 0.20, TransformerEngine 2.20, PyTorch 2.13, transformers 5.23, torchtitan.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from symsim.frameworks import fuse_eager, fuse_te
+from symsim.frameworks import fuse_compiled, fuse_eager, fuse_te
 from symsim.frameworks.framework import Framework, Ring
 from symsim.frameworks.linear_loss import with_linear_loss
 from symsim.inputs.strategy import Strategy
@@ -62,7 +63,9 @@ EAGER = Framework(
     adapts_experts=False,  # transformers 5: experts' weights are one parameter, no nn.Linear (peft tuners/tuners_utils.py all-linear)
 )
 
-FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER)}
+COMPILED = replace(EAGER, name="compile", lowerings=fuse_compiled.LOWERINGS)
+
+FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER, COMPILED)}
 
 
 def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framework:

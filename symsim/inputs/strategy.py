@@ -287,8 +287,10 @@ class Strategy(BaseModel):
         None, description="te, flash: attention's output kept in 8 bits, or in 12 (E5M6), for its backward and the projection after it"
     )
     # kernels
-    fusion: Literal["te", "eager"] = Field(
-        "te", description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op"
+    fusion: Literal["te", "eager", "compile"] = Field(
+        "te",
+        description="te: TransformerEngine kernels as Megatron-Core uses them; eager: Hugging Face modules op by op; compile: the same under "
+        "torch.compile, whose kernels are what lies between two products",
     )
     gradient_accumulation_fusion: bool = Field(
         True, description="te: weight gradients are added to the accumulated ones in their product; else written in 16 bits and added in a pass"
@@ -330,9 +332,7 @@ class Strategy(BaseModel):
     moe_expert_rank_capacity_factor: float | None = Field(
         None, gt=0, le=LARGEST_SIZE, description="flex with hybridep: rows that memory is set aside for on a rank, over the mean, however many arrive"
     )
-    moe_paged_stash: bool = Field(
-        False, description="moe_expert_rank_capacity_factor: rows kept for backward are copied to pages, 1.1 of the mean"
-    )
+    moe_paged_stash: bool = Field(False, description="moe_expert_rank_capacity_factor: rows kept for backward are copied to pages, 1.1 of the mean")
     moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
     moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(

@@ -140,7 +140,7 @@ def _flex(strategy: Strategy) -> None:
         raise InputError("moe_paged_stash needs moe_expert_rank_capacity_factor, rows of a fixed number")
     if strategy.ep == 1:
         raise InputError("moe_token_dispatcher_type=flex exchanges tokens over experts' ranks; give ep=2 or more")
-    if strategy.fusion == "eager":
+    if strategy.fusion != "te":
         raise InputError("moe_token_dispatcher_type=flex works with fusion=te only")
     if strategy.moe_permute_fusion_into_hybridep and backend != "hybridep":
         raise InputError(f"moe_permute_fusion_into_hybridep needs moe_flex_dispatcher_backend=hybridep, which is {backend}")
@@ -155,7 +155,7 @@ def _graphs(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cuda_graph_scope belongs to cuda_graph_impl=local or transformer_engine, and cuda_graph_impl is {impl}")
     if impl == "none":
         return
-    if strategy.fusion == "eager":
+    if strategy.fusion != "te":
         raise InputError(f"cuda_graph_impl={impl} works with fusion=te only")
     if "moe_preprocess" in scope and "moe_router" not in scope:
         raise InputError("cuda_graph_scope=moe_preprocess needs moe_router beside it")

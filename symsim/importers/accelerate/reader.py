@@ -21,7 +21,7 @@ from symsim.importers.keys import Entry, Keys
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import COMPILED, TRAINER, buckets, read_trainer
+from symsim.importers.trainer import TRAINER, buckets, read_trainer
 from symsim.importers.weights import model_of
 from symsim.inputs.reading import Document, read_json, read_yaml
 
@@ -62,7 +62,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     else:
         _mesh(keys, strategy, ranked)
         _replicas(keys, strategy, assumptions, kind)
-    _compiled(keys)
+    _compiled(keys, strategy)
     _others(keys, kind)
     settle(keys, strategy, architecture, "Accelerate")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
@@ -286,12 +286,13 @@ def _megatron(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str],
     _world(keys, options, strategy)
 
 
-def _compiled(keys: Keys) -> None:
+def _compiled(keys: Keys, strategy: dict[str, Any]) -> None:
     for key in ("dynamo_config.dynamo_backend", "dynamo_backend"):
         if keys.has(key) and str(keys.text(key)) in _COMPILERS:
             keys.note(key, "no_cost_effect", why="off at this value")
         elif keys.has(key):
-            keys.note(key, "not_modelled", why=COMPILED)
+            strategy["fusion"] = "compile" if strategy["fusion"] == "eager" else strategy["fusion"]
+            keys.note(key, to="fusion", why="te: kernels fused already" if strategy["fusion"] == "te" else "compile")
 
 
 def _others(keys: Keys, kind: str) -> None:

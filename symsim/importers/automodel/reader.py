@@ -22,7 +22,7 @@ from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtitan.reader import SCHEDULES
-from symsim.importers.trainer import COMPILED, FUSED
+from symsim.importers.trainer import FUSED
 from symsim.importers.weights import model_of
 from symsim.inputs.reading import read_yaml
 
@@ -171,7 +171,8 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
     if keys.flag("model.use_liger_kernel", False):
         keys.note("model.use_liger_kernel", "not_modelled", why=FUSED)
     if keys.flag("compile.enabled", False):
-        keys.note("compile.enabled", "not_modelled", why=COMPILED)
+        keys.note("compile.enabled", to="fusion", why="te: kernels fused already" if strategy["fusion"] == "te" else "compile")
+        strategy["fusion"] = "te" if strategy["fusion"] == "te" else "compile"
     loss = str(keys.text("loss_fn._target_", "")).rpartition(".")[2]
     if loss == "FusedLinearCrossEntropy":
         strategy["cross_entropy_fusion"] = "cut"
@@ -183,7 +184,7 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         keys.note("loss_fn._target_", to="cross_entropy_fusion")
     elif loss:
         keys.note("loss_fn._target_", "no_cost_effect", why="the loss of the next token, op by op")
-    if strategy["fusion"] == "eager" and strategy.get("cross_entropy_fusion") == "te":
+    if strategy["fusion"] != "te" and strategy.get("cross_entropy_fusion") == "te":
         strategy.pop("cross_entropy_fusion")
 
 

@@ -73,11 +73,26 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
+    _compiled(keys, strategy)
     documents_said(options, strategy)
     settle(keys, strategy, architecture, "torchtitan")
     notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
     told = tuple(row for row in with_names(keys.finish(), written, old) if row.value != "(default)" or row.fate in ("derived", "not_modelled"))
     return Job("torchtitan", told, architecture, _without_defaults(strategy), None, assumptions, notes)
+
+
+def _compiled(keys: Keys, strategy: dict[str, Any]) -> None:
+    """torch.compile of the model's layers; of TransformerEngine's kernels, which stand for FP8 here, nothing is left to fuse."""
+    parts = keys.texts("compile.components", ["model", "loss"], to="fusion")
+    for key in ("compile.enable", "training.compile"):
+        if not keys.flag(key, False, to="fusion"):
+            continue
+        if "model" in parts and strategy["fusion"] == "eager":
+            strategy["fusion"] = "compile"
+        else:
+            keys.note(key, "derived", "fusion", f"{strategy['fusion']}: " + ("kernels fused already" if "model" in parts else "the loss alone"))
+    if keys.has("compile.components") and strategy["fusion"] != "compile":
+        keys.note("compile.components", "no_cost_effect", why="no layer is compiled")
 
 
 def _without_defaults(strategy: dict[str, Any]) -> dict[str, Any]:

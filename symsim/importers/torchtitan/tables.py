@@ -7,7 +7,7 @@ config/job_config.py; models/*/__init__.py for flavors.
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.trainer import COMPILED, DATA, DDP, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import DATA, DDP, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 _TIMEOUT = "limits of waiting, and records of messages"
 _JITTER = "Python's garbage collector runs on all ranks at once, every so many steps: below 1 %"
@@ -70,8 +70,7 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", "kernels that do not depend on the batch: products at lower shares", "debug.batch_invariant"),
     **silent("no_cost_effect", "what is said of operations without deterministic kernels", "debug.deterministic_warn_only"),
     **silent("no_cost_effect", "experts' loads are equal here", "debug.moe_force_load_balance"),
-    **silent("not_modelled", COMPILED, "training.compile compile.enable"),
-    **silent("no_cost_effect", "which parts the compiler sees", "compile.components compile.backend parallelism.enable_compiled_autograd"),
+    **silent("no_cost_effect", "details of the compiler", "compile.backend parallelism.enable_compiled_autograd"),
     **silent("not_modelled", SAVING, "checkpoint.enable checkpoint.enable_checkpoint"),
     **silent("no_cost_effect", SAVING, _of("checkpoint", f"{_CHECKPOINT} interval async_mode")),
     **silent("not_modelled", EVALUATION, "validation.enable validation.enabled"),
