@@ -88,3 +88,9 @@ def test_two_trainings_and_none(tmp_path: Path) -> None:
     (tmp_path / "none.sh").write_text("echo hello\n")
     with pytest.raises(InputError, match="no command here starts verl"):
         load_job("verl", str(tmp_path / "none.sh"))
+
+
+def test_rows_longer_than_any_document_are_a_sentence() -> None:
+    dynamic = (f"{ACTOR}.use_dynamic_bsz=true", f"{ACTOR}.ppo_max_token_len_per_gpu=4096", "data.max_response_length=1000000000000001")
+    with pytest.raises(InputError):
+        job(*dynamic)

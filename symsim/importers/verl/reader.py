@@ -27,7 +27,7 @@ from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED
 from symsim.importers.weights import model_of
 from symsim.inputs.lengths import documents
-from symsim.inputs.strategy import Strategy
+from symsim.inputs.strategies import load_strategy
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
@@ -246,7 +246,7 @@ def _batch(keys: Keys, strategy: dict[str, Any], rows: int) -> None:
     own = max(1, -(-whole // dp))
     if strategy.get("micro_batch_size") == 1:
         # rows of a micro-batch at their mean length
-        lengths = documents(Strategy(**{name: strategy[name] for name in SAID if name in strategy}))
+        lengths = documents(load_strategy({name: strategy[name] for name in SAID if name in strategy}))
         fit = max(1, int(strategy["seq_length"] / lengths.mean)) if lengths is not None else 1
         strategy["num_microbatches"] = max(1, -(-own // fit))
         for key in ("ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size"):
