@@ -77,7 +77,7 @@ class Fit:
 FITS = {
     "b200-sxm": Fit(
         "GEMM efficiency, all-to-all share",
-        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes), ring share, all-reduce share, hop and call latency",
+        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes; 4 from gb200-nvl72), ring share, all-reduce share, hop and call latency",
         14,
         lambda name: name.startswith(("b200/llama3_70b_l12_tp", "b200/llama3_70b_tp2", "b200/deepseekv2_tp1_ep8")) and "_cp" not in name,
     ),
@@ -93,15 +93,21 @@ FITS = {
     ),
     "h100-sxm": Fit(
         "FP8 share, start of a kernel, all-to-all share between nodes",
-        "ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
-        8,
+        "attention 8 (81 times, with h200-sxm and h800-sxm); ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
+        16,
         lambda name: name.startswith("megatron-h100") or ("H100" in name and ("70B" in name or "235B" in name)),
     ),
     "gb200-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share", "none", 4, lambda name: _blackwell(name, "GB200")
+        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
+        "attention 9 (114 times)",
+        13,
+        lambda name: _blackwell(name, "GB200"),
     ),
     "gb300-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share", "none", 4, lambda name: _blackwell(name, "GB300")
+        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
+        "attention 9 (104 times)",
+        13,
+        lambda name: _blackwell(name, "GB300"),
     ),
 }
 
@@ -117,7 +123,7 @@ def fits_table(steps: list["Row"]) -> list[str]:
         "## What was fitted",
         "",
         "Coefficients of each system file that were fitted: to whole steps, or to single kernels and collective calls (`docs/systems.md`;",
-        "`symsim calibrate` repeats the latter, and `tests/test_calibrate.py` holds their errors in and out of sample). All other numbers",
+        "`symsim calibrate` repeats the latter, and `tests/test_calibrate.py` and `tests/test_kernel_tables.py` hold their errors). All other numbers",
         "are datasheet values or estimates. No coefficient belongs to a row.",
         "",
         "| system | fitted | to steps | to kernels and calls | steps used | error | steps not used | error |",
