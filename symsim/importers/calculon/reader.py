@@ -6,7 +6,6 @@ there. What its own formulas do otherwise is said in the ledger and by `--compat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from symsim.importers.calculon import system as calculon_system
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, of_document, silent
 from symsim.importers.rules import settle
+from symsim.importers.several import as_name, by_kind
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
-from symsim.inputs.reading import Document, read_json
+from symsim.inputs.reading import Document
 from symsim.inputs.validation import validate
 
 if TYPE_CHECKING:
@@ -50,13 +50,7 @@ _FIELDS = """
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of APPLICATION.json EXECUTION.json SYSTEM.json, in any order; each may be left out. InputError for what is none of them."""
-    files: dict[str, Document] = {}
-    for path in inputs:
-        document = read_json(path)
-        what = _what(document)
-        if what in files:
-            raise InputError(f"{path}: a second {what} file; the first is {files[what].where}")
-        files[what] = document
+    files = by_kind(inputs, _what)
     rows: list[Entry] = []
     settings = _execution(files["execution"], options.lenient) if "execution" in files else None
     architecture, sequence = (load_model(options.model).architecture if options.model else None), None
@@ -112,9 +106,8 @@ def _model(keys: Keys, document: Document) -> tuple[dict[str, Any], int]:
     keys.note("vocab_size", "derived", "vocab_size", f"{_VOCABULARY}: that of its count of parameters; it has no embedding and no head else")
     keys.note("dropout", "derived", "hidden_dropout, attention_dropout", f"{_DROPOUT}: it counts the masks, and has no rate")
     keys.note("gated", "derived", "mlp.gated", "two matrices, GeLU between them, LayerNorm, biases: its block")
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", document.where.rpartition("/")[2].rpartition(".")[0])[:60]
     return {
-        "name": name or "calculon",
+        "name": as_name(document.where.rpartition("/")[2].rpartition(".")[0], "calculon"),
         "source": "an application of Calculon",
         "hidden_size": hidden,
         "vocab_size": _VOCABULARY,

@@ -6,12 +6,12 @@ S scalar (1 + offset / n) / (bandwidth efficiency).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from symsim.errors import InputError
 from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.several import as_name
 from symsim.inputs.reading import Document, KeyPath, dotted
 from symsim.inputs.system import System
 from symsim.inputs.validation import validate
@@ -28,7 +28,7 @@ _NOT_KNOWN = "not in the file"
 def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry, ...]]:
     """The contents of a system file and the ledger. InputError for a key that Calculon does not have, and for a number that cannot be."""
     keys = Keys("Calculon's system", dict(_leaves(document, document.data, ())), {}, lenient)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", document.where.rpartition("/")[2].rpartition(".")[0])[:60] or "calculon"
+    name = as_name(document.where.rpartition("/")[2].rpartition(".")[0], "calculon")
     found: dict[str, Any] = {
         "name": name,
         "title": f"{name}, as Calculon has it",

@@ -13,10 +13,11 @@ from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, of_document, silent
 from symsim.importers.rules import padded_vocabulary, settle
+from symsim.importers.several import by_kind
 from symsim.importers.simumax import system as simumax_system
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
-from symsim.inputs.reading import Document, read_json
+from symsim.inputs.reading import Document
 from symsim.inputs.validation import validate
 
 if TYPE_CHECKING:
@@ -77,13 +78,7 @@ _FLAGS = sorted(name for name in _REGIONS if name.endswith("_recompute"))
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of SYSTEM.json STRATEGY.json MODEL.json, in any order; each may be left out. InputError for what is none of them."""
-    files: dict[str, Document] = {}
-    for path in inputs:
-        document = read_json(path)
-        what = _what(document)
-        if what in files:
-            raise InputError(f"{path}: a second {what} file; the first is {files[what].where}")
-        files[what] = document
+    files = by_kind(inputs, _what)
     settings = Keys("SimuMax's strategy", of_document(files["strategy"]), _STRATEGY_TABLE, options.lenient) if "strategy" in files else None
     assumptions: dict[str, str] = {}
     strategy = _strategy(settings, assumptions) if settings is not None else None

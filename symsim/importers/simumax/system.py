@@ -13,6 +13,7 @@ from typing import Any
 from symsim.calibration.points import Points, simumax_points
 from symsim.errors import InputError
 from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.several import as_name
 from symsim.inputs.reading import Document, KeyPath, dotted
 from symsim.inputs.shipped import list_systems
 from symsim.inputs.system import System
@@ -41,7 +42,7 @@ def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry
     name = keys.text("sys_name", None, to="name") or "simumax"
     node = keys.integer("num_per_node", 8, to="network", why="ranks of the node's tier", least=1)
     found: dict[str, Any] = {
-        "name": re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60] or "simumax",
+        "name": as_name(name, "simumax"),
         "title": f"{name[:60]}, {node} accelerators a node",
         "sources": {_SOURCE: f"{document.where.rpartition('/')[2]}, a system file of SimuMax", "assumed": "not in the file"},
     }
