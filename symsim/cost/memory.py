@@ -97,16 +97,9 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
                 present=minimum(1, maximum(0, layers(name).expr - 1)) * present,
                 source="torch distributed/fsdp/_fully_shard",
             )
-    at(
-        of_stage("M_at", "first_layers"),
-        static.gradients
-        + activations.earlier
-        + first_layers(rank)
-        + pairs_run(rank) * forwarded(rank)
-        + buckets
-        + whole_gradients(rank, EMBEDDING),
-        "backward of the first layer and of the embedding, with all other gradients made",
-    )
+    first = static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets
+    meaning = "backward of the first layer and of the embedding, with all other gradients made"
+    at(of_stage("M_at", "first_layers"), first + whole_gradients(rank, EMBEDDING), meaning)
     if rank.strategy.zero == 3:
         at(
             of_stage("M_at", "first_gather"),
