@@ -81,3 +81,9 @@ def test_what_cannot_be_is_a_sentence(tmp_path: Path, data: dict[str, Any], sent
 def test_ranks_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a multiple of 6"):
         job(tmp_path, {"world": "8"}, distributed={"tp_size": 3, "pp_size": 2})
+
+
+def test_four_bits_and_magnitudes(tmp_path: Path) -> None:
+    peft = {"_target_": "nemo_automodel.components._peft.lora.PeftConfig", "match_all_linear": True, "use_dora": True}
+    found = dict(job(tmp_path, peft=peft, quantization={"load_in_4bit": True, "bnb_4bit_use_double_quant": False}).strategy or {})
+    assert found["use_dora"] is True and found["quantize_base"] == "nf4"

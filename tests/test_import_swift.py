@@ -502,3 +502,16 @@ def test_every_published_command_is_read() -> None:
         load_job("swift", *variables, *command["prog"].split(), *words(command["args"]))
         read += 1
     assert read == 101
+
+
+def test_heads_and_base_weights_of_fine_tuning() -> None:
+    sft = "swift sft --model Qwen/Qwen3-8B --tuner_type"
+    four = placed(f"{sft} lora --quant_method bnb --quant_bits 4 --use_dora true", version="head")
+    assert (four.quantize_base, four.use_dora) == ("nf4_double", True)
+    head = placed(f"{sft} full --task_type seq_cls --num_labels 5 --use_liger_kernel true", version="head")
+    assert (head.task_type, head.num_labels, head.cross_entropy_fusion) == ("seq_cls", 5, "unfused")
+    assert head.fused_kernels == ("norm", "activation", "rope")
+    reward = placed("swift rlhf --rlhf_type rm --model Qwen/Qwen3-8B --tuner_type full", version="head")
+    assert (reward.task_type, reward.num_labels) == ("seq_cls", 1)
+    others = job(f"{sft} lora --quant_method hqq --quant_bits 4", version="head")
+    assert rows(others)["quant_method"].fate == "not_modelled" and "quantize_base" not in (others.strategy or {})

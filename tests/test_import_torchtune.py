@@ -74,3 +74,14 @@ def test_models_by_their_builders(component: str, model: str | None) -> None:
 def test_what_cannot_be_is_a_sentence(tmp_path: Path, data: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         job(tmp_path, **data)
+
+
+def test_four_bits_magnitudes_and_chunks(tmp_path: Path) -> None:
+    chunks = {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss", "num_output_chunks": 16}
+    plain = dict(job(tmp_path, "llama3_2.qlora_llama3_2_1b", loss=chunks).strategy or {})
+    assert (plain["quantize_base"], plain["cross_entropy_fusion"], plain["cross_entropy_chunks"]) == ("nf4_torchao", "output_chunks", 16)
+    linear = {"_component_": "torchtune.modules.loss.LinearCrossEntropyLoss"}
+    compiled = dict(job(tmp_path, "llama3_2.qlora_llama3_2_1b", loss=linear, compile=True).strategy or {})
+    assert (compiled["quantize_base"], compiled["cross_entropy_fusion"]) == ("nf4_torchao_compiled", "compiled_chunks")
+    made = load_job("torchtune", str(FILES / "lora" / "3B_lora_single_device.yaml"))
+    assert "use_dora" not in (made.strategy or {}) and {row.key: row for row in made.rows}["loss._component_"].fate == "mapped"

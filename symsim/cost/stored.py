@@ -41,7 +41,7 @@ def instead_gathered(lowered: Lowered, block: str) -> Expr:
 
 def stored_type(lowered: Lowered) -> str:
     """The type in which weights that are stored so are gathered."""
-    return lowered.profile.strategy.quantize_base.removesuffix("_double").removesuffix("_compiled")
+    return STORED[lowered.profile.strategy.quantize_base].gathered
 
 
 def scales(placed: Placed, op: Op) -> Expr:

@@ -10,7 +10,7 @@ torchao 0.18 quantization/quantize_/workflows/nf4/nf4_tensor.py NF4Tensor (torch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 BLOCK, SCALES = 64, 256
@@ -23,7 +23,7 @@ class Stored:
     width: bytes an element of what is packed; scale: of the scales of blocks; per_row: bytes of the scale of a row of the weight instead.
     sharded: scales are sharded and gathered with what is packed (else every rank has them all). moved: bytes an element that making the
     weight anew reads and writes, besides writing the result; inside: bytes an element that it holds besides its result, at most; launches: its
-    kernels. integer: forward multiplies in integers what it casts of the input, and only backward makes the weight anew; the input is kept.
+    kernels. gathered: the type in which shards are gathered. integer: forward multiplies in integers what it casts of the input, and only backward makes the weight anew; the input is kept.
     """
 
     meaning: str
@@ -35,6 +35,7 @@ class Stored:
     moved: Fraction = Fraction(0)
     inside: Fraction = Fraction(0)
     launches: int = 1
+    gathered: str = "nf4"
     integer: bool = False
 
 
@@ -56,8 +57,8 @@ _NF4_DOUBLE = Stored(
 STORED: dict[str, Stored] = {
     "nf4": _NF4,
     "nf4_double": _NF4_DOUBLE,
-    "fp4": _NF4,
-    "fp4_double": _NF4_DOUBLE,
+    "fp4": replace(_NF4, gathered="fp4"),
+    "fp4_double": replace(_NF4_DOUBLE, gathered="fp4"),
     # operation by operation: both halves of a byte are shifted and widened to 8 bytes, looked up, scaled and laid side by side
     "nf4_torchao": Stored(
         "as nf4_double, scales of scales in 16 bits; made anew operation by operation",
@@ -65,6 +66,7 @@ STORED: dict[str, Stored] = {
         _PACKED,
         Fraction(1, BLOCK) + Fraction(2, BLOCK * SCALES),
         sharded=True,
+        gathered="nf4_torchao",
         moved=Fraction(31),
         inside=Fraction(12),
         launches=16,
@@ -75,6 +77,7 @@ STORED: dict[str, Stored] = {
         _PACKED,
         Fraction(1, BLOCK) + Fraction(2, BLOCK * SCALES),
         sharded=True,
+        gathered="nf4_torchao",
         moved=_PACKED + Fraction(1, BLOCK) + Fraction(2, BLOCK * SCALES),
     ),
     # made anew for backward alone: a copy in 16 bits, which is scaled where it lies

@@ -153,7 +153,7 @@ class _Adapters:
     def _again(self, op: Op, x: str) -> str:
         """The weight's product with what dropout has left of its input."""
         y = self._tensor(op, "dora_again.out", self.tensors[op.outputs[0]].dims, self.tensors[op.outputs[0]].dtype)
-        attrs = replace(op.of(Projection), bias=False)
+        attrs = Projection((AGAIN,))
         self._emit(op, op.kind, AGAIN, [x, op.inputs[1]], [y], saves=(x,), einsums=op.einsums, products=op.products, attrs=attrs)
         return y
 

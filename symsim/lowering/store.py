@@ -51,7 +51,7 @@ class _Made:
         self.beside_products: dict[str, str] = {}  # weights that what is no linear map has made anew
 
     def product(self, op: Op) -> None:
-        if op.name.endswith(f".{AGAIN}"):
+        if AGAIN in op.of(Projection).labels:
             self._of_what_is_there(op)
         elif STORED[self.profile.strategy.quantize_base].integer:
             self._in_integers(op)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import targets
+from symsim.importers.adapted import four_bits, stored_base, targets
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.job import Job
@@ -70,6 +70,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _checkpoints(keys, strategy)
     _adapters(keys, strategy, architecture)
     _quantised(keys, strategy)
+    _stored(keys, strategy)
     settle(keys, strategy, architecture, "Automodel")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
@@ -385,6 +386,23 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if scaled and architecture is not None and architecture.moe is not None:
         why = "adapters of experts have the rank over the experts of a token there; the whole rank here"
         keys.note("peft.moe_rank_scaling", "not_modelled", "lora_rank", why)
+
+
+def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Magnitudes of adapters, and base weights in 4 or 8 bits (components/quantization/qlora.py)."""
+    if strategy.get("tuner_type") != "lora":
+        return
+    if keys.flag("peft.use_dora", False, to="use_dora"):
+        if strategy.get("tp", 1) > 1:
+            keys.note("peft.use_dora", "not_modelled", why="magnitudes of adapters (DoRA) with tensor parallelism: timed as LoRA")
+        else:
+            strategy["use_dora"] = True
+    double = keys.flag("quantization.bnb_4bit_use_double_quant", True, to="quantize_base")
+    kind = keys.choice("quantization.bnb_4bit_quant_type", {"nf4": "nf4", "fp4": "fp4"}, "nf4", to="quantize_base")
+    if keys.flag("quantization.load_in_4bit", False, to="quantize_base"):
+        stored_base(keys, strategy, four_bits(kind, double), "quantization.load_in_4bit")
+    elif keys.flag("quantization.load_in_8bit", False, to="quantize_base"):
+        stored_base(keys, strategy, "int8", "quantization.load_in_8bit")
 
 
 def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:

@@ -95,10 +95,10 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the class of a recipe", "model.backend.te_fp8._target_"),
     **silent("refused", "8 bits emulated in 16 cost more than either", "fp8.emulate"),
     **silent("not_modelled", "linear maps that patterns take out again: all that target_modules names have adapters", "peft.exclude_modules"),
-    **silent("not_modelled", "lengths of columns in every product with an adapter: timed as LoRA", "peft.use_dora"),
+    **silent("no_cost_effect", "read where there are adapters alone", "peft.use_dora"),
     **silent("no_cost_effect", RATES, _of("peft", "alpha dropout_position lora_A_init")),
     **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton use_memory_efficient_lora")),
-    **silent("not_modelled", QUANTISED, _of("quantization", "load_in_4bit load_in_8bit")),
+    **silent("not_modelled", QUANTISED, _of("quantization", "load_in_4bit load_in_8bit")),  # without adapters
     **silent(
         "no_cost_effect",
         "read with load_in_4bit",
