@@ -23,7 +23,8 @@ class Stored:
     width: bytes an element of what is packed; scale: of the scales of blocks; per_row: bytes of the scale of a row of the weight instead.
     sharded: scales are sharded and gathered with what is packed (else every rank has them all). moved: bytes an element that making the
     weight anew reads and writes, besides writing the result; inside: bytes an element that it holds besides its result, at most; launches: its
-    kernels. gathered: the type in which shards are gathered. integer: forward multiplies in integers what it casts of the input, and only backward makes the weight anew; the input is kept.
+    kernels. gathered: the type in which shards are gathered.
+    integer: forward multiplies in integers what it casts of the input, and only backward makes the weight anew; the input is kept.
     """
 
     meaning: str
