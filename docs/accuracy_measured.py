@@ -1,7 +1,6 @@
 """The measured part of docs/accuracy.md and its plots: symsim's predictions against every row of ../shared/measured.
 
-`section(docs, predicted)` is called by `python docs/remake.py`; `predicted(case)` gives (step seconds, peak bytes, whether it fits). Plots
-need matplotlib (`pip install -e '.[docs]'`).
+`section(docs)` is called by `python docs/remake.py`. Plots need matplotlib (`pip install -e '.[docs]'`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+import accuracy_beside
+import spreads
+from accuracy_beside import Step, step_of
 from accuracy_fits import fits_section
 from measured_cases import SOURCES, cases, ran_out, uncovered
 from measured_row import GIB, Case
@@ -251,9 +253,9 @@ def moved(by_source: dict[str, tuple[list[Row], list[Row]]]) -> list[str]:
 
 
 def page(
-    by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, list[tuple[str, str]]], plots: dict[str, str], fits: list[str]
+    by_source: dict[str, tuple[list[Row], list[Row]]], left_out: dict[str, list[tuple[str, str]]], plots: dict[str, str], further: list[str]
 ) -> str:
-    """The page: summaries, plots (quantity -> file), what fits, every row, and every row that is no case."""
+    """The page: summaries, plots (quantity -> file), further sections, every row, and every row that is no case."""
     steps = [row for found, _ in by_source.values() for row in found]
     memories = [row for _, found in by_source.values() for row in found]
     lines = [
@@ -279,7 +281,7 @@ def page(
         lines += [summary_line("all", all_rows), ""]
         if title in plots:
             lines += [f"![{title}: predicted against measured]({plots[title]})", ""]
-    lines += fits + moved(by_source) + fits_table(steps)
+    lines += further + moved(by_source) + fits_table(steps)
     for source, (step_rows, memory_rows) in by_source.items():
         for title, found, unit in (("step time", step_rows, "s"), ("peak memory", memory_rows, "GiB")):
             if found:
@@ -291,15 +293,18 @@ def page(
     return "\n".join(lines)
 
 
-def predicted(case: Case) -> tuple[float, float, str]:
-    """Step seconds and peak bytes of the fullest rank, of the case as it is, and whether that fits: yes, tight or no."""
-    result = derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system))
-    memory = result.to_json()["memory"]
-    return float(result.value("t_step")), float(memory["peak"]), str(memory["fits"])
+def section(docs: Path) -> str:
+    """The section, docs/img/ and derivations/spreads.json; ../shared/measured has to be there."""
+    seen: list[Step] = []
 
+    def predicted(case: Case) -> tuple[float, float, str]:
+        """Step seconds and peak bytes of the fullest rank, of the case as it is, and whether that fits: yes, tight or no."""
+        result = derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system))
+        if case.step_seconds is not None:
+            seen.append(step_of(case, result))
+        memory = result.to_json()["memory"]
+        return float(result.value("t_step")), float(memory["peak"]), str(memory["fits"])
 
-def section(docs: Path, predicted: Predictor = predicted) -> str:
-    """The section, and docs/img/; ../shared/measured has to be there."""
     by_source: dict[str, tuple[list[Row], list[Row]]] = {}
     verdicts: dict[str, str] = {}
     for source in SOURCES:
@@ -316,4 +321,4 @@ def section(docs: Path, predicted: Predictor = predicted) -> str:
     if plot(memories, "peak memory", "GiB", docs / "img" / "measured_memory.svg"):
         plots["Peak memory"] = "img/measured_memory.svg"
     left_out = {source: [(row.id, row.reason) for row in uncovered(source)] for source in SOURCES}
-    return page(by_source, left_out, plots, fits)
+    return page(by_source, left_out, plots, [*accuracy_beside.section(seen), *spreads.section([step.row for step in seen]), *fits])

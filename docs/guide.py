@@ -38,7 +38,17 @@ from symsim.report.amounts import human, plain  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 
 IMPORTS = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("from-*.md")))
-PAGES = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md", "docs/audit.md", *IMPORTS)
+PAGES = (
+    "README.md",
+    "docs/time.md",
+    "docs/memory.md",
+    "docs/schedules.md",
+    "docs/systems.md",
+    "docs/anchor.md",
+    "docs/sweep.md",
+    "docs/audit.md",
+    *IMPORTS,
+)
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}
 PIPELINES, SPREAD = 200, 0.2
 MOST_EM = 44.0  # width of a formula in a table

@@ -142,10 +142,12 @@ def main() -> None:
     from shared import SHARED
 
     (ROOT / "docs" / "strategy.md").write_text(strategy_page())
+    compared = (SHARED / "oracle").is_dir() and (SHARED / "measured").is_dir()
+    # it makes the spreads that the intervals of all other pages stand on
+    measured = accuracy_measured.section(ROOT / "docs") if compared else ""
     effects()
     guide.main()
-    if (SHARED / "oracle").is_dir() and (SHARED / "measured").is_dir():
-        measured = accuracy_measured.section(ROOT / "docs")
+    if compared:
         (ROOT / "docs" / "accuracy.md").write_text(accuracy_page() + "\n" + measured)
     else:
         print("docs/accuracy.md is left as it is: ../shared is not on this machine", file=sys.stderr)

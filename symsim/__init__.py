@@ -20,6 +20,7 @@ from symsim.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
+    from symsim.api.anchored import anchor
     from symsim.api.python import compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
     from symsim.audit.python import audit
@@ -43,6 +44,7 @@ __all__ = [
     "Strategy",
     "SweepRows",
     "System",
+    "anchor",
     "audit",
     "compare",
     "compile",
@@ -64,6 +66,7 @@ _HOMES = {
     "Strategy": "symsim.inputs.strategy",
     "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
+    "anchor": "symsim.api.anchored",
     "compare": "symsim.compat.verbs",
     "audit": "symsim.audit.python",
     "compile": "symsim.api.python",

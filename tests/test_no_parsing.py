@@ -46,6 +46,7 @@ ALLOWED: dict[str, str] = {
         audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
         algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
+        calibration/shares.py
         audit/subjects.py:Derived.fixed audit/references.py:relative_sizes""",
     "the path of an operation or of a tensor inside its layer": """
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
@@ -63,7 +64,7 @@ ALLOWED: dict[str, str] = {
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that the same file puts in front": "algebra/asymptote.py",
     "a file's name or contents, or another program's": """
-        calibration/points.py grid/store.py program/c_build.py program/cache.py
+        calibration/points.py calibration/steps.py grid/store.py program/c_build.py program/cache.py
         audit/between.py audit/claims.py:_has_claims audit/printed.py audit/running.py compat/simumax/settings.py:version_of""",
     "an array": "grid/work.py:Best.settle",
 }

@@ -331,6 +331,31 @@ def calibrate(
     _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
 
 
+@app.command()
+def anchor(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    settings: _Set = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="TIME", help="Measured time of a step, such as 12.9s.")] = None,
+    rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help="More measured steps: .csv or .yaml with step and what ran.")] = None,
+    trace: Annotated[str | None, typer.Option("--trace", metavar="FILE", help="Kernels of the step by kind: .csv with kind and seconds.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a complete system file.")] = None,
+) -> None:
+    """Move a system's shares to steps measured on the machine itself."""
+    from symsim.api.anchored import anchor as moved
+    from symsim.report.anchored import anchor_table
+
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output}: a system file ends in .yaml")
+    named = dict(_pair("--set", text) for text in settings or ())
+    found = moved(model, strategy, system, step=step, rows=rows, trace=trace, overrides=named)
+    if output is not None:
+        found.write(output)
+    _print(anchor_table(found))
+    _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
+
+
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "tuple[Result, list[str]]":
     """What is asked for, and what a user should know of it besides, to be said once it is answered."""
     from symsim.api.result import derive

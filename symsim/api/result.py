@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from symsim.algebra.expr import Number
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.interval import ENDS, Interval, interval
 from symsim.evaluation.json_object import flops_by_module, json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.traffic import stage_messages
@@ -26,6 +28,17 @@ class Result(Evaluation):
 
     `formula(name)` gives a named result as a `Formula`; `value(name)` its exact number at the given sizes.
     """
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Between which seconds a step lies, with which probability, and what makes it so wide; None without a system."""
+        return interval(self)
+
+    def value(self, name: str) -> Number:
+        """The number of a quantity by its dotted name (`symsim list quantities`) or of a definition by its symbol; KeyError for another."""
+        if name in ENDS and self.interval is not None:
+            return getattr(self.interval, ENDS[name])
+        return super().value(name)
 
     def stage_messages(self, stage: Stage) -> list[Message]:
         """What one rank of the stage sends and receives: a micro-batch's messages and the step's."""

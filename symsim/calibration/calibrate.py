@@ -345,13 +345,13 @@ def plain(reference: str) -> dict[str, Any]:
 def calibrated(data: Mapping[str, Any], calibration: Calibration, measured: str) -> dict[str, Any]:
     """A system's plain data with the fitted coefficients and their source; `measured` names the points. InputError where one is zero."""
     made = deepcopy(dict(data))
-    source = _unused("calibrated", made["sources"])
+    source = unused_name("calibrated", made["sources"])
     made["sources"][source] = f"symsim calibrate, {measured} - {_summary(calibration)}"
     for name, value in calibration.coefficients.items():
         if value == 0 and not _is_time(name) and not name.startswith(("phi_", "zeta_")):
             raise InputError(f"{name} was fitted to zero, so no system file is written; the points do not fit the form")
         _put(made, name, [_text(name, value), "measured", source])
-    stated = {str(entry[2]) for entry in _entries(made)}
+    stated = {str(entry[2]) for entry in entries(made)}
     made["sources"] = {name: text for name, text in made["sources"].items() if name in stated}
     return made
 
@@ -378,20 +378,20 @@ def _put(data: dict[str, Any], name: str, entry: list[str]) -> None:
         data["network"][int(tier) - 1].setdefault("efficiency", {})[collective] = entry
 
 
-def _entries(data: Any) -> Iterable[Sequence[Any]]:
+def entries(data: Any) -> Iterable[Sequence[Any]]:
     """Every [number, how it is known, source] of a system's plain data."""
     if isinstance(data, Mapping):
         for value in data.values():
-            yield from _entries(value)
+            yield from entries(value)
     elif isinstance(data, (list, tuple)):
         if len(data) == 3 and not any(isinstance(part, (Mapping, list, tuple)) for part in data):
             yield data
         else:
             for value in data:
-                yield from _entries(value)
+                yield from entries(value)
 
 
-def _unused(name: str, taken: Mapping[str, Any]) -> str:
+def unused_name(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
 
 

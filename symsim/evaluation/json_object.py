@@ -14,6 +14,7 @@ from symsim.cost.reserve import RESERVES, fits
 from symsim.cost.step_time import HEADLINES, STAGE_TIMES, exposed_axes
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.buffers import gradient_buffers
+from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.traffic import stage_messages
 from symsim.pipeline.stages import Stage
@@ -77,11 +78,12 @@ def _time(at: Evaluation) -> dict[str, Any]:
     """Seconds of a step and where they go; the parts of `time` add up to `step`."""
     if at.system is None:
         return {}
-    number, said = at.step_numbers, above_peak(at)
+    number, said, within = at.step_numbers, above_peak(at), interval(at)
     return {
         "system": at.system.name,
         "time": {
             "step": float(number["t_step"]),
+            **({"interval": _interval(within)} if within is not None else {}),
             "compute": float(number["t_compute"]),
             "bubble": float(number["t_bubble"]),
             "exposed": {axis: float(number[name]) for axis, name in exposed_axes(at.derivation).items()},
@@ -94,6 +96,10 @@ def _time(at: Evaluation) -> dict[str, Any]:
         **{name: float(number[name]) for name in HEADLINES if name in number},
         **({"above_peak": said} if said else {}),
     }
+
+
+def _interval(found: Interval) -> dict[str, Any]:
+    return {"level": found.level, "low": found.low, "high": found.high, "by": {kind: round(share, 6) for kind, share in found.shares.items()}}
 
 
 def _messages(at: Evaluation) -> list[dict[str, Any]]:

@@ -31,6 +31,8 @@ class Entry:
 
 QUANTITIES: dict[str, Entry] = {
     "time.step": Entry("t_step", "s", "number", "one step", timed=True),
+    "time.step_low": Entry("t_step_low", "s", "number", "lower end of the interval of a step", timed=True),
+    "time.step_high": Entry("t_step_high", "s", "number", "upper end of the interval of a step", timed=True),
     "time.compute": Entry("t_compute", "s", "number", "kernels of the slowest stage", timed=True),
     "time.bubble": Entry("t_bubble", "s", "number", "time the slowest stage waits for others", timed=True),
     "time.exposed": Entry("exposed", "s", "number", "messages that nothing hides", timed=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from symsim.algebra.key import layers_of_model
 from symsim.algebra.reductions import Line, named
 from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.grid import within
 from symsim.grid.family import Array
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
 from symsim.grid.variant import Variant, joined, strategy_at
@@ -53,8 +55,9 @@ class Reported:
     definition, such as M_stage_peak, the largest over stages), or by a field or symbol of the strategy (tp, b, world).
     """
 
-    def __init__(self, variant: Variant, program: Program):
-        self.variant, self.program, self.result = variant, program, variant.result
+    def __init__(self, variant: Variant, program: Program, moved: Mapping[str, float] = MappingProxyType({})):
+        """moved: factors of symbols (`within.py`)."""
+        self.variant, self.program, self.result, self._moved = variant, program, variant.result, moved
         book = self.result.derivation
         self.stage_definitions = {d.symbol: (d.expr, d.counts) for d in book.of(scope="stage")}
         definitions, self._over_stages = {}, dict[str, Call]()
@@ -71,6 +74,10 @@ class Reported:
 
     def _symbol(self, name: str) -> Value | None:
         """A symbol's value over the cell: of the strategy, of the reductions over stages, or a number."""
+        found = self._known(name)
+        return found if found is None or name not in self._moved else self.program.apply("mul", found, self.program.number(self._moved[name]))
+
+    def _known(self, name: str) -> Value | None:
         strategy = self.variant.result.strategy
         name = "u" if name == "s" and strategy.padding_free else name
         if name in SYMBOLS and (name != "u" or strategy.document_lengths is None):
@@ -212,6 +219,8 @@ class Reported:
             return self.slots.of_fullest(at)
         if at == "memory" and self.result.system is not None:
             return self._capacity()
+        if at in (within.LOW, within.HIGH) and self.result.system is not None:
+            return within.end_of_interval(self, at, lambda factors: Reported(self.variant, self.program, factors))
         if at == "exposed" or name.startswith(EXPOSED):
             exposed = exposed_axes(self.result.derivation)
             if self.result.system is None:
@@ -268,7 +277,9 @@ class Reported:
         if known is not None:
             if known.timed and self.result.system is None:
                 return None
-            return "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active", "N_trained") else None
+            return (
+                "number" if known.symbol in (*definitions, "exposed", "memory", "world", "N_active", "N_trained", within.LOW, within.HIGH) else None
+            )
         if name.startswith(EXPOSED):
             return "number" if name.removeprefix(EXPOSED) in exposed_axes(self.result.derivation) else None
         return "number" if name in definitions or name in self.result.values else None

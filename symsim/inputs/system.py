@@ -128,6 +128,14 @@ class Host(Part):
     gather: Latency | None = Field(None, description="of the host for gathering the parameters of one module (assumption fsdp_unit)")
 
 
+class Anchored(Part):
+    """A step measured on the machine itself, to which its numbers were moved (`symsim anchor`)."""
+
+    step: Latency
+    of: str = Field(description="what ran")
+    moves: Mapping[str, float] = Field(description="what each kind of numbers moves the logarithm of that step by when it is off by its spread")
+
+
 class System(Part):
     """A file of models/systems/. Tiers are listed from the innermost out."""
 
@@ -138,6 +146,7 @@ class System(Part):
     kernels: Kernels
     network: tuple[Tier, ...]
     host: Host | None = None
+    anchored: tuple[Anchored, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> "System":

@@ -62,9 +62,12 @@ def no_system(changes: Mapping[tuple[str, ...], str]) -> InputError:
 
 def format_system(data: Mapping[str, Any]) -> str:
     """The contents of a system's file as YAML."""
-    text = format_yaml({key: value for key, value in data.items() if key != "network"}) + "network:\n"
-    for tier in data["network"]:
-        text += "  - " + format_yaml(tier, "    ")[4:]
+    lists = ("network", "anchored")
+    text = format_yaml({key: value for key, value in data.items() if key not in lists})
+    for name in lists:
+        text += f"{name}:\n" if data.get(name) else ""
+        for member in data.get(name, ()):
+            text += "  - " + format_yaml(member, "    ")[4:]
     return text
 
 
@@ -74,18 +77,18 @@ def override_system(system: System | None, changes: Mapping[tuple[str, ...], str
         return system
     if system is None:
         raise no_system(changes)
-    return changed_system(Document(_plain(system), "--set"), changes)
+    return changed_system(Document(plain_system(system), "--set"), changes)
 
 
-def _plain(part: Any) -> Any:
+def plain_system(part: Any) -> Any:
     """A part of a system as its file has it."""
     if isinstance(part, Known):
         return [part.text, part.tag, part.source]
     if isinstance(part, BaseModel):
-        return {name: _plain(value) for name in type(part).model_fields if (value := getattr(part, name)) is not None}
+        return {name: plain_system(value) for name in type(part).model_fields if (value := getattr(part, name)) is not None}
     if isinstance(part, Mapping):
-        return {key: _plain(value) for key, value in part.items()}
-    return [_plain(member) for member in part] if isinstance(part, tuple) else part
+        return {key: plain_system(value) for key, value in part.items()}
+    return [plain_system(member) for member in part] if isinstance(part, tuple) else part
 
 
 def _change(data: dict[str, Any], where: tuple[str, ...], text: str) -> None:

@@ -15,8 +15,10 @@ from symsim.cost.memory import binding_moment
 from symsim.cost.reserve import RESERVES
 from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
+from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.known import TAGS
+from symsim.inputs.spreads import KINDS
 from symsim.inputs.system import System, quantities
 from symsim.ir.roles import role_of
 from symsim.pipeline.fullest import falls
@@ -69,6 +71,11 @@ class Step:
     def above_peak(self) -> str:
         """The convention that makes MFU or HFU exceed 100 %, in a sentence; empty where neither does."""
         return above_peak(self.result)
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Between which seconds the step lies, by the spreads of what it stands on; none where another system's rules are followed."""
+        return interval(self.result)
 
     @property
     def depth(self) -> int:
@@ -219,6 +226,11 @@ class Step:
         for stages in self.result.line.members.values():
             found += stages[: bisect_left(stages, True, key=lambda n: self.peak(n) <= self.capacity)]
         return sorted(found)
+
+
+def between(found: Interval) -> str:
+    """'80 %: 11.4 s to 13.5 s, most of it from attention': an interval, and the kind of numbers that widens it most."""
+    return f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}"
 
 
 def axis_words(axis: str) -> str:

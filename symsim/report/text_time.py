@@ -9,7 +9,7 @@ from symsim.algebra.quantity import BYTE
 from symsim.report.amounts import human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
 from symsim.report.kernels import Kernel, achieved
-from symsim.report.step import MEMORY_PARTS, Step, stage_seconds, tags
+from symsim.report.step import MEMORY_PARTS, Step, between, stage_seconds, tags
 from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 10  # kernels shown
@@ -43,6 +43,8 @@ def _answer(step: Step) -> str:
     lines = ["Step"]
     for name, amount, said in rows:
         lines.append(wrapped(f"  {name:<{wide[0]}}  {amount:>{wide[1]}}  {said}", hanging=6 + sum(wide)))
+    if step.interval is not None:
+        lines.insert(2, wrapped(f"  {between(step.interval)}", hanging=4))
     if step.above_peak:
         lines.append(wrapped(f"  {step.above_peak}", hanging=4))
     return "\n".join(lines)

@@ -8,7 +8,9 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.typeset import width
 from symsim.cost.step_time import PHASES, STAGE_TIMES
+from symsim.evaluation.interval import moves
 from symsim.inputs import curves
+from symsim.inputs.spreads import KINDS, OF_STEP, stored
 from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
@@ -32,6 +34,7 @@ _DIMENSIONS = {
     "size": "size of a head",
     "bytes": "bytes read and written",
 }
+_LEAST_MOVE = 5e-4
 _COLUMNS = ("forward", "input gradients", "weight gradients")
 
 
@@ -45,6 +48,7 @@ def sections(step: Step, ink: Ink) -> list[Section]:
         _messages(step, ink),
         _stages(step, ink),
         _step(step, ink),
+        *_uncertainty(step, ink),
     ]
 
 
@@ -59,6 +63,7 @@ def answer(step: Step) -> Table:
     numbers = step.result.step_numbers
     rows = [
         ("one step", seconds(numbers["t_step"])),
+        *_interval_row(step),
         ("tokens a second", f"{plain(step.number('tokens_per_second'))}"),
         ("tokens a second on each accelerator", plain(step.number("tokens_per_second") / numbers["world"])),
         (f"MFU, of {rate(float(numbers['Phi']), 'FLOP/s')} an accelerator", percent(step.number("mfu"))),
@@ -74,6 +79,35 @@ def answer(step: Step) -> Table:
             rows.append((what, plain(step.number(name))))
     caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
     return Table(spans(caption), (Column("result", 24), Column("value", 24)), tuple(Row(r) for r in rows))
+
+
+def _interval_row(step: Step) -> list[tuple[str, str]]:
+    found = step.interval
+    return [] if found is None else [(f"between, in {percent(found.level)} of cases", f"{seconds(found.low)} to {seconds(found.high)}")]
+
+
+def _uncertainty(step: Step, ink: Ink) -> list[Section]:
+    """By kind of numbers how far they may be off, what the step changes by, and the share of its interval."""
+    found = step.interval
+    if found is None:
+        return []
+    spreads, made = stored(), moves(step.result)
+    rows, told = [], set[str]()
+    for (kind, tag), move in sorted(made.items(), key=lambda item: -found.shares.get(item[0][0], 0.0)):
+        if abs(move) > _LEAST_MOVE:
+            known = "" if kind in OF_STEP else tag
+            share = percent(found.shares.get(kind, 0.0)) if kind not in told else ""
+            rows.append(Row((KINDS[kind], known, percent(spreads.of(kind, tag)), f"{move:.3f}", share)))
+            told.add(kind)
+    for kind in ("machine", "run"):
+        rows.append(Row((KINDS[kind], "", percent(spreads.of(kind, "estimated")), "1", percent(found.shares[kind]))))
+    columns = (Column("numbers", 22), Column("known as", 8), Column("spread", 7, True), Column("moves", 6, True), Column("of the variance", 8, True))
+    said = (
+        f"In {percent(found.level)} of cases a step takes between {seconds(found.low)} and {seconds(found.high)}. A kind of numbers is off by its "
+        "spread, all of the kind together, kinds apart; a step moves by the elasticity of its formula (moves). Spreads are "
+        f"estimated from {spreads.source}. What was measured of a machine is known better than what was estimated or borrowed."
+    )
+    return [Section("How far it may be off", (Paragraph(spans(said)), Table(spans("Kinds of numbers."), columns, tuple(rows))), 2)]
 
 
 def _closed_forms(ink: Ink) -> Section:

@@ -1,0 +1,78 @@
+"""The interval of a step over a grid: what `symsim/evaluation/interval.py` says of one configuration, lowered in the grid's program.
+
+A kind's move is the difference of the step's logarithm where all numbers of the kind are off by a millionth, over that; formulas are
+lowered once more for each kind, and what the kind does not touch is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from symsim.evaluation.interval import remaining
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.spreads import Spreads, stored, uncertain
+from symsim.inputs.system import symbol_values
+from symsim.program.program import Program
+from symsim.program.value import Value
+
+LOW, HIGH = "t_step_low", "t_step_high"
+_MOVED = 1e-6
+
+
+class Reported(Protocol):
+    """What is reported of a variant (`reported.py`)."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def result(self) -> Evaluation: ...
+    def quantity(self, name: str) -> Value: ...
+
+
+def end_of_interval(reported: Reported, name: str, moved: Callable[[Mapping[str, float]], Reported]) -> Value:
+    """LOW or HIGH. moved: the same with symbols times these factors."""
+    program, step = reported.program, reported.quantity("time.step")
+    width = program.apply("mul", program.number(stored().factor), program.apply("sqrt", _variance(reported, step, moved)))
+    grown = _exponential(program, width)
+    return program.apply("mul" if name == HIGH else "div", step, grown)
+
+
+def _variance(reported: Reported, step: Value, moved: Callable[[Mapping[str, float]], Reported]) -> Value:
+    program, spreads, result = reported.program, stored(), reported.result
+    assert result.system is not None
+    own: dict[str, Value] = {"machine": program.number(spreads.of("machine", "estimated"))}
+    for kind, factors in _factors(reported, spreads).items():
+        there = moved(factors).quantity("time.step")
+        change = program.apply("sub", program.apply("div", there, step), program.number(1))
+        own[kind] = program.apply("mul", change, program.number(1 / _MOVED))
+    share = program.apply("div", reported.quantity("time.bubble"), step)
+    own["bubble"] = program.apply("mul", share, program.number(spreads.of("bubble", "estimated")))
+    anchored, run = [a.moves for a in result.system.anchored], spreads.of("run", "estimated")
+    terms: list[tuple[Value, float]] = [(program.number(1), run**2)]
+    for kind, move in own.items():
+        left = remaining({k: float(k == kind) for k in own}, anchored, spreads) if anchored else {kind: 1.0}
+        terms += [(program.product(1, [(move, 1), (own[k], 1)]), by) for k, by in left.items() if by and k in own]
+    return program.total(terms)
+
+
+def _factors(reported: Reported, spreads: Spreads) -> dict[str, dict[str, float]]:
+    """By kind, what its numbers are multiplied by where all are off by a millionth of their spreads."""
+    result = reported.result
+    assert result.system is not None
+    found: dict[str, dict[str, float]] = {}
+    for number in uncertain(result.system, dict.fromkeys(symbol_values(result.system, result.strategy), 0.0)):
+        if result.values.get(number.symbol):
+            found.setdefault(number.kind, {})[number.symbol] = 1 + number.way * _MOVED * spreads.of(number.kind, number.tag)
+    return found
+
+
+def _exponential(program: Program, x: Value) -> Value:
+    """e^x for x of 0 to 2, to nine digits: Pade's quotient of a quarter, squared twice."""
+    x = program.apply("mul", x, program.number(0.25))
+    square = program.apply("mul", x, x)
+    even = program.total([(program.number(1), 120), (square, 12)])
+    odd = program.total([(x, 60), (program.apply("mul", square, x), 1)])
+    root = program.apply("div", program.apply("add", even, odd), program.apply("sub", even, odd))
+    root = program.apply("mul", root, root)
+    return program.apply("mul", root, root)

@@ -1,0 +1,131 @@
+"""How far the numbers of a system may be off, by kind: derivations/spreads.json, made by `python docs/spreads.py` from measured steps.
+
+A spread is the standard deviation of the logarithm of a kind's seconds. Within a kind all numbers are off together, kinds are off
+independently of one another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pydantic import BaseModel, ConfigDict
+
+from symsim.inputs import curves
+from symsim.inputs.known import Known
+from symsim.inputs.reading import parse_json, read_text
+from symsim.inputs.settable import system_path
+from symsim.inputs.shipped import derivations_directory
+from symsim.inputs.system import DISPATCHERS, System
+from symsim.inputs.validation import validate
+
+# kinds of numbers, and how outputs call what each makes uncertain
+KINDS = {
+    "gemm": "matrix products",
+    "grouped_gemm": "grouped products of experts",
+    "attention": "attention",
+    "memory": "kernels bound by HBM",
+    "fp8": "the FP8 rate",
+    "node": "messages inside a node",
+    "network": "messages between nodes",
+    "exchange": "the exchange of tokens",
+    "host": "the host",
+    "bubble": "waiting in the pipeline",
+    "machine": "the machine and its software as a whole",
+    "run": "one run and another",
+    "settings": "settings that are guessed",
+}
+# kinds that are no numbers of a system file: shares of the whole step
+OF_STEP = ("bubble", "machine", "run", "settings")
+_TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
+_EXCHANGES = ("all_to_all", *DISPATCHERS)
+
+
+class Spread(BaseModel):
+    """Of a kind: the deviation of what was measured, of what was estimated or borrowed, and where that is from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    measured: float
+    estimated: float
+    source: str
+
+
+class Spreads(BaseModel):
+    """level: the share of steps that an interval is to hold; factor: deviations on either side of a prediction that do; anchored: times the
+    spread of a run, how far a step that a system was anchored on may be off for reasons of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    level: float
+    factor: float
+    anchored: float
+    source: str
+    kinds: dict[str, Spread]
+
+    def of(self, kind: str, tag: str) -> float:
+        """The deviation of a kind of numbers that are known so (measured, datasheet or estimated)."""
+        return self.kinds[kind].estimated if tag == "estimated" else self.kinds[kind].measured
+
+
+@cache
+def stored() -> Spreads:
+    """The spreads that were estimated last."""
+    path = derivations_directory() / "spreads.json"
+    document = parse_json(read_text(path), str(path))
+    return validate(Spreads, document.data, document.where, document)
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """A number of a system, by its symbol: its kind, how it is known, and 1 where seconds rise with it, -1 where they fall."""
+
+    symbol: str
+    kind: str
+    tag: str
+    way: int
+
+
+def uncertain(system: System, symbols: Mapping[str, float]) -> Iterator[Uncertain]:
+    """Those of these symbols whose numbers are shares that something reaches or seconds that it takes, which no data sheet knows."""
+    for symbol in symbols:
+        kind = kind_of(symbol, len(system.network))
+        if kind is not None:
+            known = known_of(system, symbol)
+            falls = symbol.startswith(("eta_", "C_", "B_", "Phi_"))
+            yield Uncertain(symbol, kind, known.tag if known is not None else "estimated", -1 if falls else 1)
+
+
+def kind_of(symbol: str, tiers: int) -> str | None:
+    """The kind of a system's symbol; none of peaks, bandwidths, and coefficients of a kernel that are neither a share that it reaches nor seconds."""
+    if symbol in curves.SYMBOLS:
+        return curves.SYMBOLS[symbol][0] if symbol.startswith(("eta_", "t_", "tau_")) else None
+    if symbol in ("Phi_fp8", "Phi_fp4"):
+        return "fp8"
+    if symbol in ("t_launch", "t_gather", "B_host", "B_drive", "B_dram"):
+        return "host"
+    tier = _TIER.fullmatch(symbol)
+    if tier is None:
+        return "exchange" if symbol.startswith("B_sm_") else None
+    if tier[3] is not None and tier[3].startswith(_EXCHANGES):
+        return "exchange"
+    return "network" if int(tier[2]) == tiers > 1 else "node"
+
+
+def known_of(system: System, symbol: str) -> Known | None:
+    """What a system file says for a symbol; none where it leaves the number out."""
+    if symbol in ("Phi_fp8", "Phi_fp4"):
+        return system.accelerator.fp8_share
+    path = system_path(symbol)
+    assert path is not None, symbol
+    at: object = system
+    for part in path:
+        if isinstance(at, tuple):
+            at = at[int(part) - 1]
+        elif isinstance(at, Mapping):
+            at = at.get(part) or at.get(int(part) if part.isdigit() else "default")
+        else:
+            at = getattr(at, part, None)
+    return at if isinstance(at, Known) else None

@@ -1,0 +1,108 @@
+"""The interval of a step: elasticities in one pass, spreads by kind, and the same numbers wherever they are shown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from in_process import run
+
+import symsim
+from symsim.api.result import derive
+from symsim.evaluation.elasticity import elasticities
+from symsim.evaluation.interval import interval, interval_of, moves
+from symsim.inputs.conventions import OWN
+from symsim.inputs.shipped import list_systems
+from symsim.inputs.spreads import kind_of, stored, uncertain
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import symbol_values
+
+CASES = {
+    "one stage": ("llama3-8b", "tp=2", "h100-sxm"),
+    "stages": ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,global_batch_size=128,overlap_grad_reduce=true", "h100-sxm"),
+    "mirrored": ("mixtral-8x7b", "pp=4,ep=8,dp=8,schedule=dualpipe,num_microbatches=16", "h800-sxm"),
+    "waits": ("llama3-8b", "pp=4,schedule=zb_h1,num_microbatches=6", "b200-sxm"),
+    "sharded": ("llama3-8b", "dp=16,zero=3", "a800-sxm"),
+}
+
+
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+def result(request: pytest.FixtureRequest) -> Any:
+    model, strategy, system = request.param
+    return symsim.derive(model, strategy, system=system)
+
+
+def test_elasticities_are_those_of_the_closed_formula(result: Any) -> None:
+    found, formula = elasticities(result), result.formula("t_step")
+    rates = [n for n in found if isinstance(result.values[n], float) and n in formula.symbols]
+    assert len(rates) > 10
+    for name in rates:
+        assert found[name] == pytest.approx(float(formula.elasticity(name, result.values)), abs=1e-9), name
+
+
+def test_all_that_may_be_off_together_is_the_whole_step(result: Any) -> None:
+    # seconds are of the first degree: with every share lower and every latency longer by a percent a step is longer by a percent
+    found = elasticities(result)
+    assert sum(n.way * found[n.symbol] for n in uncertain(result.system, found)) == pytest.approx(1, abs=1e-9)
+
+
+def test_every_share_and_latency_of_the_shipped_systems_has_a_kind() -> None:
+    for name in list_systems():
+        system = symsim.load_system(name)
+        for symbol in symbol_values(system, Strategy()):
+            off = symbol.startswith(("eta_", "alpha_", "lambda_", "t_", "tau_", "B_host", "B_sm"))
+            assert (kind_of(symbol, len(system.network)) is not None) == (off or symbol in ("Phi_fp8", "Phi_fp4", "B_dram") or symbol[:2] == "C_"), (
+                symbol
+            )
+        assert {n.tag for n in uncertain(system, dict.fromkeys(symbol_values(system, Strategy()), 0.0))} <= {"measured", "datasheet", "estimated"}
+
+
+def test_a_measured_share_narrows_the_interval() -> None:
+    made = {("gemm", "measured"): 0.5, ("memory", "estimated"): 0.5}
+    wide = interval_of(10.0, {("gemm", "estimated"): 0.5, ("memory", "estimated"): 0.5})
+    narrow = interval_of(10.0, made)
+    assert wide.low < narrow.low < 10 < narrow.high < wide.high
+    assert math.log(narrow.high / 10) == pytest.approx(math.log(10 / narrow.low))
+    assert sum(narrow.shares.values()) == pytest.approx(1) and narrow.most == "memory"
+
+
+def test_the_variance_is_that_of_kinds_apart_and_numbers_of_a_kind_together() -> None:
+    spreads = stored()
+    made = {("gemm", "measured"): 0.3, ("gemm", "estimated"): 0.2, ("node", "measured"): 0.1}
+    gemm = 0.3 * spreads.of("gemm", "measured") + 0.2 * spreads.of("gemm", "estimated")
+    parts = (gemm, 0.1 * spreads.of("node", "measured"), spreads.of("machine", ""), spreads.of("run", ""))
+    assert math.log(interval_of(1.0, made).high) == pytest.approx(spreads.factor * math.hypot(*parts))
+
+
+def test_shown_alike_everywhere(tmp_path: Any) -> None:
+    result = symsim.derive("llama3-8b", "tp=2", system="h100-sxm")
+    found = interval(result)
+    assert found is not None and result.interval == found
+    assert sum(moves(result).values()) - moves(result)["bubble", "estimated"] == pytest.approx(1)
+    said = result.to_json()["time"]["interval"]
+    assert (said["low"], said["high"], said["level"]) == (found.low, found.high, 0.8)
+    assert "\n  80 %: " in result.table() and "most of it from " in result.table()
+    assert "How far it may be off" in run("derive", "llama3-8b", "-s", "tp=2", "-y", "h100-sxm").stdout
+    assert result.value("time.step_low") == found.low < result.value("time.step") < found.high == result.value("time.step_high")
+    assert symsim.derive("llama3-8b", "tp=2").interval is None
+
+
+def test_a_sweep_has_the_ends_as_columns() -> None:
+    columns = ["time.step", "time.step_low", "time.step_high"]
+    found = symsim.sweep("mixtral-8x7b", {"ep": [2, 8], "pp": [1, 4], "dp": [8], "num_microbatches": [8]}, system="b200-sxm", columns=columns)
+    for k in range(len(found)):
+        plan = ",".join(f"{name}={found.rows[name][k]}" for name in ("ep", "pp", "dp", "num_microbatches"))
+        result = symsim.derive("mixtral-8x7b", plan, system="b200-sxm")
+        for name in columns:
+            assert found.rows[name][k] == pytest.approx(float(result.value(name)), rel=1e-6)
+
+
+def test_no_interval_where_another_systems_rules_are_followed() -> None:
+    # its shares are not those of a system file, and its residuals were not measured
+    model, plan, system = symsim.load_model("llama3-8b"), symsim.load_strategy("tp=2"), symsim.load_system("h100-sxm")
+    assert derive(model, plan, system=system).interval is not None
+    result = derive(model, plan, system=system, conventions=replace(OWN, slower=Fraction(11, 10)))
+    assert result.interval is None and "interval" not in result.to_json()["time"] and "80 %" not in result.table()
