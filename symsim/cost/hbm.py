@@ -30,10 +30,6 @@ UNFUSED_LOSS = {"forward": 38, "backward": 14}
 # experts' parts (4 + 4) and casts the result (4 + 2); backward casts the gradient (2 + 4), gives each expert's part its own (4 + 2 and
 # 2 + 2) and for b and for p multiplies and sums it (4 + 4 + 4 each) (megatron.core transformer/moe/experts.py _apply_bias)
 BIAS_APART = {"forward": 28, "dgrad": 40}
-# bytes an element that the backward of a clamp in 16 bits moves besides gradient, input and result: masks of what lies inside, made by a
-# comparison for each bound (2 + 1), joined (1 + 1 + 1) where there are two, and read; the mean of one bound (8 in all) and of two (14), which
-# the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
-CLAMP_MASKS = 5
 
 
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
@@ -75,7 +71,7 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return _attention_bytes(placed, kernel.forward, backward=True)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "backward")
-    masks = elements(placed, op.inputs[0]) * CLAMP_MASKS if op.kind == "clamp" else ZERO
+    masks = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
     return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + masks, BYTE)
 
 

@@ -54,8 +54,6 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         return experts
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts
-    if op.kind == "rope" and profile.assumptions["apply_rope_fusion"] == "true":
-        return ONE
     return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
 
 

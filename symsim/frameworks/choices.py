@@ -78,6 +78,7 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
     return replace(
         own,
         lowerings=with_linear_loss({**own.lowerings, **{name: fuse_eager.FUSED[name] for name in strategy.fused_kernels}}, strategy),
+        launches={**own.launches, "rope": (1, 1)} if own.launches and assume["apply_rope_fusion"] == "true" else own.launches,
         shares_redistributions=assume["shared_redistribution"] == "true",
         ring=replace(own.ring, gathers=own.ring.gathers and strategy.cp > 1 and strategy.cp_comm_type == "all_gather"),
         counts="" if assume["dispatcher_metadata"] == "omitted" else own.counts,

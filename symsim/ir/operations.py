@@ -262,6 +262,8 @@ class Operation:
     where_partial: bool = False
     completes: bool = False
     in_place: bool = False
+    # bytes an element that backward moves besides gradient, input and result
+    masks: int = 0
 
 
 _EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
@@ -328,11 +330,14 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": Operation("redistribution", Redistribution, sends="all_to_all", transpose="all_to_all"),
     "slice": Operation("redistribution", Redistribution, transpose="all_gather"),
     "regroup": Operation("redistribution", Redistribution, sends="all_gather", transpose="reduce_scatter"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "clamp", "gather", "softplus")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "gather", "softplus")},
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
+    # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
+    # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
+    "clamp": Operation("primitive", keeps="inputs", masks=5),
     "mul": Operation("primitive", keeps="partners"),
     "plus": Operation("primitive", transpose="shared"),
     "index": Operation("primitive", bound="permute", keeps="integers"),
