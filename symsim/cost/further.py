@@ -336,7 +336,7 @@ def _every(book: Derivation, lowered: Lowered) -> list[tuple[str, bool, Message]
 def _passed(strategy: Strategy) -> tuple[Expr, Expr]:
     """Boundary tensors that stage i sends and receives forward: of each of its chunks, but where the last stage of a V turns, and
     with no chunk that is empty."""
-    turns = floor((symbol("i") + 1) / symbol("pp")) if strategy.schedule in ("zbv", "dualpipev") else ZERO
+    turns = floor((symbol("i") + 1) / symbol("pp")) if schedule_of(strategy).placement == "v" else ZERO
     chunks = symbol("vpp") - turns
     return chunks - symbol("loss_i"), chunks - symbol("first_i")
 

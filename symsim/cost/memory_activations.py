@@ -83,7 +83,7 @@ def define_activations(rank: Rank) -> Activations:
         source=rank.schedule.source,
     ).expr
     # the head's backward follows its forward at once, unless all forwards come first
-    of_head = ZERO if rank.schedule.name in ("gpipe", "looped_bfs") else of_block("A", HEAD).expr * symbol("loss_i")
+    of_head = ZERO if rank.schedule.forwards_first else of_block("A", HEAD).expr * symbol("loss_i")
     of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())

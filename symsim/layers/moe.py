@@ -32,7 +32,7 @@ def moe(net: Net, x: str, model: Architecture) -> str:
         if spec.moe_shared_expert_gate:
             with net.within("shared_expert_gate", "router"):
                 gate = n.sigmoid(net, net.einsum("b s h, one h -> b s one", x, Weight("shared_expert_gate")), "gate")
-                shared = n.multiply(net, gate, shared, "gated")
+                shared = n.multiply(net, shared, gate, "gated")
         y = n.add(net, y, shared, "add_shared")
     return y
 

@@ -101,8 +101,11 @@ def view(net: Net, x: str, name: str, parts: "Iterable[tuple[str, str]]") -> tup
 
 
 def multiply(net: Net, x: str, y: str, name: str) -> str:
-    """Elementwise product of two activations (broadcast over missing dims)."""
-    z = net.tensor(f"{name}.out", net.dims_of(y) if len(net.dims_of(y)) > len(net.dims_of(x)) else net.dims_of(x))
+    """Elementwise product of two activations; one of them may lack dimensions of the other, or have `one` there. ValueError for others."""
+    own, other = ({d for d in net.dims_of(t) if d != "one"} for t in (x, y))
+    if not (own <= other or other <= own):
+        raise ValueError(f"{name}: '{' '.join(net.dims_of(x))}' times '{' '.join(net.dims_of(y))}' is of neither's dimensions")
+    z = net.tensor(f"{name}.out", net.dims_of(x if other <= own else y))
     net.op("multiply", name, [x, y], [z])
     return z
 

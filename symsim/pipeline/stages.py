@@ -16,8 +16,8 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.roles import ROLES, role_of
 from symsim.pipeline.layout import pipeline_layout
+from symsim.pipeline.schedules import schedule_of
 
-_FOLDED = ("zbv", "dualpipev")  # schedules in which a rank holds two chunks, the pipeline coming back as a V
 _FACTS = ("output_i", "checkpoints_i", "window_i", "whole_i", "received_i", "returned_i")
 
 
@@ -149,12 +149,12 @@ def stages(model: Architecture, strategy: Strategy, mtp: int) -> list[Stage]:
 def _chunks_of(rank: int, strategy: Strategy) -> list[int]:
     """Which chunks of the model a rank holds: every pp-th, or the two of a V (zbv: arXiv:2405.15362, dualpipev)."""
     n = strategy.pp * strategy.vpp
-    return [rank, n - 1 - rank] if strategy.schedule in _FOLDED else list(range(rank, n, strategy.pp))
+    return [rank, n - 1 - rank] if schedule_of(strategy).placement == "v" else list(range(rank, n, strategy.pp))
 
 
 def _rank_of(chunk: int, strategy: Strategy) -> int:
     """The rank that holds a chunk of the model."""
-    return min(chunk, strategy.pp * strategy.vpp - 1 - chunk) if strategy.schedule in _FOLDED else chunk % strategy.pp
+    return min(chunk, strategy.pp * strategy.vpp - 1 - chunk) if schedule_of(strategy).placement == "v" else chunk % strategy.pp
 
 
 def _split(model: Architecture, strategy: Strategy) -> list[tuple[int, int]]:
