@@ -37,16 +37,20 @@ def define_reserve(rank: Rank) -> None:
     unused = assume["allocator"] == "caching" and assume["memory"] == "allocated"
     values = {"device": expr(on_device), "communicators": of_groups, "allocator": symbol("M_peak") * ((1 / IN_USE - 1) if unused else 0)}
     named = {"device": ("device_reserve", "device_context"), "communicators": ("communicator_buffers",), "allocator": ("allocator", "memory")}
+    sources = {"device": "NVIDIA-NeMo/RL issue 2814", "communicators": "NVIDIA/nccl issue 964", "allocator": "SimuMax v1.2, mem_factor"}
     for part, value in values.items():
         latex = rf"M_{{\mathrm{{{part}}}}}"
         meaning = f"kept free beside the peak: {RESERVES[part]}"
-        rank.book.define(of_step("M_reserve", part), Quantity(value, BYTE), meaning, unit=BYTE, latex=latex, assumptions=named[part])
+        rank.book.define(
+            of_step("M_reserve", part), Quantity(value, BYTE), meaning, unit=BYTE, latex=latex, source=sources[part], assumptions=named[part]
+        )
     rank.book.define(
         of_step("M", "reserve"),
         Quantity(sum((of_step("M_reserve", part).expr for part in values), ZERO), BYTE),
         "kept free beside the peak",
         unit=BYTE,
         latex=r"M_{\mathrm{reserve}}",
+        source="of its parts",
     )
 
 
