@@ -136,3 +136,19 @@ def test_no_system_and_one_at_its_best(before: Any, tmp_path: Path) -> None:
     assert max(float(k.value) for k in (least.system.kernels.gemm.efficiency, least.system.kernels.memory.elementwise)) <= 1
     said = run("anchor", MODEL, "-s", PLAN, "-y", SYSTEM, "--step", "60s").stdout
     assert "spreads off, which is rare" in said
+
+
+def test_a_file_that_says_all_moves_a_system(before: Any, tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(f'model,strategy,step\n{MODEL},"{PLAN}",{STEP * before.value("time.step")}s\n')
+    alone = run("anchor", SYSTEM, "--measured", "runs.csv", "-o", "alone.yaml", cwd=tmp_path)
+    named = run("anchor", MODEL, "-s", PLAN, "-y", SYSTEM, "--rows", "runs.csv", "-o", "named.yaml", cwd=tmp_path)
+    assert alone.returncode == named.returncode == 0, alone.stderr + named.stderr
+    assert alone.stdout == named.stdout and (tmp_path / "alone.yaml").read_text() == (tmp_path / "named.yaml").read_text().replace("named", "alone")
+    (tmp_path / "bare.csv").write_text(f'strategy,step\n"{PLAN}",1s\n')
+    for arguments, said in (
+        ([SYSTEM, "--measured", "bare.csv"], "bare.csv:2: the run has no 'model'"),
+        ([SYSTEM, "--measured", "runs.csv", "-s", PLAN], "each row of FILE says what ran"),
+        (["h10-sxm", "--measured", "runs.csv"], "h100-sxm"),
+    ):
+        wrong = run("anchor", *arguments, cwd=tmp_path)
+        assert wrong.returncode == 2 and said in wrong.stderr and not wrong.stdout, wrong.stderr

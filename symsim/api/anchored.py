@@ -23,7 +23,7 @@ STEP = "--step"
 
 
 def anchor(
-    model: Architecture | Path_ | Mapping[str, Any],
+    model: Architecture | Path_ | Mapping[str, Any] | None,
     strategy: Strategy | Path_ | Mapping[str, Any] | None = None,
     system: System | Path_ | None = None,
     *,
@@ -36,13 +36,14 @@ def anchor(
 
     step: the measured time of this model under this strategy, as '12.9 s' or in seconds. rows: more measured steps, a CSV or YAML file, or
     mappings with `step`, `model`, `strategy` and whatever overrides take. trace: seconds of each kind of kernels in the step, a
-    CSV file or a mapping. overrides: what --set takes. InputError for what does not fit, and where no shares explain what was measured.
+    CSV file or a mapping. overrides: what --set takes. model: None where every row
+    names its own. InputError for what does not fit, and where no shares explain what was measured.
 
     >>> found = anchor("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", "h100-sxm", step="5.5 s")
     >>> derive("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", system=found.system).value("time.step")
     5.5...
     """
-    system = system if system is not None or isinstance(model, Architecture) else model_of(model).system
+    system = system if system is not None or model is None or isinstance(model, Architecture) else model_of(model).system
     if system is None:
         raise InputError("a measured step moves the numbers of a system, and none is named: give one with -y")
     base = override_system(system if isinstance(system, System) else load_system(path_of(system, "the system")), settings_of(overrides or {}).system)
@@ -59,6 +60,8 @@ def anchor(
     told = {name: value for name, value in (overrides or {}).items() if not settings_of({name: value}).system}
     found = [_measured(run, model, strategy, base, told) for run in runs]
     if trace is not None:
+        if model is None:
+            raise InputError("a trace is of a model, and none is named")
         kinds = read_trace(path_of(trace, "trace")) if isinstance(trace, (str, os.PathLike)) else _kinds(trace)
         at = derive(model, strategy, overrides=told, system=base)
         found += [Measured(at, seconds, f"kernels of {kind} in {_said(at)}", kind) for kind, seconds in kinds.items()]
@@ -70,7 +73,10 @@ def _measured(run: Run, model: Any, strategy: Any, system: System, told: Mapping
     try:
         if settings_of(run.settings).system:
             raise InputError("a run changes the model or the strategy; numbers of the system are the same for all, with --set")
-        at = derive(run.model or model, run.strategy or strategy, overrides={**told, **run.settings}, system=system)
+        asked = run.model or model
+        if asked is None:
+            raise InputError("the run has no 'model', and nothing else names one")
+        at = derive(asked, run.strategy or strategy, overrides={**told, **run.settings}, system=system)
     except InputError as error:
         raise InputError(f"{run.where}: {error}") if run.where != STEP else error from None
     return Measured(at, run.seconds, _said(at))

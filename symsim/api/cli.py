@@ -333,13 +333,14 @@ def calibrate(
 
 @app.command()
 def anchor(
-    model: _Model,
+    model: Annotated[str, typer.Argument(metavar="{MODEL}", help="As for derive; the system, where --measured says what ran.")],
     strategy: _Strategy = None,
     system: _System = None,
     settings: _Set = None,
     step: Annotated[str | None, typer.Option("--step", metavar="TIME", help="Measured time of a step, such as 12.9s.")] = None,
     rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help="More measured steps: .csv or .yaml with step and what ran.")] = None,
     trace: Annotated[str | None, typer.Option("--trace", metavar="FILE", help="Kernels of the step by kind: .csv with kind and seconds.")] = None,
+    measured: Annotated[str | None, typer.Option("--measured", metavar="FILE", help="As --rows, of a system: each row names its model.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a complete system file.")] = None,
 ) -> None:
     """Move a system's shares to steps measured on the machine itself."""
@@ -349,7 +350,15 @@ def anchor(
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output}: a system file ends in .yaml")
     named = dict(_pair("--set", text) for text in settings or ())
-    found = moved(model, strategy, system, step=step, rows=rows, trace=trace, overrides=named)
+    if measured is None:
+        found = moved(model, strategy, system, step=step, rows=rows, trace=trace, overrides=named)
+    elif any(given is not None for given in (strategy, system, step, rows, trace)):
+        raise InputError(
+            "--measured FILE is for 'symsim anchor SYSTEM --measured FILE', where each row of FILE says what ran; -s, -y, --step, "
+            "--rows and --trace are for 'symsim anchor MODEL'"
+        )
+    else:
+        found = moved(None, None, model, rows=measured, overrides=named)
     if output is not None:
         found.write(output)
     _print(anchor_table(found))
