@@ -41,6 +41,13 @@ def test_what_a_source_wrote_and_nothing_draws_stands_as_it_is_written() -> None
     assert typst.inline(Printed(r"\begin{nowhere} a")) == r'#code("\\begin{nowhere} a")'
 
 
+def test_long_words_may_be_broken() -> None:
+    broken = r'"theoretical_\u{200b}memory_\u{200b}usage.\u{200b}py"'
+    assert typst.inline("in theoretical_memory_usage.py") == f'#"in {broken[1:]}'
+    assert typst.inline(Code("theoretical_memory_usage.py")) == f"#code({broken})"
+    assert typst.inline("a plain word") == '#"a plain word"'
+
+
 def assert_lines_fit(document: Report) -> None:
     """By the compiler: no displayed equation is wider than the room it has."""
     too_wide = "#show math.equation.where(block: true): it => layout(room => { assert(measure(it).width <= room.width, message: repr(it)); it })\n"

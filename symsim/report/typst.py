@@ -28,6 +28,7 @@ from symsim.report.templating import template
 from symsim.report.typst_math import quoted, typst_math
 
 _LINE = 56.0  # em of the tables' type (8.5 pt) on a line of A4
+_LONG_WORD = 16
 _FONT = 'font-family="New Computer Modern" font-size="13" fill="#16181d"'
 _STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # scripts above each other touch those of the next row
 _STRUT = "#strut"
@@ -52,7 +53,7 @@ def inline(cell: Cell) -> str:
         elif isinstance(span, Emphasis):
             made.append(f"#emph({quoted(span.text)})")
         else:
-            made.append(f"#{quoted(span)}" if span else "")
+            made.append(f"#{_prose(span)}" if span else "")
     return "".join(made)
 
 
@@ -68,6 +69,12 @@ def _breakable(name: str) -> str:
     """An identifier that may be broken behind its dots and underscores and between its humps, as a string of Typst's."""
     parts = (quoted(part)[1:-1] for part in re.split(r"(?<=[._/=,+*])|(?<=[a-z])(?=[A-Z])", name) if part)
     return '"' + "\\u{200b}".join(parts) + '"'
+
+
+def _prose(text: str) -> str:
+    """A text whose long words, as names of files are, may be broken."""
+    words = (_breakable(w)[1:-1] if len(w) > _LONG_WORD else quoted(w)[1:-1] for w in re.split(r"(?<= )", text))
+    return '"' + "".join(words) + '"'
 
 
 def aligned(equations: Equations) -> str:
