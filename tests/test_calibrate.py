@@ -165,8 +165,9 @@ def test_a_share_above_one_is_refused(name: str) -> None:
 
 
 def test_a_few_runs_at_another_clock_move_little() -> None:
-    draw = random.Random(1)
-    noisy = [Point(p.op, p.kind, p.sizes, p.seconds * (0.7 if draw.random() < 0.15 else draw.uniform(0.98, 1.02))) for p in attentions(True)]
+    draw = random.Random(1)  # nine coefficients stand on these: each shape is timed three times
+    timed_thrice = [p for _ in range(3) for p in attentions(True)]
+    noisy = [Point(p.op, p.kind, p.sizes, p.seconds * (0.7 if draw.random() < 0.15 else draw.uniform(0.98, 1.02))) for p in timed_thrice]
     (fit,) = calibrate(lab(), Points(tuple(noisy), {}), "attention").fits
     assert fit.coefficients["eta_fa"] == pytest.approx(TRUE["eta_fa"], rel=0.03)
     assert fit.coefficients["eta_fab"] == pytest.approx(TRUE["eta_fab"], rel=0.03)
@@ -397,7 +398,7 @@ MEASURED = {
     ("a100-pcie-80", "a100_pcie"): {
         "gemm": ((3.7, 1.5, -0.2), (3.8, 1.6, -0.1)),
         "grouped_gemm": ((2.5, 2.7, -0.1), (3.1, 3.4, -0.2)),
-        "attention": ((1.5, 1.3, -0.3), (2.3, 1.8, -0.2)),
+        "attention": ((1.5, 1.3, -0.3), (2.2, 2.0, -0.3)),
     },
     ("b200-sxm", "b200_bf16_ceperm"): {
         "gemm": ((10.5, 4.8, -3.1), (10.6, 5.0, -3.1)),
@@ -436,7 +437,7 @@ UNSEEN: list[tuple[str, str, str, str, Callable[[Point], bool], Callable[[Point]
     ("b200-sxm", "b200_bf16_ceperm", "gemm", "all but hidden 16384 -> 16384", lambda p: not has(p, 16384), lambda p: has(p, 16384), (6.1, -3.7)),
     ("b200-sxm", "b200_bf16_ceperm", "gemm", "all but hidden 7168 -> 7168", lambda p: not has(p, 7168), lambda p: has(p, 7168), (12.3, -4.6)),
     ("b200-sxm", "b200_bf16_ceperm", "grouped_gemm", "hidden 5120 -> 7168", lambda p: has(p, 5120), lambda p: has(p, 7168), (9.4, -0.3)),
-    ("b200-sxm", "b200_bf16_ceperm", "attention", "4K -> 32K, 128K", lambda p: p.sizes["s_q"] == 4096, lambda p: p.sizes["s_q"] > 4096, (10.9, -6.5)),
+    ("b200-sxm", "b200_bf16_ceperm", "attention", "4K -> 32K, 128K", lambda p: p.sizes["s_q"] == 4096, lambda p: p.sizes["s_q"] > 4096, (15.0, -18.4)),
 ]
 
 
