@@ -3,7 +3,7 @@
 With x_j the logarithm of how far number j of the system is off, the logarithm of the step changes by sum_j e_j x_j, e_j the elasticity of
 the exact formula. x_j is s_j z_k, where s_j is the spread of its kind k for how it is known, and z_k is shared by the kind: kinds are independent, so
 that the variance of the step is sum_k (sum_j e_j s_j)^2. Steps that a system was anchored on (`symsim anchor`) are known to
-within the spread of one run and another; what that leaves of z is their posterior.
+within the run-to-run spread; what that leaves of z is their posterior.
 """
 
 from __future__ import annotations

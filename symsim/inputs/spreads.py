@@ -34,7 +34,7 @@ KINDS = {
     "host": "the host",
     "bubble": "waiting in the pipeline",
     "machine": "the machine and its software as a whole",
-    "run": "one run and another",
+    "run": "run-to-run variation",
     "settings": "settings that are guessed",
 }
 # kinds that are no numbers of a system file: shares of the whole step
