@@ -68,6 +68,7 @@ def quantities_of(result: Result) -> dict[str, float]:
     found = {f"memory.{part}": full[part] for part in ("weights", "gradients", "optimizer", "activations", "transient")}
     found |= {"memory.peak": data["memory"]["peak"], "world": result.strategy.world_size}
     found |= {"params.total": data["params"]["total"], "params.active": data["params"]["active"]}
+    found["memory.reserve"] = sum(data["memory"]["reserve"].values())
     found["params.trained"] = data["params"].get("trained", data["params"]["total"])
     found |= {"params.per_rank": max(rank["total"] for rank in data["params"]["per_rank"])}
     found |= {f"flops.{phase}": data["flops"][phase] for phase in ("forward", "backward", "recompute")}

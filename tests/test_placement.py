@@ -29,9 +29,9 @@ def derived(model: str, strategy: str) -> Result:
     [
         ({}, [("a, g, f, f_s, V, h_o, H_k, H_v", "tp"), ("f_e", "etp"), ("E", "ep"), ("b", "dp"), ("s", "cp"), ("R, R_u", "etp where it is left")]),
         ({"sp": True}, [("s", "cp, sp")]),
-        ({"cp_comm_type": "a2a"}, [("a, g in attention", "tp, cp"), ("s in attention", "none")]),
+        ({"cp": 2, "cp_comm_type": "a2a"}, [("a, g in attention", "tp, cp"), ("s in attention", "none")]),
         (
-            {"cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 2)},
+            {"cp": 4, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 2)},
             [("s", "cp_a2a, cp_p2p"), ("a, g in attention", "tp, cp_a2a"), ("s in attention", "cp_p2p")],
         ),
         ({"zero": 1}, [("store of optimizer states", "dp, cp; of experts: edp")]),

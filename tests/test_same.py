@@ -20,7 +20,7 @@ DIVIDES = ["eval", "llama3-8b", "-s", "tp=4", "--json"]
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This tree with one number of one model changed."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in ("symsim", "models"):
+    for name in ("symsim", "models", "derivations"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     model = tree / "models" / "llama3-8b.yaml"
     text = model.read_text()

@@ -40,8 +40,8 @@ def anchor(
     names its own. InputError for what does not fit, and where no shares explain what was measured.
 
     >>> found = anchor("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", "h100-sxm", step="5.5 s")
-    >>> derive("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", system=found.system).value("time.step")
-    5.5...
+    >>> round(derive("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", system=found.system).value("time.step"), 2)
+    5.5
     """
     system = system if system is not None or model is None or isinstance(model, Architecture) else model_of(model).system
     if system is None:

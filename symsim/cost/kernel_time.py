@@ -200,6 +200,7 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         peak=peak(op, strategy),
         moved=moved.expr,
         window=span("window", strategy) * share if windowed else None,
+        visited=share,
     )
     ordered = backward and profile.assumptions["deterministic_attention"] == "true"
     return Quantity(seconds * _IN_ORDER if ordered else seconds, SECOND)

@@ -198,12 +198,13 @@ def attention(
     peak: Expr,
     moved: Expr | Number,
     window: Expr | Number | None = None,
+    visited: Expr | Number = 1,
 ) -> Expr:
     """Seconds of flash attention over b x heads x s_q queries and n_keys keys of sizes d_qk, values of d_v.
 
     `n_keys` are all keys that the queries could see if there were no mask; under a causal one every query sees those before it, at most
     `window` of them. `peak` is in FLOP/s; `moved` are the bytes of queries, keys, values and results, of their gradients too backward. Keys
-    and values that several heads share cost no less compute.
+    and values that several heads share cost no less compute. visited: the share of a key's queries that a backward comes by.
     """
     b, heads, s_q, n_keys, d_qk, d_v = (expr(x) for x in (b, heads, s_q, n_keys, d_qk, d_v))
     products = 6 * d_qk + 4 * d_v if backward else 2 * d_qk + 2 * d_v
@@ -216,7 +217,7 @@ def attention(
         compute = compute + compute * symbol("zeta_fa") * (maximum(d_qk, d_v) / minimum(d_qk, d_v) - 1)
     memory = expr(moved) / (symbol("B_hbm") * symbol("eta_mem"))
     busy = maximum(compute, memory) + symbol("phi_fa") * minimum(compute, memory)
-    length = s_q if backward else n_keys
+    length = s_q * visited if backward else n_keys
     walk = tau * (length if window is None else minimum(length, reach + symbol("kappa_fa")))
     return maximum(walk, busy + walk / 2)
 

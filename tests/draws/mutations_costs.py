@@ -93,7 +93,7 @@ TIME = (
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
-        ("a bucket is left in the open", "c.expr / several.expr", "0", "step_time.py"),
+        ("a bucket is left in the open", "c.expr - beside, c.expr / several.expr", "c.expr - beside, 0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
             "maximum(whole.expr - compute, root[phase].expr)",
@@ -174,7 +174,7 @@ MEMORY = (
     )
     + of(
         "cost/states.py",
-        ("an fp32 copy needs 16 more bits of a bf16 parameter", "return 2 if strategy.use", "return 3 if strategy.use", "memory.py"),
+        ("an fp32 copy needs 16 more bits of a bf16 parameter", "return 2 if copy == 4", "return 3 if copy == 4", "memory.py"),
         ("a copy is updated, of every parameter", "else WIDTHS[main]\n", "else 0\n", "memory.py"),
     )
     + of(

@@ -306,8 +306,8 @@ KERNELS = (
         "frameworks/fuse_eager.py",
         (
             "log_softmax is kept in the type of the logits",
-            'k.make("log_softmax", k.dims_of(logits), k.tensors[logits].dtype',
-            'k.make("log_softmax", k.dims_of(logits), "bf16"',
+            'k.make("log_softmax", whole, k.tensors[logits].dtype',
+            'k.make("log_softmax", whole, "bf16"',
             "activations.py memory.py",
         ),
         (

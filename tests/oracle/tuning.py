@@ -264,7 +264,7 @@ def main() -> None:
     cases = {name: {"model": kind, "strategy": strategy, **measured(kind, tune)} for name, (kind, tune, strategy) in CASES.items()}
     configs = {kind: {"model_type": kind.split()[0], **config} for kind, config in CONFIGS.items()}
     made = {"source": source, "batch": BATCH, "length": LENGTH, "configs": configs, "cases": cases}
-    (HERE / "tuning.json").write_text(json.dumps(made, indent=1) + "\n")
+    (HERE / "tuning.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":
