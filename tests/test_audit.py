@@ -96,7 +96,10 @@ def test_a_difference_is_none_with_its_switch(tmp_path: Path, capsys: pytest.Cap
         (entry("5/b", "3/b", ', given: ["b -> oo"]'), "mine.yaml:6: under b -> oo nothing is left of what mine.one publishes"),
         (entry("24*b", "24*b", ', neglects: [{term: "0*s", why: no}]'), "mine.yaml:6: mine.one neglects 0*s, which is 0 under the facts"),
         (differing("fusion"), "mine.yaml:6: 'fusion' is not NAME=VALUE"),
-        (differing("fusion=tee"), "mine.yaml:6: with fusion=tee: mine.yaml:6: --set: fusion is \"tee\"; valid: te, eager or compile (did you mean 'te'?)"),
+        (
+            differing("fusion=tee"),
+            "mine.yaml:6: with fusion=tee: mine.yaml:6: --set: fusion is \"tee\"; valid: te, eager or compile (did you mean 'te'?)",
+        ),
         (entry("b", "F", ", note: x, prof: 1"), "mine.yaml:6: unknown key 'prof' in claims[0]: valid names: of, note, keep, verdict, symbols, ..."),
     ],
 )  # fmt: skip

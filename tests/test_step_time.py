@@ -25,7 +25,8 @@ WIDE = {
     "folding/": 0.30,
     "bridge/": 0.80,
 }
-BARS = {"b200/": 0.08, "a100/": 0.08, "swift/dense": 0.05, "swift/moe": 0.15, "korthikanti/": 0.10, "narayanan/": 0.10, "megatron-": 0.10, "torchtune/": 0.14}
+BARS = {"b200/": 0.08, "a100/": 0.08, "swift/dense": 0.05, "swift/moe": 0.15, "torchtune/": 0.14}
+BARS |= {"korthikanti/": 0.10, "narayanan/": 0.10, "megatron-": 0.10}
 
 
 @cache
