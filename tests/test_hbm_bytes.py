@@ -154,3 +154,10 @@ def test_written_out_attention() -> None:
     assert result.value("Q_dense_attention_core") == (4 + 5 + 4) * scores + operands
     # two products read and two write the scores' gradients or the probabilities (8), dropout 5, the softmax 6
     assert result.value("U_dense_attention_core_backward") == (8 + 5 + 6) * scores + 2 * operands
+
+
+def test_a_gate_of_a_shared_expert_is_one_number_a_token() -> None:
+    """4096 tokens of 2048 in bf16: rows read and written and a gate read; backward three times the rows, and the gate and its gradient."""
+    result = derive(load_model("qwen1.5-moe-a2.7b").architecture, Strategy(seq_length=4096))
+    assert result.value("Q_moe_moe_shared_expert_gate_gated") == 4096 * (2 * 2 * 2048 + 2)
+    assert result.value("U_moe_moe_shared_expert_gate_gated_backward") == 4096 * (3 * 2 * 2048 + 2 * 2)

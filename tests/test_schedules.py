@@ -381,3 +381,13 @@ def test_batches_of_parcels() -> None:
     assert max(t.end for t in timed) == 8
     with pytest.raises(ValueError, match="for ever"):
         replay((first, (there,)), lambda o: 1.0)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_forwards_come_first_where_a_schedule_says_so(name: str) -> None:
+    """On every rank, of more micro-batches than ranks."""
+    schedule = SCHEDULES[name]
+    chunks = schedule.chunks if isinstance(schedule.chunks, int) else 2
+    ranks = [[o.kind for slot in rank if not isinstance(slot, Exchange) for o in slot] for rank in order(name, 4, 8, chunks, 4)]
+    behind = (kinds[next(k for k, kind in enumerate(kinds) if kind in "BI") :] for kinds in ranks)
+    assert all("F" not in kinds for kinds in behind) == schedule.forwards_first
