@@ -43,6 +43,8 @@ NEXT = GROUPED | {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 12,
 }
+SPLIT = {key: value for key, value in NEXT.items() if key != "intermediate_size"} | {"model_type": "qwen3_5_moe_text"}
+SPLIT_DENSE = {key: value for key, value in NEXT.items() if "expert" not in key and "moe" not in key} | {"model_type": "qwen3_5_text"}
 THREE_TAPS = {"linear_num_key_heads": 4, "linear_conv_kernel_dim": 3}
 
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
@@ -69,6 +71,12 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "qwen3_next delta net, three taps, chunks": (NEXT | THREE_TAPS, 0, "flash", 3, 200, 7909744, 0),
     "qwen3_next attention": (NEXT, 1, "flash", 2, 48, 603768, 768),
     "qwen3_next attention, longer": (NEXT, 1, "flash", 3, 200, 3769896, 3200),
+    # python tests/draws/kept.py, on the CPU
+    "qwen3.5 delta net, a chunk": (SPLIT_DENSE, 0, "eager", 2, 48, 1214944, 0),
+    "qwen3.5 delta net, chunks": (SPLIT_DENSE, 0, "eager", 3, 200, 7572608, 0),
+    "qwen3.5 attention": (SPLIT_DENSE, 1, "eager", 2, 48, 780160, 1536),
+    "qwen3.5 mixture, delta net, three taps": (SPLIT | THREE_TAPS, 0, "eager", 3, 200, 7909744, 0),
+    "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
 
 

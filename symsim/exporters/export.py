@@ -134,6 +134,8 @@ def plain_model(architecture: Architecture) -> dict[str, Any]:
     data["attention"] |= {"num_query_groups": architecture.query_groups, "qk_norm_bias": architecture.qk_norm_bias}
     # what Hugging Face's modules do is no part of the model
     del data["attention"]["fused_qkv"]
+    if data["linear_attention"] is not None:
+        del data["linear_attention"]["fused_in_proj"]
     if data["mlp"] is not None:
         del data["mlp"]["fused_gate_up"]
     data["attention"]["kv_channels"] = architecture.head_dim if architecture.attention.kind == "gqa" else None

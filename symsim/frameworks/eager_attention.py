@@ -26,10 +26,11 @@ def tables(k: Kernels, head: str, fraction: float) -> list[str]:
     if fraction != 1:
         rotary = f"{head}_rotary"
         k.dims.setdefault(rotary, Dim(k.dims[head].size * expr(Fraction(str(fraction)))))
+    positions = ("b", "s") if code.rotary_by_row else ("s",)
     names = ("rotary.freqs",) if code.rotary_complex else ("rotary.cos", "rotary.sin")
     dtype = "fp32" if code.rotary_in_fp32 or code.rotary_complex else k.profile.strategy.precision
     for name in names:
-        k.tensors.setdefault(name, Tensor(name, ("s", rotary), dtype, "table", None, "attention"))
+        k.tensors.setdefault(name, Tensor(name, (*positions, rotary), dtype, "table", None, "attention"))
     if code.rotary_repeated:
         return [_repeated_table(k, name) for name in names]
     return list(names)

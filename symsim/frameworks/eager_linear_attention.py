@@ -13,8 +13,9 @@ from symsim.ir.block import Dim, Op
 
 
 def eager_convolution(k: Kernels, op: Op) -> None:
-    """q, k and v joined again (new storage, kept), convolved into s + W_c - 1 positions, and a silu that keeps those."""
-    x = run(k, "cat", [op.inputs[0]])
+    """q, k and v, joined again (new storage) where they are parts of a projection, convolved into s + W_c - 1 positions, and a silu that keeps
+    those."""
+    x = run(k, "cat", [op.inputs[0]]) if k.is_view(op.inputs[0]) else op.inputs[0]
     b, s, channels = k.dims_of(x)
     k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims["W_c"].size - 1, parts=("s",)))
     wide = k.make("wide", [b, channels, "s_padded"], k.tensors[x].dtype)
@@ -25,7 +26,7 @@ def eager_convolution(k: Kernels, op: Op) -> None:
 
 def eager_delta_rule(k: Kernels, op: Op) -> None:
     """In fp32, chunk by chunk. With one chunk the state is never read with a gradient, so what writes it is not kept."""
-    q, key, v, gates, a_log, dt_bias = op.inputs
+    q, key, v, *gates, a_log, dt_bias = op.inputs
     chunks = ceil(k.dims["s"].size / CHUNK)
     many = minimum(1, chunks - 1)
     for name, size in (("s_chunks", CHUNK * chunks), ("n_chunks", chunks), ("s_if_many", many * CHUNK * chunks), ("n_if_many", many * chunks)):
@@ -45,10 +46,11 @@ def eager_delta_rule(k: Kernels, op: Op) -> None:
 
     q, key = normalised(q), normalised(key)
     v = padded(run(k, "cast", [v], (*by_head, "D_v"), "fp32"))
-    strength = run(k, "sigmoid", [run(k, "copy", [gates], ("b", "s", "H_v"))])
+    joined = len(gates) == 1
+    strength = run(k, "sigmoid", [run(k, "copy", gates, ("b", "s", "H_v")) if joined else gates[0]])
     strength = padded(run(k, "cast", [strength], by_head, "fp32"))
     rate = run(k, "scale", [run(k, "exp", [cast(k, a_log, "fp32")], kind="activation")])
-    step = run(k, "softplus", [run(k, "add", [run(k, "cast", [gates], ("b", "s", "H_v"), "fp32")], of=[dt_bias])])
+    step = run(k, "softplus", [run(k, "add", [run(k, "cast", gates[-1:], ("b", "s", "H_v"), "fp32")], of=[dt_bias])])
     decay = padded(run(k, "copy", [run(k, "mul", [step, rate])], by_head))
 
     def kept(name: str, *dims: str, dtype: str = "fp32") -> str:

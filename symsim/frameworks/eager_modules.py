@@ -40,6 +40,8 @@ class ModuleCode:
     """apply_rotary_pos_emb makes interleaved tables anew in every layer."""
     rotary_half: bool = False
     """Tables of half the width."""
+    rotary_by_row: bool = False
+    """Tables for every row of a micro-batch, since positions are three numbers (time, height, width)."""
     rotary_complex: bool = False
     """One complex64 table in place of cos and sin."""
     softmax_in_compute_type: bool = False
@@ -76,6 +78,8 @@ MODULE_CODE = {
     "phimoe": ModuleCode(sparsemixer=True),
     "qwen2_moe": ModuleCode(router_casts_weights=True),
     "qwen3_moe": ModuleCode(router_casts_weights=True),
+    "qwen3_5_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True),
+    "qwen3_5_text": ModuleCode(rotary_by_row=True),
     "qwen3_next": ModuleCode(router_casts_weights=True),
     "stablelm": ModuleCode(rotary_concatenates=True),
 }

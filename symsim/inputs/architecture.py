@@ -63,13 +63,18 @@ class Attention(Part):
 
 
 class LinearAttention(Part):
-    """Gated delta net (Qwen3-Next): a linear-attention mixer with a short convolution."""
+    """Gated delta net (Qwen3-Next, Qwen3.5): a linear-attention mixer with a short convolution."""
 
     linear_num_key_heads: Size
     linear_num_value_heads: Size
     linear_key_head_dim: Size
     linear_value_head_dim: Size
     linear_conv_kernel_dim: Size = 4
+    fused_in_proj: bool = Field(
+        True,
+        description="the modelling code runs one GEMM for q, k, v and the output gate, and one for both gates of the state; false: one each, "
+        "with q, k and v in one (Qwen3.5)",
+    )
 
 
 class Mlp(Part):

@@ -1,4 +1,4 @@
-"""Gated delta net (Yang et al. 2024, arXiv 2412.06464), as Qwen3-Next runs it."""
+"""Gated delta net (Yang et al. 2024, arXiv 2412.06464), as Qwen3-Next and Qwen3.5 run it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
     keys, values = (net.dims[n].size * net.dims[d].size for n, d in (("H_k", "D_k"), ("H_v", "D_v")))
     for name, width in (("qkvz", 2 * keys + 2 * values), ("qkv_c", 2 * keys + values), ("ba", 2 * net.dims["H_v"].size)):
         net.dims[name] = Dim(width, parts=("H_k", "H_v"))
-    qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
-    gates = net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))
-    conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
+    if spec.fused_in_proj:
+        qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
+        gates = [net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))]
+        conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
+    else:
+        projections = [("qkv_c", "in_proj_qkv"), ("H_v D_v", "in_proj_z"), ("H_v", "in_proj_b"), ("H_v", "in_proj_a")]
+        conv_in, z, *gates = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])
     conv_weight = net.weight("conv1d", "qkv_c W_c")
     mixed = net.tensor("conv.out", "b s qkv_c")
     net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed])
     q, k, v = n.view(net, mixed, "split_conv", [("q", "b s H_k D_k"), ("k", "b s H_k D_k"), ("v", "b s H_v D_v")])
     o = net.tensor("delta.out", "b s H_v D_v")
     a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")
-    net.op("delta_rule", "delta_rule", [q, k, v, gates, a_log, dt_bias], [o])
+    net.op("delta_rule", "delta_rule", [q, k, v, *gates, a_log, dt_bias], [o])
     o = n.norm(net, o, "norm", "D_v", kind="RMSNorm")
     o = n.multiply(net, n.activate(net, (z,), "gate", "silu", in_fp32=True), o, "gated")
     return net.einsum("b s H_v D_v, h H_v D_v -> b s h", o, Weight("out_proj"))

@@ -40,7 +40,7 @@ Counts = dict[str, int]
 
 # wrappers whose vision or audio tower is small with one layer of its defaults
 WRAPPED = ("gemma3", "llama4", "mistral3", "llava", "llava_next", "llava_onevision", "internvl", "paligemma", "idefics3", "deepseek_vl", "got_ocr2",
-           "voxtral", "qwen2_audio", "kimi_k25")  # fmt: skip
+           "voxtral", "qwen2_audio", "kimi_k25", "qwen3_5", "qwen3_5_moe")  # fmt: skip
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
 
@@ -196,7 +196,10 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "qwen2": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "qwen2_moe": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "qwen3": {"layer_types": layer_types("full_attention", "sliding_attention")},
-    "qwen3_next": {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)},
+    **{
+        kind: {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)}
+        for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+    },
     "gpt_oss": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "gemma2": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "gemma3_text": {"layer_types": layer_types("full_attention", "sliding_attention"), "sliding_window_pattern": within(1, 4)},
@@ -212,7 +215,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     },
     "mpt": {"attn_config": lambda d: d.maybe({"attn_pdrop": d.rng.choice([0.0, 0.1]), "clip_qkv": d.maybe(6.0)})},
 }
-PARTIAL_ROTARY = frozenset({"glm4", "glm4_moe", "phi", "phi3", "stablelm", "gpt_neox", "minimax_m2", "qwen3_next"})
+PARTIAL_ROTARY = frozenset({"glm4", "glm4_moe", "phi", "phi3", "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text",
+                            "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
 REQUIRED = {"dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
 

@@ -98,6 +98,21 @@ _DEEPSEEK_V3 = Family(
     modelling="deepseek_v3")
 
 
+# Qwen3-Next and Qwen3.5
+_DELTA_NET: Fields = {"head_dim": 256, "full_attention_interval": 4, "partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4,
+                      "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32}
+
+
+_GATED_ATTENTION: Fields = BIASED | {"qk_norm": "head", "output_gate": True, "rotary_fraction": rotary_fraction}
+
+
+_FUSED_DELTA_NET: Fields = {key: integer(key) for key in ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                                                          "linear_value_head_dim", "linear_conv_kernel_dim")}
+
+
+_SPLIT_DELTA_NET: Fields = _FUSED_DELTA_NET | {"fused_in_proj": False}
+
+
 FAMILIES: dict[str, Family] = {
     "llama": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, heads_divide=True),
     "mistral": Family({"num_key_value_heads": 8, "sliding_window": 4096}, mixers=windowed),
@@ -116,14 +131,18 @@ FAMILIES: dict[str, Family] = {
                         attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE, mixers=switched, ffns=stepped,
                         names={"num_experts": ("num_local_experts",)}, unread={"max_window_layers": "the window is for all layers or none"}),
     "qwen3_next": Family(
-        {"num_key_value_heads": 2, "head_dim": 256, "decoder_sparse_step": 1, "moe_intermediate_size": 512,
+        {"num_key_value_heads": 2, "decoder_sparse_step": 1, "moe_intermediate_size": 512,
          "shared_expert_intermediate_size": 512, "num_experts_per_tok": 10, "num_experts": 512, "norm_topk_prob": True,
-         "mlp_only_layers": None, "full_attention_interval": 4, "partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4,
-         "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32},
-        attention=BIASED | {"qk_norm": "head", "output_gate": True, "rotary_fraction": rotary_fraction}, moe=QWEN_SHARED,
-        linear={key: integer(key) for key in ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
-                                              "linear_value_head_dim", "linear_conv_kernel_dim")},
+         "mlp_only_layers": None} | _DELTA_NET,
+        attention=_GATED_ATTENTION, moe=QWEN_SHARED, linear=_FUSED_DELTA_NET,
         mixers=qwen3_next_mixers, ffns=stepped, model={"norm_unit_offset": True}),
+    "qwen3_5_text": Family(_DELTA_NET | {"num_key_value_heads": 4}, attention=_GATED_ATTENTION, linear=_SPLIT_DELTA_NET, mixers=qwen3_next_mixers,
+                           model={"norm_unit_offset": True}),
+    "qwen3_5_moe_text": Family(
+        _DELTA_NET | {"num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 8,
+                      "num_experts": 256},
+        attention=_GATED_ATTENTION, moe=QWEN_SHARED | {"norm_topk_prob": True}, linear=_SPLIT_DELTA_NET, mixers=qwen3_next_mixers, ffns=sparse,
+        model={"norm_unit_offset": True}, unread={"norm_topk_prob": "always divided by their sum"}),
     "deepseek_v2": Family(
         _MLA_DEFAULTS | {"n_group": None, "topk_group": None, "topk_method": "greedy", "n_routed_experts": 64, "n_shared_experts": 2,
                          "moe_intermediate_size": 1407, "first_k_dense_replace": 0},

@@ -47,6 +47,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "llama4": Wrapper("llama4_text", "text", fixed=True),
     **{name: Wrapper(tower, default=True) for name, tower in _TIED_BY_DEFAULT.items()},
     **{name: Wrapper(tower) for name, tower in {"idefics2": "mistral", "idefics3": "llama", "llava_next": "llama", "qianfan_ocr": "qwen3",
+                                                "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
                                                 "smolvlm": "llama", "video_llava": "llama", "vipllava": "llama"}.items()},
     **{name: Wrapper("opt", "text") for name in ("blip-2", "instructblip", "instructblipvideo")},
     # their __post_init__ takes text_config's true over the wrapper's false

@@ -1,0 +1,125 @@
+"""Bytes that one layer of a small config keeps for backward: transformers' module on the CPU beside the eager profile.
+
+    python tests/draws/kept.py '{"model_type": "llama", "hidden_size": 64, ...}' --layer 0 -b 2 -s 48
+
+Counted are the storages that forward made and that are alive after it, and the layer's input and output where autograd packed them; tables that
+come from outside the layer (rotary embeddings, masks) are counted apart. Attention is written out (attention_kernel=eager). Needs transformers
+and torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+from typing import Any
+
+from symsim.api.result import derive
+from symsim.inputs.hf import read_config
+from symsim.inputs.strategy import Strategy
+
+
+def own(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int]:
+    """Bytes kept by the layer, and tables of it, as symsim derives them."""
+    architecture = read_config(config, "small", "config.json")[0]
+    architecture = architecture.model_copy(update={"hidden_dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": None})
+    result = derive(architecture, Strategy(fusion="eager", micro_batch_size=b, seq_length=s), {"attention_kernel": "eager"})
+    kinds = [kind for segment in architecture.layers for _ in range(segment.repeat) for kind in segment.kinds]
+    block = result.lowered.blocks[kinds[layer]]
+    saved, shared = (sum(int(item.bytes.evaluate(result.numbers)) for item in items) for items in (block.saved, block.shared))
+    return saved, shared
+
+
+def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int]:
+    """The same of transformers' module."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    values = dict(config)
+    made = AutoConfig.for_model(values.pop("model_type"), **values)
+    more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
+    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+    ids = torch.randint(0, made.vocab_size, (b, s))
+    return alive(model.model.layers[layer], *captured(model, layer, ids))
+
+
+def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the model hands to one of its layers."""
+    import torch
+
+    found: list[Any] = []
+    hook = model.model.layers[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
+    with torch.no_grad():
+        model(input_ids=ids, use_cache=False)
+    hook.remove()
+    (found,) = found
+    return found
+
+
+def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int]:
+    """Bytes of the storages that a module's forward leaves alive, and of tables from outside that it packed."""
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Watch(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made: dict[int, tuple[StorageWeakRef, int]] = {}
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            for t in tree_leaves(result):
+                if isinstance(t, torch.Tensor):
+                    storage = t.untyped_storage()
+                    self.made.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
+            return result
+
+    x = args[0].detach().requires_grad_()
+    args = (x, *args[1:])
+    outside = {t.untyped_storage()._cdata: t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+    weights = {p.untyped_storage()._cdata for p in (*module.parameters(), *module.buffers())}
+    packed: dict[int, int] = {}
+    hold = []
+
+    def pack(t: Any) -> Any:
+        hold.append(t)
+        packed[t.untyped_storage()._cdata] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = module(*args, **kwargs)
+    y = y[0] if isinstance(y, tuple) else y
+    ends = {c: packed[c] for c in (x.untyped_storage()._cdata, y.untyped_storage()._cdata) if c in packed}
+    tables = sum(size for c, size in packed.items() if c in outside and c not in ends and c not in weights)
+    hold.clear()
+    del y
+    gc.collect()
+    with Watch() as watch:
+        y = module(*args, **kwargs)
+    y = y[0] if isinstance(y, tuple) else y
+    gc.collect()
+    not_own = {*weights, *outside, y.untyped_storage()._cdata}
+    own = sum(size for c, (storage, size) in watch.made.items() if c not in not_own and not storage.expired())
+    return own + sum(ends.values()), tables
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("config")
+    parser.add_argument("--layer", type=int, default=0)
+    parser.add_argument("-b", type=int, default=2)
+    parser.add_argument("-s", type=int, default=48)
+    given = parser.parse_args()
+    config = json.loads(given.config)
+    asked = (config, given.layer, given.b, given.s)
+    ours, measured = own(*asked), theirs(*asked)
+    print(f"kept and tables: ours {ours}, transformers {measured}")
+    return int(ours != measured)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
