@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stored_base
 from symsim.importers.assumed import deterministic
+from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
@@ -21,7 +22,7 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
+from symsim.importers.trainer import COMPILER, DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
 from symsim.importers.trainer import tensor_parallel as degrees
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture
@@ -192,6 +193,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)
+    compiled(keys, strategy, *COMPILER)
     liger_kernels(keys, "enable_liger_kernel", strategy, architecture)
     deterministic(keys, assumptions, "full_determinism")
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=False)

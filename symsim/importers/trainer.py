@@ -9,6 +9,7 @@ from typing import Any
 
 from symsim.errors import nearest
 from symsim.importers.assumed import deterministic
+from symsim.importers.compiled import compiled
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.keys import Keys, Silent, silent
 from symsim.importers.losses import liger_kernels
@@ -30,9 +31,9 @@ FUSED = (
     "fused norms, activations and a loss in chunks: less by up to 12 bytes a logit at the peak and by about 10 % of a step's time; "
     "the modules run op by op here"
 )
-COMPILED = "passes fused between products, and saved tensors chosen by the compiler: about 10 % of a step; the modules run op by op here"
 SYNCHRONISED = "the device waits for the host once in so many steps: below 1 % of a step"
 DDP = "read by DDP, which shards nothing"
+COMPILER = ("torch_compile", "torch_compile_backend", "torch_compile_mode", "torchdynamo")
 OTHER_RUN = "read by another accelerator's or an older runner"
 
 TRAINER: dict[str, Silent] = {
@@ -96,7 +97,6 @@ TRAINER: dict[str, Silent] = {
     **silent("no_cost_effect", "memory is measured around the training, where it is not skipped", "skip_memory_metrics"),
     **silent("not_modelled", FUSED, "use_liger_kernel"),
     **silent("no_cost_effect", "which of Liger's kernels replace a model's: all of them, or a few", "liger_kernel_config"),
-    **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torchdynamo"),
     **silent("no_cost_effect", DDP, "ddp_bucket_cap_mb"),
     **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
     **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
@@ -199,8 +199,9 @@ def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:
 
 
 def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-    """All that TrainingArguments says of a step, in symsim's options and assumptions. The modules run op by op (fusion=eager)."""
+    """All that TrainingArguments says of a step, in symsim's options and assumptions. The modules run op by op, or compiled."""
     strategy["fusion"] = "eager"
+    compiled(keys, strategy, *COMPILER)
     deterministic(keys, assumptions, "full_determinism")
     batch(keys, strategy)
     precision(keys, strategy)

@@ -16,8 +16,8 @@ def loss(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"{fused} multiplies by the vocabulary, which task_type={strategy.task_type} has not")
     if strategy.cross_entropy_chunks and strategy.cross_entropy_fusion not in IN_CHUNKS:
         raise InputError(f"cross_entropy_chunks={strategy.cross_entropy_chunks} needs cross_entropy_fusion={' or '.join(IN_CHUNKS)}")
-    if strategy.fusion != "eager" and strategy.cross_entropy_fusion in (OUTPUT, COMPILED):
-        raise InputError(f"cross_entropy_fusion={strategy.cross_entropy_fusion} is a loss beside PyTorch's modules; give fusion=eager")
+    if strategy.fusion == "te" and strategy.cross_entropy_fusion in (OUTPUT, COMPILED):
+        raise InputError(f"cross_entropy_fusion={strategy.cross_entropy_fusion} is a loss beside PyTorch's modules; give fusion=eager or compile")
     if strategy.cross_entropy_fusion == COMPILED and strategy.tp > 1:
         raise InputError("cross_entropy_fusion=compiled_chunks with tp above 1: the loss of a split vocabulary is not compiled; give output_chunks")
     if strategy.fusion != "eager" and strategy.fused_kernels:

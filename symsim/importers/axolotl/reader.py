@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.adapted import Names, adapters, four_bits, opened, stored_base, targets
 from symsim.importers.axolotl.tables import SILENT, WHOLE
+from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import sharded, silent_names
 from symsim.importers.heads import headed
@@ -37,6 +38,7 @@ _KERNELS = {
 }
 _UNUSUAL_CHECKPOINTS = "checkpoints wait on the host or a disk: 2 bytes a hidden state off the device, and as many over the host link each way"
 _LIGER = {"norm": ("liger_rms_norm", "liger_layer_norm"), "activation": ("liger_glu_activation", "liger_swiglu"), "rope": ("liger_rope",)}
+_WHOLE = "TransformerEngine's kernels, which stand for FP8 here, have the loss whole: up to 12 bytes a logit more at the peak"
 _OF_PARAMETERS = "their products beside the experts'; peft adds them to the experts' weights in every forward, a copy of those more"
 _ROLLS = {name: "generation in every step is another workload; the policy's step is timed" for name in ("grpo", "gdpo", "ebft", "ppo")}
 _PAIRS = {name: OTHER_MODELS for name in ("dpo", "ipo", "kto", "orpo", "simpo", "bco")}
@@ -61,6 +63,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
     _checkpoints(keys, strategy, assumptions, architecture)
     _attention(keys, strategy, assumptions)
+    compiled(keys, strategy, "torch_compile")
     _loss(keys, strategy, architecture)
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=True)
     if told is None:
@@ -150,10 +153,16 @@ def _loss(keys: Keys, strategy: dict[str, Any], architecture: Architecture | Non
     """The output layer's product inside the loss: Liger's, or Apple's; fp32 copies of logits in chunks; Liger's other kernels."""
     chunks = keys.integer("chunked_cross_entropy_num_chunks", None, to="cross_entropy_chunks", least=1)
     if keys.flag("chunked_cross_entropy", False, to="cross_entropy_fusion"):
-        strategy |= {"cross_entropy_fusion": "output_chunks", **({"cross_entropy_chunks": chunks} if chunks else {})}
+        if strategy["fusion"] == "te":
+            keys.note("chunked_cross_entropy", "not_modelled", why=_WHOLE)
+        else:
+            strategy |= {"cross_entropy_fusion": "output_chunks", **({"cross_entropy_chunks": chunks} if chunks else {})}
     found = {name: [keys.flag(key, False, to="fused_kernels") for key in asked] for name, asked in _LIGER.items()}
     if fused := [name for name, given in found.items() if any(given) and strategy["fusion"] == "eager"]:
         strategy["fused_kernels"] = fused
+    elif strategy["fusion"] != "eager":
+        for key in (key for asked in _LIGER.values() for key in asked if keys.flag(key, False)):
+            keys.note(key, "derived", "fusion", f"one kernel in {strategy['fusion']} too")
     if keys.flag("liger_fused_linear_cross_entropy", False, to="cross_entropy_fusion, cross_entropy_chunks"):
         liger_loss(strategy, architecture)
     if keys.flag("cut_cross_entropy", False, to="cross_entropy_fusion"):

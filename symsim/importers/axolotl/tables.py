@@ -9,7 +9,7 @@ from __future__ import annotations
 from symsim.importers.adapted import QUANTISED
 from symsim.importers.keys import Silent, silent
 from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS
-from symsim.importers.trainer import COMPILED, DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 from symsim.importers.trainer import SYNCHRONISED as WAITS
 
 _GENERATION = "generation between steps is another workload: decoding time of the longest answers in every step"
@@ -168,7 +168,9 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "read with tiled_mlp alone", "tiled_mlp_num_shards tiled_mlp_use_original_mlp"),
     **silent("not_modelled", _HOST, "activation_offloading"),
     **silent("not_modelled", _LAYERS_HOST, "layer_offloading"),
-    **silent("not_modelled", COMPILED, "torch_compile torch_compile_backend torch_compile_mode torch_compile_options deepcompile"),
+    **silent("no_cost_effect", "details of the compiler", "torch_compile_options"),
+    **silent("no_cost_effect", "read with torch_compile alone", "torch_compile_backend torch_compile_mode"),
+    **silent("not_modelled", "where ZeRO gathers shards, moved by the compiler: what of the gathers is exposed", "deepcompile"),
     **silent("not_modelled", "norms' weights and states in fp32: some MiB", "fp32_norms fp32_norm_classes"),
     **silent("not_modelled", "attention of chosen tokens, or another softmax: a share of its work", "s2_attention scaling_softmax"),
     **silent("not_modelled", "kernels of one model's attention", "use_dsv4_kernels use_glm_dsa_kernels gemma4_hybrid_attn_impl dsv4_bf16_all"),

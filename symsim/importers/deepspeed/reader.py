@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
+from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
@@ -107,6 +108,7 @@ def of_settings(
     _precision(keys, strategy)
     _update(keys, strategy, assumptions)
     _zero(keys, strategy, assumptions)
+    compiled(keys, strategy, "compile.enabled")
     settle(keys, strategy, architecture, "DeepSpeed")
     return [_auto(row, raw) for row in keys.finish()]
 

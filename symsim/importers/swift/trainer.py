@@ -7,13 +7,14 @@ from typing import Any
 
 from symsim.errors import InputError
 from symsim.importers.assumed import deterministic
+from symsim.importers.compiled import compiled
 from symsim.importers.deepspeed.reader import configured
 from symsim.importers.keys import Entry
 from symsim.importers.losses import liger_kernels
 from symsim.importers.reading import Options
 from symsim.importers.swift.reading import Reading, precision, rows
 from symsim.importers.swift.sections import deepspeed_settings
-from symsim.importers.trainer import recomputation, replicas, update
+from symsim.importers.trainer import COMPILER, recomputation, replicas, update
 
 _FLASH = ("flash_attn", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
 _ROWS = 16
@@ -37,6 +38,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     deterministic(keys, r.assumptions, "full_determinism", "deterministic_mode")
     _attention(r)
     _experts(r)
+    compiled(keys, r.strategy, *COMPILER)
     liger_kernels(keys, "use_liger_kernel", r.strategy, r.architecture)
     settings = deepspeed_settings(keys.given)
     if settings is None:

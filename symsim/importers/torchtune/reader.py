@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.adapted import stored_base, targets
 from symsim.importers.assumed import deterministic
+from symsim.importers.compiled import of_compiler
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
@@ -22,7 +23,6 @@ from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
-from symsim.importers.trainer import COMPILED
 from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
 
@@ -56,7 +56,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _batch(keys, strategy, options)
     _update(keys, strategy, assumptions)
     _activations(keys, strategy, architecture)
-    _kernels(keys, strategy)
+    _kernels(keys, strategy, assumptions)
     _adapters(keys, strategy, architecture)
     deterministic(keys, assumptions, "cudnn_deterministic_mode")
     settle(keys, strategy, architecture, "torchtune")
@@ -195,7 +195,7 @@ def _activations(keys: Keys, strategy: dict[str, Any], architecture: "Architectu
         keys.note("enable_activation_offloading", to="cpu_offloading_num_layers", why=why)
 
 
-def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
+def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     if keys.flag("enable_fp8_training", False):
         recipe = str(keys.text("fp8_recipe_name", "tensorwise", to="fp8"))
         if not recipe.startswith(("tensorwise", "rowwise")):
@@ -203,14 +203,14 @@ def _kernels(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy |= {"fp8": "tensorwise", "fusion": "te"}
         keys.note("enable_fp8_training", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
     keys.text("fp8_recipe_name", None, to="fp8")
-    _compiled(keys)
+    loss_compiled = _compiled(keys, strategy, assumptions)
     loss = str(keys.text("loss._component_", ""))
     if loss:
         chunked = "Chunk" in loss or "Linear" in loss
         keys.note("loss._component_", "no_cost_effect", why="the loss of the next token")
     chunks = keys.integer("loss.num_output_chunks", None, to="cross_entropy_chunks", least=1)
-    if loss and chunked and strategy["fusion"] == "eager":
-        compiled = keys.flag("compile", False) and strategy["tp"] == 1
+    if loss and chunked and strategy["fusion"] != "te":
+        compiled = loss_compiled and strategy["tp"] == 1
         how = {"cross_entropy_fusion": "compiled_chunks" if compiled else "output_chunks"}
         strategy |= {**how, **({"cross_entropy_chunks": chunks} if chunks and not compiled else {})}
         keys.note("loss._component_", to="cross_entropy_fusion, cross_entropy_chunks", why=_PIECES + (_WHOLE_LOGITS if "Linear" in loss else ""))
@@ -256,11 +256,20 @@ def _stored(keys: Keys, strategy: dict[str, Any], key: str) -> None:
     """torchao's NF4; the builder's name names the model too."""
     told = keys.rows.get(key)
     model = f"{told.to}, " if told is not None and told.to.startswith("model ") else ""
-    compiled = "_compiled" if keys.flag("compile", False) else ""
+    compiled = "_compiled" if strategy["fusion"] == "compile" else ""
     stored_base(keys, strategy, f"nf4_torchao{compiled}", key, f"{model}quantize_base")
 
 
-def _compiled(keys: Keys) -> None:
-    for key in ("compile", *sorted(name for name in keys.given if name.startswith("compile."))):
-        if keys.flag(key, False):
-            keys.note(key, "not_modelled", why=COMPILED)
+def _compiled(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> bool:
+    """What is compiled: all of the model, its loss and the update, or parts of them; whether the loss is."""
+    whole = bool(keys.flag("compile", False, to="fusion")) or any(name.startswith("compile.") for name in keys.given)
+    loss = keys.flag("compile.loss", whole, to="cross_entropy_fusion")
+    update = keys.flag("compile.optimizer_step", False, to="assume.optimizer_implementation", why="one kernel for many parameters")
+    keys.flag("compile.scale_grads", whole)
+    if "compile.scale_grads" in keys.given:
+        keys.note("compile.scale_grads", "no_cost_effect", why="how gradients are divided by the number of tokens")
+    if keys.flag("compile.model", whole):
+        of_compiler(keys, strategy, "compile.model" if "compile.model" in keys.given else "compile")
+    if update and assumptions.get("optimizer_implementation"):
+        del assumptions["optimizer_implementation"]
+    return bool(loss)
