@@ -22,7 +22,22 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import COMPILER, DATA, EVALUATION, FUSED, LENGTHS, LOADING, LOGS, PATHS, RATES, TRAINER, batch, precision, replicas, update
+from symsim.importers.trainer import (
+    COMPILER,
+    DATA,
+    EVALUATION,
+    FUSED,
+    LENGTHS,
+    LOADING,
+    LOGS,
+    PATHS,
+    RATES,
+    TRAINER,
+    batch,
+    precision,
+    replicas,
+    update,
+)
 from symsim.importers.trainer import tensor_parallel as degrees
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture

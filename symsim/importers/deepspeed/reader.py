@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
-from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
 from symsim.importers.compiled import compiled
+from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job

@@ -114,7 +114,9 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", _CURRICULUM, "curriculum_learning data_efficiency progressive_layer_drop"),
     **silent("no_cost_effect", "eigenvalues for quantised training, between steps", "eigenvalue"),
     **silent("not_modelled", "generation between steps is another workload", "hybrid_engine"),
-    **silent("not_modelled", "where shards are gathered, moved by the compiler: what of the gathers is exposed", _inside("compile", "deepcompile passes")),
+    **silent(
+        "not_modelled", "where shards are gathered, moved by the compiler: what of the gathers is exposed", _inside("compile", "deepcompile passes")
+    ),
     **silent("no_cost_effect", "read with compile.deepcompile", _inside("compile", "schedule")),
     **silent("no_cost_effect", "details of the compiler", _inside("compile", "backend kwargs free_activation offload_activation debug_log")),
     **silent("no_cost_effect", "details of the compiler", _inside("compile", "offload_opt_states double_buffer symmetric_memory sync_before_reduce")),
