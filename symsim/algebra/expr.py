@@ -69,6 +69,11 @@ class Call:
         return {"function": self.function, "arguments": self.arguments}
 
     @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Names of all symbols in the arguments."""
+        return frozenset().union(*(a.symbols() for a in self.arguments))
+
+    @cached_property
     def key(self) -> tuple[int, str]:
         return (1, f"{self.function}({', '.join(map(str, self.arguments))})")
 
@@ -218,18 +223,17 @@ class Expr:
                 if isinstance(atom, Symbol):
                     found.add(atom.name)
                 else:
-                    for argument in atom.arguments:
-                        found |= argument.symbols()
+                    found |= atom.symbols
         return found
 
-    def evaluate(self, values: Mapping[str, Number]) -> Number:
-        """Exact value with every symbol given; KeyError names a missing symbol."""
+    def evaluate(self, values: Mapping[str, Number], calls: dict[Call, Number] | None = None) -> Number:
+        """Exact value with every symbol given; KeyError names a missing symbol. calls: values of calls known at these values, added to."""
         total: Number = 0
         for monomial, coefficient in self.terms.items():
             numerator: Number = coefficient
             denominator: Number = 1
             for atom, power in monomial:
-                value = values[atom.name] if isinstance(atom, Symbol) else _call(atom, values)
+                value = values[atom.name] if isinstance(atom, Symbol) else _call(atom, values, calls)
                 if power > 0:
                     numerator = numerator * value**power
                 else:
@@ -310,8 +314,12 @@ def _atom_text(atom: Atom, power: int) -> str:
     return text if power == 1 else f"{text}**{power}"
 
 
-def _call(atom: Call, values: Mapping[str, Number]) -> Number:
-    result: Number = EXACT[atom.function](*(a.evaluate(values) for a in atom.arguments))
+def _call(atom: Call, values: Mapping[str, Number], calls: dict[Call, Number] | None) -> Number:
+    if calls is not None and atom in calls:
+        return calls[atom]
+    result: Number = EXACT[atom.function](*(a.evaluate(values, calls) for a in atom.arguments))
+    if calls is not None:
+        calls[atom] = result
     return result
 
 

@@ -37,10 +37,10 @@ class Inequality:
     strict: bool
     fact: int
 
-    def holds(self, point: Mapping[str, Number]) -> bool:
+    def holds(self, point: "_Point") -> bool:
         """Whether it holds at a point, or has no value there."""
         try:
-            value = self.amount.evaluate(point)
+            value = self.amount.evaluate(point, point.calls)
         except ZeroDivisionError:
             return True
         return value > 0 if self.strict else value >= 0
@@ -52,6 +52,7 @@ class _Point(dict[str, Number]):
     def __init__(self, seed: int, domain: Callable[[str], str]) -> None:
         super().__init__()
         self._draw, self._domain = random.Random(seed), domain
+        self.calls: dict[Call, Number] = {}
 
     def __missing__(self, name: str) -> Number:
         kind = "non-negative" if name[0] == ">" else self._domain(name)
@@ -79,6 +80,7 @@ class _Point(dict[str, Number]):
             value = Fraction(value.__ceil__() if below == ONE else value.__floor__())
         if self._domain(name) != "real":
             value = max(value, lowest or Fraction(0))
+        self.calls.clear()
         self[name] = min(value, Fraction(1)) if self._domain(name) == "share" else value
 
 
