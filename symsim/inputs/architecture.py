@@ -38,6 +38,7 @@ class Attention(Part):
     qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
+    output_gate_bias: bool | None = Field(None, description="default: qkv_bias")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
     clip_qkv: bool = Field(False, description="queries, keys and values clamped to a range (OLMo, DBRX)")
@@ -61,6 +62,10 @@ class Attention(Part):
             raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}")
         return self
 
+    @property
+    def gate_bias(self) -> bool:
+        return self.qkv_bias if self.output_gate_bias is None else self.output_gate_bias
+
 
 class LinearAttention(Part):
     """Gated delta net (Qwen3-Next, Qwen3.5): a linear-attention mixer with a short convolution."""
@@ -82,7 +87,7 @@ class Mlp(Part):
 
     ffn_hidden_size: Size
     gated: bool = True
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu"] = "silu"
     bias: bool = False
     fused_gate_up: bool = Field(False, description="the modelling code runs one GEMM for gate and up")
 
@@ -94,7 +99,7 @@ class Moe(Part):
     moe_router_topk: Experts
     moe_ffn_hidden_size: Size
     gated: bool = True
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "swiglu_clamped"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
     moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
     moe_shared_expert_gate: bool = False

@@ -16,7 +16,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         ("b s h, g d h -> b s g d", Weight("v_proj", spec.qkv_bias)),
     ]
     if spec.output_gate:
-        projections.insert(1, ("b s h, a d h -> b s a d", Weight("gate_proj", spec.qkv_bias)))
+        projections.insert(1, ("b s h, a d h -> b s a d", Weight("gate_proj", spec.gate_bias)))
     q, *gate, k, v = net.einsums("qkv", x, projections, fused=spec.fused_qkv)
     rotary = model.position_embedding == "rope" and kind.rope
 

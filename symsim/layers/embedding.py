@@ -20,7 +20,7 @@ def embedding(net: Net, model: Architecture) -> str:
             net.op("add_positions", "add_positions", [x, positions], [y])
             x = y
         if model.embedding_norm:
-            x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias)
+            x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight)
         if model.dropped_embedding:
             x = n.dropout(net, x, "dropout")
     return x

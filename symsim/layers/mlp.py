@@ -13,4 +13,7 @@ def mlp(net: Net, x: str, *, width: str, gated: bool, activation: str, bias: boo
         wide = net.einsums("gate_up", x, [(up, Weight("gate_proj", bias)), (up, Weight("up_proj", bias))], fused=fused)
     else:
         wide = (net.einsum(up, x, Weight("up_proj", bias)),)
+    if activation == "xielu":  # two learned slopes (Huang and Schlag 2024, arXiv 2411.13010)
+        net.parameter("alpha_p", "one")
+        net.parameter("alpha_n", "one")
     return net.einsum(down, n.activate(net, wide, "act", activation), Weight("down_proj", bias))

@@ -44,6 +44,10 @@ WRAPPED = ("gemma3", "llama4", "mistral3", "llava", "llava_next", "llava_onevisi
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
 
+# text towers that are no model of their own: drawn alone, and built inside of a wrapper
+INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_vl_text": "qwen3_vl", "qwen3_vl_moe_text": "qwen3_vl_moe",
+          "glm4v_text": "glm4v", "glm4v_moe_text": "glm4v_moe", "mistral4": "mistral3"}  # fmt: skip
+
 # ---------------------------------------------------------------- drawing
 
 
@@ -105,6 +109,9 @@ SIZES: dict[str, Drawn] = {
     "num_local_experts": lambda d: d.experts,
     "num_experts": lambda d: d.experts,
     "n_routed_experts": lambda d: d.experts,
+    "moe_num_experts": lambda d: d.experts,
+    "moe_topk": lambda d: d.rng.randint(1, min(d.experts, 4)),
+    "prefix_dense_intermediate_size": WIDTH,
     "n_group": lambda d: d.n_group,
     "topk_group": lambda d: d.rng.randint(1, d.n_group),
     "linear_num_key_heads": lambda d: d.key_heads,
@@ -188,9 +195,23 @@ KEYS: dict[str, Drawn] = {
     "learned_pos_emb": FLAG,
     "no_bias": FLAG,
     "num_nextn_predict_layers": within(0, 2),
+    "num_dense_layers": lambda d: d.rng.randint(0, d.layers + 1),
+    "global_attn_every_n_layers": within(1, 4),
+    "sliding_window_pattern": within(1, 4),
+    "prefix_dense_sliding_window_pattern": within(1, 4),
+    "mup_enabled": FLAG,
+    "use_post_norm": FLAG,
+    "num_shared_experts": within(1, 3),
+    "expert_selection_fn": lambda d: d.rng.choice(["softmax", "sigmoid"]),
+    "shared_expert_combination_strategy": lambda d: d.rng.choice(["sum", "average"]),
+    "shared_intermediate_size": within(0, 60),
+    "layer_rope_theta": lambda d: d.maybe([d.rng.choice([0.0, 1e4]) for _ in range(d.layers)]),
+    "mlp_layer_types": layer_types("dense", "sparse"),
     "rope_parameters": lambda d: d.maybe({"rope_type": "default", "rope_theta": 1e4}),
     "bos_token_id": lambda d: d.maybe(1),
 }
+WINDOWED = ("dots1", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
+            "afmoe", "kolibri1", "mellum", "qwen2_vl_text", "qwen2_5_vl_text")  # fmt: skip
 # keys that differ from family to family, or that transformers takes although its config class does not declare them
 FAMILY: dict[str, dict[str, Drawn]] = {
     "qwen2": {"layer_types": layer_types("full_attention", "sliding_attention")},
@@ -204,7 +225,9 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "gemma2": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "gemma3_text": {"layer_types": layer_types("full_attention", "sliding_attention"), "sliding_window_pattern": within(1, 4)},
     "llama4_text": {"layer_types": layer_types("full_attention", "chunked_attention")},
-    "dots1": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    **{name: {"layer_types": layer_types("full_attention", "sliding_attention")} for name in WINDOWED},
+    "helium": {"head_dim": lambda d: d.hidden // d.heads},
+    "apertus": {"hidden_act": lambda d: d.rng.choice(["xielu", *sorted(ACTIVATIONS)])},
     "smollm3": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "dbrx": {
         "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
@@ -215,10 +238,10 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     },
     "mpt": {"attn_config": lambda d: d.maybe({"attn_pdrop": d.rng.choice([0.0, 0.1]), "clip_qkv": d.maybe(6.0)})},
 }
-PARTIAL_ROTARY = frozenset({"glm4", "glm4_moe", "phi", "phi3", "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text",
-                            "qwen3_5_moe_text"})  # fmt: skip
+PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
+                            "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
+REQUIRED = {"helium": ("head_dim",), "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:
@@ -288,19 +311,24 @@ def build(config: Json) -> Any:
     _quiet()
     import torch
     import transformers
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
     from transformers.models.auto import modeling_auto
 
     values = json.loads(json.dumps(config))
+    if values["model_type"] in INSIDE:
+        tied = next((f.default for f in fields(CONFIG_MAPPING[values["model_type"]]) if f.name == "tie_word_embeddings"), False)
+        outer = {"tie_word_embeddings": values.get("tie_word_embeddings", tied)}
+        values = {"model_type": INSIDE[values["model_type"]], "text_config": values, **outer}
     model_type = values.pop("model_type")
-    if model_type in WRAPPERS:
+    wraps = model_type in WRAPPERS or model_type in INSIDE.values()
+    if wraps:
         tower = "audio_config" if model_type in ("voxtral", "qwen2_audio") else "vision_config"
-        values[tower] = {"num_hidden_layers": 1} | ({"encoder_layers": 1} if model_type == "qwen2_audio" else {})
+        values[tower] = {"num_hidden_layers": 1, "depth": 1} | ({"encoder_layers": 1} if model_type == "qwen2_audio" else {})
     made = AutoConfig.for_model(SAME_CLASS.get(model_type, model_type), **values)
     found = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(model_type) or modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(
         model_type
     )
-    cls = getattr(transformers, found) if model_type in WRAPPERS and found else None
+    cls = getattr(transformers, found) if wraps and found else None
     with torch.device("meta"):
         for more in ({"experts_implementation": "batched_mm"}, {}):
             try:
@@ -318,6 +346,8 @@ def module_of(name: str) -> str | None:
     if re.search(r"vision|audio|projector|connector|adapter|aligner|image_newline|multi_modal|mm_|visual", name):
         return None
     owner = name.split(".")[:-1]
+    if name.endswith(("expert_bias", "e_score_correction_bias")):
+        return "router"
     if re.search(r"norm|^ln_|^ln$", owner[-1]) or "norms" in owner:
         return "norm"
     if {"lm_head", "embed_out"} & set(owner):
@@ -326,7 +356,7 @@ def module_of(name: str) -> str | None:
         return "embedding"
     if {"shared_expert_gate", "router", "gate"} & set(owner):
         return "router"
-    if {"shared_expert", "shared_experts"} & set(owner):
+    if {"shared_expert", "shared_experts", "shared_mlp"} & set(owner):
         return "shared_experts"
     if "experts" in owner:
         return "experts"
@@ -430,7 +460,7 @@ def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> 
             refusal = error
             continue
         return compare(config, model, flops=flops_every > 0 and index // len(types) % flops_every == 0)
-    raise RuntimeError(f"transformers builds no config of {types[index % len(types)]}: {refusal}")
+    return Outcome(types[index % len(types)], "different", f"transformers builds none: {refusal}", "", config)
 
 
 def table(found: list[Outcome]) -> str:

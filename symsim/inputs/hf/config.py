@@ -43,6 +43,7 @@ NO_EFFECT: dict[str, str] = {
         "initial weights": "initializer_range init_std initializer_factor init_device init_config initializer_cutoff_factor mup_use_scaling",
         "small constant of a norm": "rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps moe_norm_min",
         "scale, clamp or noise, elementwise": "routed_scaling_factor embedding_multiplier logits_scaling residual_multiplier attention_multiplier "
+        "moe_routed_scaling_factor "
         "logit_scale query_pre_attn_scalar attn_scale floor_scale attn_temperature_tuning scale_attn_weights "
         "scale_attn_by_inverse_layer_idx softmax_scale attn_config.softmax_scale "
         "swiglu_alpha swiglu_limit router_jitter_noise input_jitter_noise ffn_config.moe_jitter_eps",
@@ -220,5 +221,6 @@ COMMON: Fields = {
     "tie_word_embeddings": False,
     "sliding_window": None,
     "layer_types": None,
+    "mlp_layer_types": None,
     "partial_rotary_factor": 1.0,
 }

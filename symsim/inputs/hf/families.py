@@ -5,11 +5,10 @@ Source: transformers 5.23, src/transformers/models/<model_type>/configuration_*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, integer, number
+from symsim.inputs.hf.families_dense import DENSE
+from symsim.inputs.hf.families_moe import SPARSE
+from symsim.inputs.hf.family import Family, with_facts
 from symsim.inputs.hf.fields import (
     BIASED,
     DEEPSEEK_MOE,
@@ -24,11 +23,8 @@ from symsim.inputs.hf.fields import (
     QWEN_SHARED,
     SQUARE,
     TWO_NORMS,
-    Ffns,
-    Mixers,
     after_first,
     alternating,
-    dense,
     dots_windows,
     ernie_ffns,
     expert_groups,
@@ -36,7 +32,6 @@ from symsim.inputs.hf.fields import (
     falcon_groups,
     falcon_norms,
     four_wide,
-    full,
     group_topk,
     llama4_ffns,
     llama4_mixers,
@@ -55,25 +50,6 @@ from symsim.inputs.hf.fields import (
 )
 
 # fmt: off
-
-
-@dataclass(frozen=True)
-class Family:
-    """What the module code of one model_type makes of a config."""
-
-    defaults: Fields = field(default_factory=dict)  # transformers' defaults where they differ from COMMON; a key with none is required
-    attention: Fields = field(default_factory=dict)
-    mlp: Fields = field(default_factory=lambda: GATED)
-    moe: Fields | None = None
-    linear: Fields | None = None
-    mixers: Mixers = full
-    ffns: Ffns = dense
-    model: Fields = field(default_factory=dict)
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # our key -> this family's spellings
-    require: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # the only supported value of a key, and why
-    unread: Mapping[str, str] = field(default_factory=dict)  # keys that the module code does not read
-    heads_divide: bool = False  # transformers checks hidden_size % num_attention_heads even when head_dim is given
-    modelling: str = ""
 
 
 _QWEN_WINDOW: Fields = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
@@ -113,7 +89,7 @@ _FUSED_DELTA_NET: Fields = {key: integer(key) for key in ("linear_num_key_heads"
 _SPLIT_DELTA_NET: Fields = _FUSED_DELTA_NET | {"fused_in_proj": False}
 
 
-FAMILIES: dict[str, Family] = {
+_FIRST: dict[str, Family] = {
     "llama": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, heads_divide=True),
     "mistral": Family({"num_key_value_heads": 8, "sliding_window": 4096}, mixers=windowed),
     "mixtral": Family({"num_key_value_heads": 8, "num_experts_per_tok": 2, "num_local_experts": 8},
@@ -339,6 +315,9 @@ FAMILIES: dict[str, Family] = {
                       unread={"max_window_layers": "not read by transformers"}),
     "granite": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}),
 }
+
+
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE).items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)

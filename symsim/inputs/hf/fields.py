@@ -23,6 +23,19 @@ def _head_dim(c: Config) -> int | None:
     return None if dim is not None and dim * heads == hidden else dim
 
 
+def joined(c: Config) -> int | None:
+    """modeling_helium.py: o_proj is square, so the heads together are as wide as the model."""
+    heads, dim = c.integer("num_attention_heads"), c.optional("head_dim")
+    if dim is not None and dim * heads != c.integer("hidden_size"):
+        raise c.refuse("head_dim", f"hidden_size / num_attention_heads = {c.integer('hidden_size') / heads:g}", dim)
+    return None
+
+
+def minicpm_values(c: Config) -> int:
+    """configuration_minicpm3.py: hidden_size / num_attention_heads where v_head_dim is null."""
+    return c.optional("v_head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
+
+
 def falcon_groups(c: Config) -> int | None:
     """modeling_falcon.py, FalconAttention: num_kv_heads counts in the new decoder only."""
     heads, groups = c.integer("num_attention_heads"), c.optional("num_kv_heads")
@@ -168,7 +181,7 @@ def switched(c: Config) -> list[LayerKind]:
     return [LayerKind(window=window if c.flag("use_sliding_window") else None)] * c.depth
 
 
-def _typed(c: Config, types: list[str], width_key: str = "sliding_window", rope: list[int] | None = None) -> list[LayerKind]:
+def typed(c: Config, types: list[str], width_key: str = "sliding_window", rope: list[int] | None = None) -> list[LayerKind]:
     """LayerKinds of a list of transformers' layer_types."""
     width = c.optional(width_key, 0) or None
     made = []
@@ -193,7 +206,7 @@ def qwen_windows(first: bool) -> Mixers:
         types = c.items("layer_types", str, c.depth) or [
             "sliding_attention" if on and (i < last and i % 2 == 0 if first else i >= last) else "full_attention" for i in range(c.depth)
         ]
-        made = _typed(c, types)
+        made = typed(c, types)
         return made if on else [LayerKind()] * c.depth
 
     return kinds
@@ -203,7 +216,7 @@ def dots_windows(c: Config) -> list[LayerKind]:
     """configuration_dots1.py: as Qwen2, without the switch."""
     last = c.integer("max_window_layers", 0)
     types = c.items("layer_types", str, c.depth) or ["sliding_attention" if i >= last else "full_attention" for i in range(c.depth)]
-    return _typed(c, types)
+    return typed(c, types)
 
 
 def alternating(period: str | int) -> Mixers:
@@ -212,7 +225,7 @@ def alternating(period: str | int) -> Mixers:
     def kinds(c: Config) -> list[LayerKind]:
         every = period if isinstance(period, int) else c.integer(period)
         types = c.items("layer_types", str, c.depth) or ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(c.depth)]
-        return _typed(c, types)
+        return typed(c, types)
 
     return kinds
 
@@ -226,14 +239,14 @@ def llama4_mixers(c: Config) -> list[LayerKind]:
     """configuration_llama4.py: chunked attention where there is RoPE, all of the sequence where there is none."""
     rope = _rope_layers(c)
     types = c.items("layer_types", str, c.depth) or ["chunked_attention" if r else "full_attention" for r in rope]
-    return _typed(c, types, "attention_chunk_size", rope)
+    return typed(c, types, "attention_chunk_size", rope)
 
 
 def smollm3_mixers(c: Config) -> list[LayerKind]:
     """configuration_smollm3.py: the layers without RoPE are the ones that may have a window."""
     rope, on = _rope_layers(c), c.flag("use_sliding_window")
     types = c.items("layer_types", str, c.depth) or ["full_attention" if r or not on else "sliding_attention" for r in rope]
-    return [k if on else k.model_copy(update={"window": None}) for k in _typed(c, types, rope=rope)]
+    return [k if on else k.model_copy(update={"window": None}) for k in typed(c, types, rope=rope)]
 
 
 def qwen3_next_mixers(c: Config) -> list[LayerKind]:
@@ -288,6 +301,15 @@ LAYERNORM: Fields = {"normalization": "LayerNorm", "norm_bias": True}
 
 
 GEMMA: Fields = {"norm_unit_offset": True, "embedding_scale": True}
+
+
+def cohere_norm(c: Config) -> str:
+    """modeling_cohere2_moe.py: the norm whose epsilon is given."""
+    return "LayerNorm" if c.look("rms_norm_eps")[1] is None else "RMSNorm"
+
+
+def cohere_sigmoid(c: Config) -> str:
+    return c.word("expert_selection_fn", {"softmax": "softmax", "sigmoid": "sigmoid"})
 
 
 BASE: Fields = {

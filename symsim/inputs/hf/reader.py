@@ -7,8 +7,8 @@ constants, or functions of the config being read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from symsim.errors import InputError, nearest
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, compress
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
-from symsim.inputs.hf.families import FAMILIES, SUPPORTED, Family
+from symsim.inputs.hf.families import FAMILIES, SUPPORTED
+from symsim.inputs.hf.family import Family, sizes_of
 from symsim.inputs.hf.fields import BASE, HEADS
-from symsim.inputs.hf.wrappers import WRAPPERS, tied, tower_defaults
+from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,9 +95,21 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
 
 
+def _readable(c: Config, family: Family) -> set[str]:
+    """Every key that this family's tables read in some config, whether this one has such layers or not."""
+    probe = Config(c.values, family, c.where)
+    for part in (BASE | family.model, HEADS | family.attention, family.mlp, family.moe or {}, family.linear or {}):
+        for value in part.values():
+            if callable(value):
+                with suppress(InputError):
+                    value(probe)
+    return set(probe.used)
+
+
 def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> list[Row]:
     """What became of every key of the config, then the defaults taken for keys it omits."""
     rows: list[Row] = []
+    idle = _readable(c, family)
     for key, value in keys.items():
         if key in c.used:
             row = ("mapped", ", ".join(c.used[key]) or "checked")
@@ -120,7 +133,7 @@ def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> li
             row = ("no cost effect", NO_EFFECT.get(key) or NO_EFFECT[key.rpartition(".")[2]])
         elif key.endswith(("dropout", "pdrop")) and not value:
             row = ("no cost effect", "zero")
-        elif key in family.defaults or any(key in names for names in family.names.values()):
+        elif key in idle:
             row = ("no cost effect", "no layer uses it")
         else:
             row = ("unknown", "not a key that this model_type is known to read")
@@ -179,10 +192,12 @@ def supported() -> list[str]:
     return sorted({*SUPPORTED, *WRAPPERS})
 
 
+_KNOWN = "bloom, deepseek, falcon, gemma, glm, gpt, granite, llama, mistral, mixtral, olmo, phi, qwen, starcoder"
+
+
 def _others(model_type: str) -> str:
-    """The model_type that is meant; else the families of text models, since a sentence does not hold all one by one."""
-    families = dict.fromkeys(re.sub(r"(?<=[a-z])_?v?[0-9]*(_.*)?$", "", name) or name for name in sorted(SUPPORTED))
-    return nearest(model_type, supported(), f"supported: {', '.join(families)}; 'symsim list model_types'")
+    """The model_type that is meant; else families by name, since a sentence does not hold all types."""
+    return nearest(model_type, supported(), f"supported: {_KNOWN} and others; 'symsim list model_types' names all {len(supported())}")
 
 
 def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Architecture, list[Row]]:
@@ -207,7 +222,8 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {_others(str(model_type))}")
     family = FAMILIES[model_type]
     if tower:
-        family = replace(family, defaults=family.defaults | tower_defaults(whole.get("model_type"), model_type))
+        wrapper = WRAPPERS.get(str(whole.get("model_type")), Wrapper(model_type))
+        family = replace(family, defaults=family.defaults | sizes_of(model_type, family) | dict(wrapper.defaults))
     c = Config(_flat(config), family, where)
     try:
         architecture = _build(c, family, name, model_type)

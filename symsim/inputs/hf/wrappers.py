@@ -62,37 +62,6 @@ WRAPPERS: dict[str, Wrapper] = {
 }  # fmt: skip
 
 
-_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-
-
-# transformers' sizes of a tower whose text_config omits them, as the first multimodal configs do (LLaVA 1.5: a name and no sizes)
-_TOWER_SIZES: dict[str, tuple[int, ...]] = {
-    "cohere": (256000, 8192, 22528, 40, 64),
-    "deepseek_v3": (129280, 7168, 18432, 61, 128),
-    "gemma": (256000, 3072, 24576, 28, 16),
-    "gemma2": (256000, 2304, 9216, 26, 8),
-    "gemma3_text": (262208, 2304, 9216, 26, 8),
-    "granite": (32000, 4096, 11008, 32, 32),
-    "llama": (32000, 4096, 11008, 32, 32),
-    "llama4_text": (202048, 5120, 8192, 48, 40),
-    "mistral": (32000, 4096, 14336, 32, 32),
-    "mixtral": (32000, 4096, 14336, 32, 32),
-    "opt": (50272, 768, 3072, 12, 12),
-    "phi": (51200, 2048, 8192, 24, 32),
-    "phi3": (32064, 3072, 8192, 32, 32),
-    "qwen2": (151936, 4096, 22016, 32, 32),
-    "qwen2_moe": (151936, 2048, 5632, 24, 16),
-    "qwen3": (151936, 4096, 22016, 32, 32),
-    "qwen3_moe": (151936, 2048, 6144, 24, 32),
-}
-
-
-def tower_defaults(wrapper: str | None, tower: str) -> dict[str, int]:
-    """What a text_config may omit although a config of its own must have it."""
-    known = WRAPPERS.get(str(wrapper))
-    return dict(zip(_SIZES, _TOWER_SIZES.get(tower, ()))) | dict(known.defaults if known else {})
-
-
 def tied(wrapper: str | None, config: Mapping[str, Any], text: Mapping[str, Any]) -> Any:
     """The `tie_word_embeddings` that counts, or None when only the text tower's own (or its default) does.
 

@@ -1,0 +1,83 @@
+"""Decoders of dense blocks, a table each (source: transformers 5.23, as in families.py); their defaults are the facts of family.py."""
+
+from __future__ import annotations
+
+from symsim.inputs.hf.config import ACTIVATIONS, choose, flag, given
+from symsim.inputs.hf.family import Family
+from symsim.inputs.hf.fields import (
+    BIASED,
+    FOUR_NORMS,
+    GATED,
+    GEMMA,
+    LAYERNORM,
+    MLA,
+    PLAIN,
+    SQUARE,
+    TWO_NORMS,
+    joined,
+    minicpm_values,
+    qwen_windows,
+    rotary_fraction,
+    windowed,
+)
+from symsim.inputs.hf.patterns import every, granite_rope, listed, starting, turned_where_windowed, where_no_window
+
+# fmt: off
+
+
+_BIASED_MLP = GATED | {"bias": flag("mlp_bias")}
+
+
+_LLAMA_BLOCKS = Family(attention=BIASED, mlp=_BIASED_MLP, heads_divide=True)
+
+
+_LATENT_UNREAD = {"num_key_value_heads": "latent attention has a key and a value for every query head", "head_dim": "set by qk_rope_head_dim",
+                  "qk_head_dim": "the sum of the two given", "embedding_initializer_range": "initial weights",
+                  "scale_emb": "scale, clamp or noise, elementwise", "scale_depth": "scale, clamp or noise, elementwise",
+                  "dim_model_base": "scale, clamp or noise, elementwise"}
+
+
+DENSE: dict[str, Family] = {
+    "internlm3": _LLAMA_BLOCKS,
+    "iquestcoder": _LLAMA_BLOCKS,
+    "arcee": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, heads_divide=True),
+    "apertus": Family(attention=BIASED | {"qk_norm": "head"},
+                      mlp=PLAIN | {"activation": lambda c: c.word("hidden_act", ACTIVATIONS | {"xielu": "xielu"})}),
+    "jais2": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, model=LAYERNORM),
+    "nemotron": Family({"partial_rotary_factor": 0.5}, attention=BIASED | {"rotary_fraction": rotary_fraction},
+                       mlp=PLAIN | {"bias": flag("mlp_bias")}, model=LAYERNORM | {"norm_unit_offset": True}),
+    "cohere2": Family({"sliding_window_pattern": 4}, attention=BIASED | SQUARE, mixers=listed(every("sliding_window_pattern"), windowed_turn=True),
+                      model={"normalization": "LayerNorm", "parallel_block": True, "norms": ("pre_attention",)},
+                      unread={"head_dim": "set from hidden_size and num_attention_heads"}),
+    "cwm": Family(mixers=listed(starting(4)), mlp=_BIASED_MLP, heads_divide=True),
+    "ernie4_5": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),
+    "exaone4": Family(attention={"qk_norm": "head"}, mixers=turned_where_windowed(every("sliding_window_pattern")),
+                      model={"norms": ("post_attention", "post_mlp")}),
+    "glm": Family({"partial_rotary_factor": 0.5}, attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction},
+                  mlp=GATED | {"fused_gate_up": True}),
+    "helium": Family(attention={"qkv_bias": flag("attention_bias"), "kv_channels": joined}, mlp=_BIASED_MLP),
+    "hunyuan_v1_dense": Family(attention=BIASED | {"qk_norm": "head", "qk_norm_position": "after_rope"},
+                               unread={"eod_token_id": "names a token"}),
+    "hyperclovax": Family(attention=BIASED, mlp=_BIASED_MLP, model={"norms": choose("use_post_norm", FOUR_NORMS, TWO_NORMS)}),
+    "ministral": Family(mixers=listed(where_no_window)),
+    "ministral3": Family(mixers=windowed),
+    "minicpm3": Family(attention=MLA | {"v_head_dim": minicpm_values}, mlp=_BIASED_MLP, heads_divide=True, unread=_LATENT_UNREAD),
+    "youtu": Family(attention=MLA, unread=_LATENT_UNREAD),
+    "nanochat": Family(attention=BIASED | {"qk_norm": "l2", "qk_norm_position": "after_rope"}, mlp=PLAIN,
+                       model={"norm_weight": False, "embedding_norm": True, "logit_softcap": given("final_logit_softcapping")}),
+    "olmo3": Family(attention=BIASED | {"qk_norm": "full"}, mixers=listed(every(4)), model={"norms": ("post_attention", "post_mlp")}),
+    "persimmon": Family({"partial_rotary_factor": 0.5},
+                        attention=SQUARE | {"num_query_groups": None, "qkv_bias": True, "out_bias": True, "fused_qkv": True,
+                                            "qk_norm": choose("qk_layernorm", "head", "none"), "rotary_fraction": rotary_fraction},
+                        mlp=PLAIN | {"bias": True}, model=LAYERNORM | {"hidden_dropout": lambda c: c.number("hidden_dropout"),
+                                                                       "embedding_dropout": 0.0}),
+    "vaultgemma": Family(attention=BIASED | {"logit_softcap": given("attn_logit_softcapping")}, mixers=listed(every(2)), heads_divide=True,
+                         model=GEMMA | {"logit_softcap": given("final_logit_softcapping")}, names={"hidden_act": ("hidden_activation",)}),
+    "granite_swa": Family(attention=BIASED | {"sinks": True}, mlp=_BIASED_MLP, mixers=granite_rope(starting(4))),
+    # text towers
+    "qwen2_vl_text": Family(attention=SQUARE | {"qkv_bias": True}, mixers=qwen_windows(first=False)),
+    "qwen2_5_vl_text": Family(attention=SQUARE | {"qkv_bias": True}, mixers=qwen_windows(first=False)),
+    "qwen3_vl_text": Family(attention=BIASED | {"qk_norm": "head"}),
+    "glm4v_text": Family({"partial_rotary_factor": 0.5}, attention=SQUARE | {"qkv_bias": True, "rotary_fraction": rotary_fraction},
+                         mlp=GATED | {"fused_gate_up": True}, model={"norms": FOUR_NORMS}),
+}

@@ -1,0 +1,103 @@
+"""Decoders with mixtures of experts, a table each (source: transformers 5.23, as in families.py); their defaults are the facts of family.py."""
+
+from __future__ import annotations
+
+from symsim.inputs.hf.config import flag, integer
+from symsim.inputs.hf.family import Family
+from symsim.inputs.hf.fields import (
+    BIASED,
+    DEEPSEEK_MOE,
+    FOUR_NORMS,
+    GATED,
+    MLA,
+    QWEN_MOE,
+    after_first,
+    cohere_norm,
+    cohere_sigmoid,
+    experts,
+    rotary_fraction,
+    shared,
+    sparse,
+    stepped,
+)
+from symsim.inputs.hf.patterns import always, cohere_moe_windows, every, granite_rope, listed, sparse_from, starting, turned_where_windowed
+
+# fmt: off
+
+
+_ROUTER = {"scoring_func": "fixed by the module code", "topk_method": "fixed by the module code", "moe_layer_freq": "not read by transformers",
+           "first_k_dense_replace": "not read by transformers: mlp_layer_types says it"}
+
+
+_MLA_UNREAD = {"num_key_value_heads": "latent attention has a key and a value for every query head", "head_dim": "set by qk_rope_head_dim",
+               "qk_head_dim": "the sum of the two given"}
+
+
+_GRANITE = experts("num_local_experts", "intermediate_size", moe_router_pre_softmax=False)
+
+
+_GRANITE_SHARED = _GRANITE | {"moe_shared_expert_intermediate_size": lambda c: c.integer("shared_intermediate_size", 0) or None}
+
+
+_SIGMOID = {"moe_router_pre_softmax": False, "moe_router_score_function": "sigmoid"}
+
+
+_SOFTMAX = {"moe_router_pre_softmax": True, "moe_router_score_function": "softmax", "moe_router_enable_expert_bias": "none"}
+
+
+SPARSE: dict[str, Family] = {
+    "afmoe": Family(
+        attention=BIASED | {"qk_norm": "head", "output_gate": True, "output_gate_bias": False},
+        mixers=listed(every("global_attn_every_n_layers"), windowed_turn=True), ffns=sparse_from("num_dense_layers"),
+        moe=experts("num_experts", "moe_intermediate_size", **_SIGMOID, moe_router_enable_expert_bias="parameter",
+                    moe_shared_expert_intermediate_size=shared("num_shared_experts", "moe_intermediate_size")),
+        model={"norms": FOUR_NORMS, "embedding_scale": flag("mup_enabled")},
+        unread={"route_scale": "scale, clamp or noise, elementwise"} | _ROUTER),
+    "aria_text": Family(
+        attention=BIASED, heads_divide=True, ffns=sparse,
+        moe=experts("moe_num_experts", "intermediate_size", moe_router_pre_softmax=False, shared_expert_bias=flag("mlp_bias"),
+                    moe_shared_expert_intermediate_size=shared("moe_num_shared_experts", "intermediate_size")),
+        names={"num_experts_per_tok": ("moe_topk",)}),
+    "cohere2_moe": Family(
+        {"first_k_dense_replace": 0, "rms_norm_eps": None},
+        attention=BIASED, mixers=cohere_moe_windows, ffns=sparse_from("first_k_dense_replace"),
+        mlp=GATED | {"ffn_hidden_size": integer("prefix_dense_intermediate_size")},
+        moe=experts("num_experts", "intermediate_size", moe_router_pre_softmax=False, moe_router_score_function=cohere_sigmoid,
+                    norm_topk_prob=flag("norm_topk_prob"), moe_shared_expert_intermediate_size=shared("num_shared_experts", "intermediate_size")),
+        model={"normalization": cohere_norm, "parallel_block": True, "norms": ("pre_attention",)},
+        unread={"shared_expert_combination_strategy": "scale, clamp or noise, elementwise"}),
+    "exaone_moe": Family(
+        attention={"qk_norm": "head"}, mixers=turned_where_windowed(every("sliding_window_pattern")), ffns=sparse_from("first_k_dense_replace"),
+        moe=DEEPSEEK_MOE, names={"n_routed_experts": ("num_experts",), "n_shared_experts": ("num_shared_experts",)}, unread=_ROUTER),
+    "flex_olmo": Family(
+        attention=BIASED | {"qk_norm": "full"}, model={"norms": ("post_attention", "post_mlp")}, ffns=sparse,
+        moe=experts("num_experts", "intermediate_size", norm_topk_prob=flag("norm_topk_prob"))),
+    "glm4_moe_lite": Family(attention=MLA, moe=DEEPSEEK_MOE, ffns=sparse_from(1), unread=_MLA_UNREAD | _ROUTER),
+    "granitemoe": Family(attention=BIASED, moe=_GRANITE, ffns=sparse),
+    "granitemoeshared": Family(attention=BIASED, moe=_GRANITE_SHARED, ffns=sparse),
+    "granitemoe_swa": Family(attention=BIASED | {"sinks": True}, moe=_GRANITE_SHARED, ffns=sparse, mixers=granite_rope(starting(4))),
+    "hunyuan_v1_moe": Family(
+        attention=BIASED | {"qk_norm": "head", "qk_norm_position": "after_rope"}, ffns=sparse,
+        moe=experts("num_experts", "intermediate_size", moe_shared_expert_intermediate_size=integer("intermediate_size")),
+        unread={"eod_token_id": "names a token"}),
+    "hy_v3": Family(
+        attention=BIASED | {"qk_norm": "head"}, mlp=GATED | {"bias": flag("mlp_bias")}, ffns=sparse_from(1),
+        moe=experts("num_experts", "moe_intermediate_size", **_SIGMOID, moe_router_enable_expert_bias="buffer",
+                    shared_expert_bias=flag("mlp_bias"),
+                    moe_shared_expert_intermediate_size=shared("num_shared_experts", "moe_intermediate_size")),
+        unread={"router_scaling_factor": "scale, clamp or noise, elementwise", "enable_moe_fp32_combine": "two casts"} | _ROUTER),
+    "kolibri1": Family(
+        attention={"qk_norm": "head"}, mixers=turned_where_windowed(every(5)), ffns=sparse, model={"norms": FOUR_NORMS},
+        moe=QWEN_MOE | _SIGMOID | {"moe_router_enable_expert_bias": "buffer",
+                                   "moe_shared_expert_intermediate_size": integer("shared_expert_intermediate_size")}),
+    "mellum": Family(attention=BIASED | {"qk_norm": "head"}, mixers=listed(always), moe=QWEN_MOE, ffns=sparse_from(0)),
+    "mistral4": Family(attention=MLA, moe=DEEPSEEK_MOE | _SOFTMAX, ffns=after_first, unread=_MLA_UNREAD),
+    "solar_open": Family(
+        attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction}, moe=DEEPSEEK_MOE, ffns=sparse, unread=_ROUTER),
+    # text towers
+    "glm4v_moe_text": Family(
+        {"partial_rotary_factor": 0.5}, attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction},
+        moe=DEEPSEEK_MOE, ffns=after_first, unread=_ROUTER),
+    "qwen3_vl_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE | {"norm_topk_prob": True}, ffns=stepped,
+                                unread={"norm_topk_prob": "always so"}),
+}

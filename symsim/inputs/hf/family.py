@@ -1,0 +1,68 @@
+"""A family: what the module code of one model_type makes of a config, with transformers' own default of every key.
+
+The defaults are facts of `defaults.json`, which `tests/draws/hf_defaults.py` makes of transformers' config classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from symsim.inputs.hf.config import Fields
+from symsim.inputs.hf.fields import GATED, Ffns, Mixers, dense, full
+
+# what a config of its own must say, whatever transformers would take; a text_config may leave them out
+SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+
+
+@dataclass(frozen=True)
+class Family:
+    """What the module code of one model_type makes of a config."""
+
+    defaults: Fields = field(default_factory=dict)  # a key's default where neither the facts nor COMMON have it; a key with none is required
+    attention: Fields = field(default_factory=dict)
+    mlp: Fields = field(default_factory=lambda: GATED)
+    moe: Fields | None = None
+    linear: Fields | None = None
+    mixers: Mixers = full
+    ffns: Ffns = dense
+    model: Fields = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # our key -> this family's spellings
+    require: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # the only supported value of a key, and why
+    unread: Mapping[str, str] = field(default_factory=dict)  # keys that the module code does not read
+    heads_divide: bool = False  # transformers checks hidden_size % num_attention_heads even when head_dim is given
+    modelling: str = ""
+
+
+@cache
+def _facts() -> Mapping[str, Mapping[str, Any]]:
+    """model_type -> {"defaults": key -> transformers' default, "names": common key -> the config class's own}."""
+    facts: Mapping[str, Mapping[str, Any]] = json.loads((Path(__file__).parent / "defaults.json").read_text(encoding="utf-8"))
+    return facts
+
+
+def with_facts(model_type: str, family: Family) -> Family:
+    """The family with the names and defaults of transformers' config class; what the family says itself stands first."""
+    known = _facts().get(family.modelling or model_type, {})
+    names = dict(family.names)
+    for common, own in known.get("names", {}).items():
+        names[common] = tuple(dict.fromkeys((*names.get(common, ()), own)))
+        names[own] = tuple(dict.fromkeys((*names.get(own, ()), own, common)))
+    defaults = {ours: value for ours, value in sized(known, names).items() if ours not in SIZES}
+    return replace(family, names=names, defaults=defaults | family.defaults)
+
+
+def sized(known: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Defaults by their own names and by ours."""
+    own = known.get("defaults", {})
+    return dict(own) | {ours: own[name] for ours, theirs in names.items() for name in reversed(theirs) if name in own}
+
+
+def sizes_of(model_type: str, family: Family) -> dict[str, Any]:
+    """transformers' sizes of a model_type, which a text_config may leave out."""
+    every = sized(_facts().get(family.modelling or model_type, {}), family.names)
+    return {key: every[key] for key in SIZES if key in every}
