@@ -111,6 +111,11 @@ def eager_activation(k: Kernels, op: Op) -> None:
         result = run(k, "mul", [half, run(k, "add", [run(k, "tanh", [inner])])], into=result)
     elif function == "relu2":
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
+    elif function == "xielu":  # where(x > 0, a x x, (expm1(min(x, eps)) - x) b) + x / 2
+        above = run(k, "pow", [run(k, "pow", [gate])])
+        below = run(k, "pow", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate])])
+        chosen = run(k, "masked_fill", [above, below, run(k, "scale", [gate], dtype="bool", kind="index")])
+        result = run(k, "add", [chosen, run(k, "scale", [gate])], into=result)
     else:
         result = run(k, "gelu" if function.startswith("gelu") else function, [gate], into=result)
     if at.gated:
