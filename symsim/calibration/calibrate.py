@@ -26,8 +26,9 @@ from symsim.calibration.points import Point, Points
 from symsim.errors import InputError
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.system import COLLECTIVES, System, symbol_values
+from symsim.inputs.system import System, symbol_values
 from symsim.inputs.systems import format_system
+from symsim.ir.collectives import COLLECTIVES
 
 OPS = ("memory", "gemm", "grouped_gemm", "attention", "collective")
 FOLDS = 5
@@ -168,8 +169,9 @@ def _collective(point: Point, system: System) -> Expr:
     book, mesh = Derivation(), mesh_of(strategy)
     # what one rank hands in and gets back, of the whole buffer; a message of bytes, so of fp8 elements
     shard, whole = expr(size) / n, expr(size)
-    send, receive = {"all_gather": (shard, whole), "reduce_scatter": (whole, shard)}.get(point.op, (whole, whole))
-    time = Network(book, system, strategy, mesh).seconds(Message("", point.op, axis, mesh.degree(axis), send, receive, "fp8", ""))
+    row = COLLECTIVES[point.op]
+    send = shard if row.gathers else whole
+    time = Network(book, system, strategy, mesh).seconds(Message("", point.op, axis, mesh.degree(axis), send, row.got_back(send, expr(n)), "fp8", ""))
     known: dict[str, Any] = {axis: n} | {f"R_{j}": n if t.ranks == "all" else t.ranks for j, t in enumerate(system.network, 1)}
     for name, definition in book.definitions.items():
         known[name] = definition.expr.substitute(known)

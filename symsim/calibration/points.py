@@ -33,7 +33,7 @@ from typing import Any
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.limits import LARGEST_SIZE, MOST_RANKS, MOST_STAGES
 from symsim.inputs.reading import read_json, read_text
-from symsim.inputs.system import COLLECTIVES
+from symsim.ir.collectives import COLLECTIVES
 
 KERNELS = ("gemm", "grouped_gemm", "attention", "memory")
 PRODUCTS = ("forward", "dgrad", "wgrad")

@@ -59,13 +59,13 @@ def left_beside_product(
 
     beside = ZERO
     if message.phase == "forward" or message.purpose == "recomputed":
-        of_input = message.op == "all_gather"
+        of_input = message.row.gathers
         if gathers if of_input else scatters:
             beside = product(readers if of_input else writers, "forward")
     elif message.purpose == "gathered again":
         if asynchronous or (bulk and strategy.tp_comm_bulk_dgrad):
             beside = product(readers, "dgrad")
-    elif message.op in ("reduce_scatter", "all_reduce"):
+    elif message.row.sums:
         if in_pieces:
             beside = product(readers or [index], "dgrad")
         elif asynchronous or (bulk and strategy.tp_comm_bulk_wgrad):

@@ -249,7 +249,7 @@ def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Messag
     forward = {i: q.expr for i, q in kernels.forward.items()}
     backward = {at: q.expr for at, q in kernels.backward.items()}
     turns, after = turns_of(network, remembered, [(i, m) for i, m, _ in times], forward, backward)
-    others = total((t for _, m, t in times if m.op != "all_reduce"), SECOND)
+    others = total((t for _, m, t in times if not m.row.reduces), SECOND)
     return exposed(lowered.profile.strategy.tp_comm_halves, turns, after) + others
 
 

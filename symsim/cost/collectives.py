@@ -140,25 +140,27 @@ class Network:
     def _seconds(self, message: Message) -> Quantity:
         if self.collective is not None:
             return Quantity(self.collective(message), SECOND)
-        size = maximum(message.send_bytes, message.receive_bytes) if message.op == "p2p" else _payload(message)
-        buffer = Quantity(size, BYTE)
-        n = message.group
-        if self.moe is not None and message.op == "all_to_all" and message.axis == "ep":
-            return self._by_kernels(message, self.moe)
-        if message.op == "p2p" or message.op == "broadcast":
-            return buffer * self._direct(message) + self._hop(message.axis)
-        if message.op == "all_to_all":
-            return buffer * self._exchanged(message) + self._depth(message)
-        if message.op == "all_reduce":
-            ring, tree = self.reductions(message)
-            return Quantity(2 * minimum(ring.expr, tree.expr), SECOND)
-        return buffer * ((n - 1) / n) * self._ring(message) + self._latency(message)
+        row = message.row
+        if row.carried == "direct":
+            size = maximum(message.send_bytes, message.receive_bytes)
+            return Quantity(size, BYTE) * self._direct(message) + self._hop(message.axis)
+        if row.carried == "exchange":
+            if self.moe is not None and message.axis == "ep":
+                return self._by_kernels(message, self.moe)
+            return Quantity(message.payload_bytes, BYTE) * self._exchanged(message) + self._depth(message)
+        if row.tree:
+            ring, tree = self.one_pass(message)
+            return Quantity(row.passes * minimum(ring.expr, tree.expr), SECOND)
+        return Quantity(row.passes * self._once_round(message).expr, SECOND)
 
-    def reductions(self, message: Message) -> tuple[Quantity, Quantity]:
-        """Half of an all-reduce as a ring, and as a tree."""
-        n, buffer = message.group, Quantity(_payload(message), BYTE)
-        ring = buffer * ((n - 1) / n) * self._ring(message) + self._latency(message)
-        return ring, buffer * self._ring(message) + self._depth(message)
+    def one_pass(self, message: Message) -> tuple[Quantity, Quantity]:
+        """One pass of a message, of an all-reduce half of it, as a ring, and as a tree."""
+        ring = self._once_round(message)
+        return ring, Quantity(message.payload_bytes, BYTE) * self._ring(message) + self._depth(message)
+
+    def _once_round(self, message: Message) -> Quantity:
+        n = message.group
+        return Quantity(message.payload_bytes, BYTE) * ((n - 1) / n) * self._ring(message) + self._latency(message)
 
     def _members(self, axis: str, tier: int) -> Expr:
         if (axis, tier) not in self._found:
@@ -186,7 +188,7 @@ class Network:
             return symbol(f"B_{tier}")
         links = symbol(f"R_{tier}") / (symbol(f"R_{tier - 1}") if tier > 1 else ONE) - 1
         between = self._members(message.axis, tier) / self._members(message.axis, tier - 1)
-        return symbol(f"B_{tier}") * (ONE if message.op in ("p2p", "broadcast") else maximum(1, between - 1)) / links
+        return symbol(f"B_{tier}") * (ONE if message.row.carried == "direct" else maximum(1, between - 1)) / links
 
     def _rate(self, message: Message, tier: int) -> Quantity:
         """Seconds a byte of one rank over a tier, at the share of its bandwidth that the collective reaches."""
@@ -202,7 +204,7 @@ class Network:
         parts = []
         for j in self.tiers:
             bandwidth = self._bandwidth(message, j)
-            if not (self.one_ring and message.op in ("all_gather", "reduce_scatter") and message.axis in _SHARDED):
+            if not (self.one_ring and message.row.passes == 1 and message.axis in _SHARDED):
                 bandwidth = self._members(message.axis, j - 1) * bandwidth
             if self.system.network[j - 1].ring is not None:
                 bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
@@ -273,8 +275,8 @@ class Network:
         return any({op, "default"} & tier.calls.keys() for tier in self.system.network)
 
     def _call(self, message: Message, own: bool) -> Expr:
-        """Of the outermost tier it reaches; an all-reduce pays for its two halves one call by the table, which is of the whole."""
-        often = Fraction(1, 2) if message.op == "all_reduce" else 1
+        """Of the outermost tier it reaches; an all-reduce pays for its two passes one call by the table, which is of the whole."""
+        often = Fraction(1, message.row.passes)
         calls = []
         for j in self.tiers:
             by_ranks = self._by_ranks(message, j) if own else None
@@ -310,10 +312,6 @@ class Network:
         if not quantity.expr:
             return quantity
         return self.book.define(key, quantity, meaning, latex=latex, source="symsim/cost/collectives.py", unit=quantity.unit)
-
-
-def _payload(message: Message) -> Expr:
-    return message.receive_bytes if message.op == "all_gather" else message.send_bytes
 
 
 def _below(own: bool, message: Message) -> str:

@@ -47,14 +47,6 @@ MESSAGES = {
     "got_back": (BYTE, "bytes a rank gets back"),
     "on_wire": (BYTE, "bytes a rank puts on the wire"),
 }
-ALGORITHMS = {
-    "all_gather": "ring: each rank passes on what it has of the whole but its last part",
-    "reduce_scatter": "ring: each rank passes on what it has of the whole but its own part",
-    "all_reduce": "the shorter of a ring, a reduce-scatter and an all-gather, and a tree, up and down",
-    "all_to_all": "direct: all but the rank's own part",
-    "p2p": "direct",
-    "broadcast": "direct",
-}
 
 
 def further(lowered: Lowered, book: Derivation, network: Network | None) -> Derivation:
@@ -294,7 +286,7 @@ def _messages(book: Derivation, lowered: Lowered, network: Network | None) -> No
         summed = totals.setdefault(together, {})
         calls: Expr | None = None
         for name, (unit, words) in MESSAGES.items():
-            rests = f" ({ALGORITHMS[message.op]})" if name == "on_wire" else ""
+            rests = f" ({message.row.wire})" if name == "on_wire" else ""
             meaning = f"{of}{words} {often if name == 'calls' else 'in a call'}{rests}, {message.what}"
             key = own._replace(quantity=name, tier=tier)
             made = book.define(key, amounts[name], meaning, unit=unit, latex=label(key.text))
@@ -317,9 +309,9 @@ def _durations(message: Message, network: Network | None) -> dict[str, Quantity]
     if network is None:
         return {}
     durations = {"call_seconds": network.seconds(message)}
-    if message.op == "all_reduce":
-        ring, tree = network.reductions(message)
-        durations |= {"ring_seconds": Quantity(2 * ring.expr, SECOND), "tree_seconds": Quantity(2 * tree.expr, SECOND)}
+    if message.row.tree:
+        (ring, tree), passes = network.one_pass(message), message.row.passes
+        durations |= {"ring_seconds": Quantity(passes * ring.expr, SECOND), "tree_seconds": Quantity(passes * tree.expr, SECOND)}
     return durations
 
 
@@ -343,14 +335,11 @@ def _passed(strategy: Strategy) -> tuple[Expr, Expr]:
 
 def _amounts(message: Message, network: Network | None) -> dict[str, Quantity]:
     """How often, and the bytes of one call."""
-    n = message.group
-    payload = message.receive_bytes if message.op == "all_gather" else message.send_bytes
-    wire = payload if message.op in ("p2p", "broadcast") else payload * (n - 1) / n
-    if message.op == "all_reduce":
-        wire = 2 * wire
-        if network is not None:
-            ring, tree = network.reductions(message)
-            wire = of_largest(((wire, -ring.expr), (2 * payload, -tree.expr)))
+    n, row, payload = message.group, message.row, message.payload_bytes
+    wire = payload if row.carried == "direct" else row.passes * (payload * (n - 1) / n)
+    if row.tree and network is not None:
+        ring, tree = network.one_pass(message)
+        wire = of_largest(((wire, -ring.expr), (row.passes * payload, -tree.expr)))
     return {
         "calls": Quantity(message.count),
         "handed_in": Quantity(message.send_bytes, BYTE),

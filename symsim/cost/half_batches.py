@@ -58,7 +58,7 @@ def turns_of(
 ) -> tuple[list[Turn], Expr]:
     """The all-reduces of a block in the order in which they run, forward or (with what is recomputed first) backward, and what the
     block computes behind the last."""
-    found = [(i, m) for i, m in messages if m.op == "all_reduce"]
+    found = [(i, m) for i, m in messages if m.row.reduces]
     again = sorted((i, m) for i, m in found if m.phase == "forward" or m.purpose == "recomputed")
     back = sorted(((i, m) for i, m in found if not (m.phase == "forward" or m.purpose == "recomputed")), reverse=True, key=lambda one: one[0])
     run = {i: t for i, t in forward.items() if i in remembered.recomputed} if any(m.phase == "backward" for _, m in found) else forward

@@ -86,12 +86,11 @@ def bucket_size(strategy: Strategy, ranks: Expr) -> Expr:
 def in_buckets(message: Message, strategy: Strategy) -> Message:
     """A message of gradients or parameters as one of each bucket, where their size is given; the last is as long as the others."""
     size = strategy.ddp_bucket_size
-    if message.op == "all_gather" and strategy.allgather_bucket_size is not None:
+    if message.row.gathers and strategy.allgather_bucket_size is not None:
         size = strategy.allgather_bucket_size
     if size is None:
         return message
-    whole = message.receive_elements if message.op == "all_gather" else message.send_elements
-    number = maximum(1, ceil(whole / size))
+    number = maximum(1, ceil(message.payload / size))
     sent, received = message.send_elements / number, message.receive_elements / number
     return replace(message, send_elements=sent, receive_elements=received, count=message.count * number)
 

@@ -167,7 +167,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         if message.per == "microbatch":
             phase, seconds = message.phase, network.seconds(message) * message.count
             made[phase] = made[phase] + seconds
-            if message.purpose == "root" and message.op == ("all_gather" if phase == "forward" else "reduce_scatter"):
+            if message.purpose == "root" and (message.row.gathers if phase == "forward" else message.row.scatters):
                 root[phase] = root[phase] + seconds
             else:
                 root[phase] = root[phase] + seconds * maximum(message.late, alone)
@@ -242,8 +242,9 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
             of_update = of_update + network.seconds(message) * message.count
         elif message.per == "step":
             cost = network.seconds(message) * message.count
-            gradient, parameter = (gradient, parameter + cost) if message.op == "all_gather" else (gradient + cost, parameter)
-            what = "param" if message.op == "all_gather" else "grad"
+            # gradients are summed, parameters passed on as they are
+            gradient, parameter = (gradient + cost, parameter) if message.row.sums else (gradient, parameter + cost)
+            what = "grad" if message.row.sums else "param"
             rooted[what] = rooted[what] + (cost if message.purpose == "root" else Quantity(ZERO, SECOND))
 
     def define(key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:

@@ -12,8 +12,9 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.curves import SYMBOLS as KERNEL_SYMBOLS
 from symsim.inputs.shipped import list_systems
-from symsim.inputs.system import COLLECTIVES, DISPATCHERS, Accelerator, Host, Peak
+from symsim.inputs.system import DISPATCHERS, Accelerator, Host, Peak
 from symsim.inputs.systems import load_system
+from symsim.ir.collectives import COLLECTIVES
 
 # Symbols of the vocabulary that stand for one field of the strategy or of the architecture
 STRATEGY_SYMBOLS = {

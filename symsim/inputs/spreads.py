@@ -20,6 +20,7 @@ from symsim.inputs.settable import system_path
 from symsim.inputs.shipped import derivations_directory
 from symsim.inputs.system import DISPATCHERS, System
 from symsim.inputs.validation import validate
+from symsim.ir.collectives import carried_by
 
 # kinds of numbers, and how outputs call what each makes uncertain
 KINDS = {
@@ -40,7 +41,7 @@ KINDS = {
 # kinds that are no numbers of a system file: shares of the whole step
 OF_STEP = ("bubble", "machine", "run", "settings")
 _TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
-_EXCHANGES = ("all_to_all", *DISPATCHERS)
+_EXCHANGES = (*carried_by("exchange"), *DISPATCHERS)
 
 
 class Spread(BaseModel):

@@ -17,7 +17,8 @@ from symsim.inputs.limits import LARGEST_SIZE, MOST_TIERS
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import NARROW
-from symsim.ir.messages import COLLECTIVES, DISPATCHERS
+from symsim.ir.collectives import COLLECTIVES
+from symsim.ir.messages import DISPATCHERS
 
 HOST_MEMORY_BANDWIDTH = 0.8 * 8 * 38.4e9 / 4
 """Bytes a second of a rank's share of a socket (Intel Xeon Platinum 8480C of DGX H100: eight channels of DDR5-4800, four accelerators), of

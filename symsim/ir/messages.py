@@ -11,14 +11,13 @@ from typing import Literal
 
 from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.ir.block import WIDTHS
+from symsim.ir.collectives import COLLECTIVES, Collective
 
 # why a message of a block is sent once more in backward; or that it is of FSDP's root unit, or part of the optimizer's update
 Purpose = Literal["", "recomputed", "gathered again", "root", "update"]
 
 # kernels that exchange tokens with experts in place of a collective (moe_token_dispatcher_type=flex)
 DISPATCHERS = ("deepep", "hybridep")
-
-COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p", "broadcast")
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,20 @@ class Message:
     per: str = "microbatch"
     purpose: Purpose = ""
     late: Expr = ZERO
+
+    @property
+    def row(self) -> Collective:
+        """What kind of collective it is."""
+        return COLLECTIVES[self.op]
+
+    @property
+    def payload(self) -> Expr:
+        """Elements of the whole buffer: what is got back of a gather, else what is handed in."""
+        return self.receive_elements if self.row.gathers else self.send_elements
+
+    @property
+    def payload_bytes(self) -> Expr:
+        return self.payload * WIDTHS[self.dtype]
 
     @property
     def send_bytes(self) -> Expr:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 from symsim.algebra.expr import ONE, Expr
+from symsim.ir.collectives import COLLECTIVES, between
 from symsim.ir.einsum import Einsum
 
 
@@ -221,8 +222,6 @@ Attributes = (
     Plain | Cast | Dequantise | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
 )
 
-Collective = Literal["", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-
 Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
 
 
@@ -236,21 +235,21 @@ class Operation:
     sends: the collective that a redistribution or an exchange is; over: the axes of an exchange (a redistribution has its own).
     partial: dimensions over which its result is a partial sum on a rank, where they are sharded: those contracted, or one named.
     transpose: its backward: an einsum has two (gradients of input and weight), a kernel one; through a view or an exchange the
-    gradient passes as it comes, of a cast it is the result's (free), of a sum that of all that it adds (shared), and a collective has the
-    collective of the gradient, or none.
+    gradient passes as it comes, of a cast it is the result's (free), of a sum that of all that it adds (shared), and what sends has the
+    collective of the gradient (`COLLECTIVES`), or none.
     in_place: its result lies where its input lay, when nothing else reads that.
     inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others). keeps: what PyTorch's autograd keeps
     of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
-    that backward needs only where the gradient arrives as a partial sum. completes: it takes a partial sum and completes it.
+    that backward needs only where the gradient arrives as a partial sum.
     """
 
     role: Role
     attributes: type[Attributes] = Plain
     partial: Literal["", "contracted", "V"] = ""
-    transpose: Literal["einsum", "kernel", "passes", "free", "shared", "none", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"] = "kernel"
-    sends: Collective = ""
+    transpose: str = "kernel"
+    sends: str = ""
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
     bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
@@ -260,12 +259,22 @@ class Operation:
     gradients_by: tuple[str, ...] = ()
     stored_by: tuple[str, ...] = ()
     where_partial: bool = False
-    completes: bool = False
     in_place: bool = False
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
 
+    @property
+    def completes(self) -> bool:
+        """Whether it takes a partial sum and completes it."""
+        return bool(self.sends) and COLLECTIVES[self.sends].sums
 
+
+def _sends(row: Operation, collective: str) -> Operation:
+    """The row of a kind that is such a collective, with the collective of its gradient."""
+    return replace(row, sends=collective, transpose=COLLECTIVES[collective].transpose or "none")
+
+
+_REDISTRIBUTION = Operation("redistribution", Redistribution)
 _EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
 
 # Checkpointing that keeps results: torch.utils.checkpoint create_selective_checkpoint_contexts.
@@ -296,12 +305,12 @@ OPERATIONS: dict[str, Operation] = {
     "linear_cross_entropy": Operation("loss", LinearCrossEntropy, inner="softmax", bound="linear_loss", assumed=("loss_parallel",)),
     "permute": Operation("moves", Exchange, bound="permute", assumed=("moe_permute_fusion",)),
     "unpermute": Operation("moves", bound="permute"),
-    "exchange": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", assumed=("expert_load", "dispatcher_metadata")),
-    "exchange_back": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all"),
-    "exchange_fused": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", bound="exchange", assumed=("expert_load",)),
-    "exchange_fused_back": replace(_EXCHANGE, sends="all_to_all", over=("ep",), transpose="all_to_all", bound="exchange"),
-    "exchange_gather": replace(_EXCHANGE, sends="all_gather", over=("etp", "ep"), transpose="reduce_scatter"),
-    "exchange_scatter": replace(_EXCHANGE, sends="reduce_scatter", over=("etp", "ep"), transpose="all_gather", completes=True),
+    "exchange": _sends(replace(_EXCHANGE, over=("ep",), assumed=("expert_load", "dispatcher_metadata")), "all_to_all"),
+    "exchange_back": _sends(replace(_EXCHANGE, over=("ep",)), "all_to_all"),
+    "exchange_fused": _sends(replace(_EXCHANGE, over=("ep",), bound="exchange", assumed=("expert_load",)), "all_to_all"),
+    "exchange_fused_back": _sends(replace(_EXCHANGE, over=("ep",), bound="exchange"), "all_to_all"),
+    "exchange_gather": _sends(replace(_EXCHANGE, over=("etp", "ep")), "all_gather"),
+    "exchange_scatter": _sends(replace(_EXCHANGE, over=("etp", "ep")), "reduce_scatter"),
     "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
@@ -317,19 +326,12 @@ OPERATIONS: dict[str, Operation] = {
     "view": Operation("view", View, transpose="passes"),
     "constant": Operation("aside"),
     "angles": Operation("aside"),
-    "all_reduce": Operation("redistribution", Redistribution, sends="all_reduce", transpose="none", completes=True, in_place=True),
-    "reduce_scatter": Operation("redistribution", Redistribution, sends="reduce_scatter", transpose="all_gather", completes=True),
-    "all_gather": Operation(
-        "redistribution",
-        Redistribution,
-        sends="all_gather",
-        transpose="reduce_scatter",
-        where_partial=True,
-        assumed=("save_gathered", "shared_redistribution"),
-    ),
-    "all_to_all": Operation("redistribution", Redistribution, sends="all_to_all", transpose="all_to_all"),
-    "slice": Operation("redistribution", Redistribution, transpose="all_gather"),
-    "regroup": Operation("redistribution", Redistribution, sends="all_gather", transpose="reduce_scatter"),
+    "all_reduce": _sends(replace(_REDISTRIBUTION, in_place=True), "all_reduce"),
+    "reduce_scatter": _sends(_REDISTRIBUTION, "reduce_scatter"),
+    "all_gather": _sends(replace(_REDISTRIBUTION, where_partial=True, assumed=("save_gathered", "shared_redistribution")), "all_gather"),
+    "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
+    "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
+    "regroup": _sends(_REDISTRIBUTION, "all_gather"),
     **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "gather", "softplus")},
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},

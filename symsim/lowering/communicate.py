@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from symsim.algebra.expr import Expr, symbol
 from symsim.ir.block import Block, Dim, Op, Tensor
+from symsim.ir.collectives import Held, between
 from symsim.ir.operations import OPERATIONS, Projection, Redistribution
 from symsim.placement.mesh import Layout, Mesh, parameter_layout, place
 
@@ -137,14 +138,8 @@ def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, sh
 
 
 def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None, target: str | None, key: tuple[str, str]) -> str:
-    kinds = {
-        (True, True, False): "all_reduce",
-        (True, True, True): "reduce_scatter",
-        (True, False, False): "all_gather",
-        (True, False, True): "all_to_all",
-        (False, False, True): "slice",
-    }
-    kind = kinds[(source is not None, source == PARTIAL, target is not None)]
+    there: Held = "whole" if target is None else "shard"
+    kind = "slice" if source is None else between("partial" if source == PARTIAL else "shard", there)
     tensor = state.tensors[name]
     made = f"{name}@{key[1]}"
     # a rank's share of what a view has gathered is a view too: its memory stays whole
@@ -155,7 +150,7 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
         layout[target] = (*layout[target], axis)
     state.layouts[made] = layout
     state.partial[made] = tuple(a for a in state.partial.get(name, ()) if a != axis)
-    outside = kind in ("all_reduce", "reduce_scatter")  # a reduction belongs to the operation that made the partial sum
+    outside = OPERATIONS[kind].completes  # a reduction belongs to the operation that made the partial sum
     maker = next((o for o in state.ops if name in o.outputs), consumer) if outside else consumer
     by = maker.attrs if outside and isinstance(maker.attrs, Projection) else None
     state.ops.append(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from symsim.algebra.expr import ONE, Expr, product
 from symsim.frameworks.framework import BY_RULE, Framework, Ring
 from symsim.ir.block import NARROW, Block, Op, Tensor
+from symsim.ir.collectives import COLLECTIVES
 from symsim.ir.messages import Message
 from symsim.ir.operations import (
     OPERATIONS,
@@ -304,7 +305,7 @@ def _softmax_messages(placed: Placed, index: int) -> list[Message]:
     for axis in mesh.placement.of("V", within=op.name).always:
         for kind, times, dtype, what in op.of(CrossEntropy).exchanges:
             n = times * rows
-            received = n * mesh.degree(axis) if kind == "all_gather" else n
+            received = COLLECTIVES[kind].got_back(n, mesh.degree(axis))
             made.append(Message("forward", kind, axis, mesh.degree(axis), n, received, dtype, f"{what} in {op.name}", pieces))
     return made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ONE, ZERO, Expr, product
 from symsim.ir.block import WIDTHS
+from symsim.ir.collectives import COLLECTIVES
 from symsim.ir.messages import Message
 from symsim.ir.operations import OPERATIONS, Exchange
 from symsim.lowering.communicate import Placed
@@ -65,17 +66,18 @@ def _collected(placed: Placed, index: int, collective: str, group: Expr, forward
     """What each rank has of its own tokens, and all of it."""
     op, layout, made = placed.block.ops[index], placed.iteration[index], []
     for sent in op.of(Exchange).sent:
-        what = sent.what if forward else sent.gradient
+        what, row = sent.what if forward else sent.gradient, COLLECTIVES[collective]
         own = product(local_size(placed.mesh, placed.block, d, layout.get(d, ())) for d in sent.dims)
         if what:
-            made.append((what, own, own * group, sent.dtype) if collective == "all_gather" else (what, own * group, own, sent.dtype))
+            handed_in = own if row.gathers else own * group
+            made.append((what, handed_in, row.got_back(handed_in, group), sent.dtype))
     return made
 
 
 def _counts(placed: Placed, collective: str) -> list[Message]:
     """Tokens per expert: Megatron-Core gathers every rank's counts over etp and ep, torchtitan exchanges them over ep."""
-    over = ("etp", "ep") if collective == "all_gather" else ("ep",)
+    row = COLLECTIVES[collective]
+    over = ("etp", "ep") if row.gathers else ("ep",)
     group, experts = placed.mesh.group(over), placed.block.dims["E_r"].size
-    received = experts if collective == "all_to_all" else experts * group
-    message = Message("forward", collective, "_".join(over), group, experts, received, "int64", "tokens per expert")
+    message = Message("forward", collective, "_".join(over), group, experts, row.got_back(experts, group), "int64", "tokens per expert")
     return [message] if group != ONE else []

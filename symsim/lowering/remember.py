@@ -171,7 +171,7 @@ def _region(ops: tuple[Op, ...], index: int, regions: frozenset[str], whole: boo
 
 def _gathered_in_backward(op: Op) -> bool:
     """Whether the input of a gather is kept, and gathered again: not over etp, where the dispatcher gathers (exceptions)."""
-    return op.kind == "all_gather" and op.of(Redistribution).axis in GATHERED_AXES
+    return "save_gathered" in OPERATIONS[op.kind].assumed and op.of(Redistribution).axis in GATHERED_AXES
 
 
 def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from symsim.ir.block import TENSOR_KINDS, WIDTHS, Block, Op, shown
+from symsim.ir.collectives import COLLECTIVES
 from symsim.ir.einsum import IRError
-from symsim.ir.messages import COLLECTIVES, Message
+from symsim.ir.messages import Message
 from symsim.ir.operations import KINDS, LINEAR, OPERATIONS, Attention
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated

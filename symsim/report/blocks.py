@@ -20,15 +20,6 @@ from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
-COLLECTIVES = {
-    "all_reduce": "all-reduce",
-    "reduce_scatter": "reduce-scatter",
-    "all_gather": "all-gather",
-    "all_to_all": "all-to-all",
-    "p2p": "send/receive",
-    "broadcast": "broadcast",
-    "slice": "local slice",
-}
 _SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
 
 
@@ -154,7 +145,7 @@ class Blocks:
 
     def _message_row(self, message: Message) -> Row:
         sizes = Math(f"{self.ink.math(message.send_elements).latex} \\to {self.ink.math(message.receive_elements).latex}")
-        return Row(((), (Emphasis(COLLECTIVES[message.op] + " over "), self._group(message)), sizes, (), (), (), ()), "message")
+        return Row(((), (Emphasis(f"{message.row.said} over "), self._group(message)), sizes, (), (), (), ()), "message")
 
     def _group(self, message: Message) -> Span:
         return self.ink.math(message.group) if message.group.symbols() else Code(message.axis)
@@ -316,7 +307,7 @@ def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:
     return Row(
         (
             message.phase,
-            COLLECTIVES[message.op],
+            message.row.said,
             over,
             calls,
             ink.math(message.send_bytes),

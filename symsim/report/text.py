@@ -6,9 +6,9 @@ from symsim.algebra.key import layers
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.ir.collectives import COLLECTIVES
 from symsim.report import text_time
 from symsim.report.amounts import human, seconds, whole
-from symsim.report.blocks import COLLECTIVES
 from symsim.report.columns import digits, table, wrapped
 from symsim.report.content import batch, changed_options, idle_pipeline, in_force
 from symsim.report.step import Step
@@ -113,7 +113,7 @@ def _messages(totals: Totals) -> str:
     rows = [
         [
             phase,
-            COLLECTIVES[op],
+            COLLECTIVES[op].said,
             axis,
             str(int(group.evaluate(totals.result.numbers))),
             str(calls),

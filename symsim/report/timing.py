@@ -11,6 +11,7 @@ from symsim.cost.step_time import PHASES, STAGE_TIMES
 from symsim.evaluation.interval import moves
 from symsim.inputs import curves
 from symsim.inputs.spreads import KINDS, OF_STEP, stored
+from symsim.ir.collectives import carried_by
 from symsim.pipeline.schedules import schedule_of
 from symsim.report import machine
 from symsim.report.amounts import THIN, human, percent, plain, rate, seconds
@@ -279,9 +280,10 @@ def _messages(step: Step, ink: Ink) -> Section:
 def _first_of_each(network: list[Definition]) -> list[Definition]:
     """Definitions to spell out: every group's members, and one of each other form (the rest differ in the group alone)."""
     seen: dict[tuple[str, bool, str], Definition] = {}
+    exchanges = carried_by("exchange")
     for d in network:
         alone = d.symbol if d.key.quantity == "mu" else ""
-        seen.setdefault((d.key.quantity, d.key.operation == "all_to_all", alone), d)
+        seen.setdefault((d.key.quantity, d.key.operation in exchanges, alone), d)
     return list(seen.values())
 
 

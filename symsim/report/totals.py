@@ -13,10 +13,10 @@ from symsim.cost.count import MODULES, multiplicity
 from symsim.evaluation.json_object import flops_by_module
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.traffic import stage_messages
+from symsim.ir.collectives import COLLECTIVES
 from symsim.lowering.remember import Saved
 from symsim.pipeline.stages import Stage
 from symsim.report.amounts import exact, human, percent, whole
-from symsim.report.blocks import COLLECTIVES
 from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
 from symsim.report.ink import Ink
 
@@ -254,7 +254,7 @@ def _messages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
             Row(
                 (
                     phase,
-                    COLLECTIVES[op],
+                    COLLECTIVES[op].said,
                     over,
                     str(int(group.evaluate(result.numbers))),
                     str(calls),

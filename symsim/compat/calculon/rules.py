@@ -172,12 +172,11 @@ class Timed:
         if layer is not None:
             return expr(machine.exposed(layer, "fw" if message.phase == "forward" else "agrad"))
         width = WIDTHS["fp32"] if message.dtype == "fp32" else self.rules.asked.width
-        elements = message.receive_elements if message.op == "all_gather" else message.send_elements
         net = self.rules.asked.nets[{"tp": 0, "pp": 1}.get(message.axis, 2)]
-        direct = message.op in ("p2p", "broadcast")
+        direct = message.row.carried == "direct"
         op, ranks = ("p2p", 2) if direct else (message.op, int(message.group.evaluate(self.rules.sizes)))
         fixed = machine.message(net, op, 0, ranks)
-        return elements * width * ((machine.message(net, op, _MUCH, ranks) - fixed) / _MUCH) + fixed
+        return message.payload * width * ((machine.message(net, op, _MUCH, ranks) - fixed) / _MUCH) + fixed
 
     def update(self, lowered: Lowered) -> tuple[Expr, Expr]:
         """What nothing hides of the messages over data ranks, those of gradients and of weights together."""

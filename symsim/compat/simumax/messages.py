@@ -36,7 +36,7 @@ class Messages:
         strategy = self.question.strategy
         known = values(self.question.model, strategy)
         # what is kept in FP8 is gathered in the type of the computation
-        size = (message.receive_bytes if message.op == "all_gather" else message.send_bytes) * (2 if message.dtype == "fp8" else 1)
+        size = message.payload_bytes * (2 if message.dtype == "fp8" else 1)
         ranks = 2 if message.op == "p2p" else int(message.group.evaluate(known))
         axis = "cp" if message.axis.startswith("cp") else message.axis
         op, net = _OPS.get(message.op, message.op), self.machine.net(axis, strategy)
