@@ -41,20 +41,8 @@ MESSAGES = of(
 TIME = (
     of(
         "cost/collectives.py",
-        ("a ring leaves a rank's share where it is", "return buffer * ((n - 1) / n) * self._ring", "return buffer * self._ring", "collectives.py"),
-        (
-            "an all-reduce goes there and back",
-            "Quantity(2 * minimum(ring.expr, tree.expr), SECOND)",
-            "Quantity(minimum(ring.expr, tree.expr), SECOND)",
-            "collectives.py",
-        ),
-        ("or over a tree where that is less", "2 * minimum(ring.expr, tree.expr)", "2 * ring.expr", "collectives.py"),
-        (
-            "a gathered buffer is what is received",
-            'message.receive_bytes if message.op == "all_gather"',
-            'message.send_bytes if message.op == "all_gather"',
-            "collectives.py",
-        ),
+        ("a ring leaves a rank's share where it is", "* ((n - 1) / n) * self._ring", "* self._ring", "collectives.py"),
+        ("or over a tree where that is less", "minimum(ring.expr, tree.expr)", "ring.expr", "collectives.py"),
         (
             "all members of a unit bring their links",
             "bandwidth = self._members(message.axis, j - 1) * bandwidth",

@@ -47,21 +47,9 @@ OPERATIONS = of(
     ("loads of experts are summed", 'TopK, inner="balance"', 'TopK, inner=""', "operations.py"),
     (
         "a slice is gathered in backward",
-        '"slice": Operation("redistribution", Redistribution, transpose="all_gather")',
-        '"slice": Operation("redistribution", Redistribution, transpose="none")',
+        'transpose=between("shard", "whole")',
+        'transpose="none"',
         "operations.py comm.py",
-    ),
-    (
-        "a scatter is gathered in backward",
-        'sends="reduce_scatter", transpose="all_gather", completes=True),',
-        'sends="reduce_scatter", transpose="none", completes=True),',
-        "operations.py",
-    ),
-    (
-        "a sum is whole in backward already",
-        'transpose="none", completes=True, in_place=True)',
-        'transpose="all_reduce", completes=True, in_place=True)',
-        "operations.py",
     ),
     (
         "a gather is scattered only where its gradient is partial",
@@ -70,23 +58,12 @@ OPERATIONS = of(
         "operations.py",
     ),
     (
-        "an exchange of dimensions is exchanged back",
-        'sends="all_to_all", transpose="all_to_all")',
-        'sends="all_to_all", transpose="all_gather")',
-        "operations.py",
-    ),
-    (
         "gathered heads of few groups are scattered in backward",
-        'sends="all_gather", transpose="reduce_scatter"),\n    **',
-        'sends="all_gather", transpose="none"),\n    **',
+        '_sends(_REDISTRIBUTION, "all_gather")',
+        'replace(_REDISTRIBUTION, sends="all_gather", transpose="none")',
         "operations.py",
     ),
-    (
-        "the allgather dispatcher's scatter sums what experts leave partial",
-        'transpose="all_gather", completes=True),\n    "norm"',
-        'transpose="all_gather"),\n    "norm"',
-        "sent.py",
-    ),
+    ("a collective that sums completes what is partial", "return bool(self.sends) and COLLECTIVES[self.sends].sums", "return False", "sent.py"),
     ("a choice of experts moves rows", 'TopK, inner="balance", bound="permute"', 'TopK, inner="balance"', "operations.py"),
     ("checkpointing of products keeps einsums", 'stored_by=("sac_mm", "sac_mm_attn")', 'stored_by=("sac_mm_attn",)', "operations.py activations.py"),
     ("and not what experts make", 'bound="gemm", stored_by=("sac_mm_attn",)', 'bound="gemm", stored_by=("sac_mm", "sac_mm_attn")', "operations.py"),
@@ -158,17 +135,29 @@ PLACEMENT = (
     )
 )
 
+COLLECTIVES = of(
+    "ir/collectives.py",
+    ("a scatter is gathered in backward", '"partial", "shard", "all_gather"', '"partial", "shard", ""', "operations.py"),
+    ("a gather is scattered in backward", '"shard", "whole", "reduce_scatter"', '"shard", "whole", "all_reduce"', "operations.py"),
+    ("a sum is whole in backward already", '"whole",\n        "",', '"whole",\n        "all_reduce",', "operations.py"),
+    ("an exchange of dimensions is exchanged back", '"shard", "shard", "all_to_all"', '"shard", "shard", "all_gather"', "operations.py"),
+    ("what is gathered comes from every rank", "handed_in * group if", "handed_in if", "megatron.py"),
+    ("an all-reduce goes there and back", "passes=2", "passes=1", "collectives.py"),
+) + of(
+    "ir/messages.py",
+    ("a gathered buffer is what is received", "self.receive_elements if", "self.send_elements if", "collectives.py"),
+)
+
 COMMUNICATE = of(
     "lowering/communicate.py",
-    ("a partial sum that is wanted split is scattered", '(True, True, True): "reduce_scatter"', '(True, True, True): "all_reduce"', "comm.py"),
+    ("a partial sum that is wanted split is scattered", '"whole" if target is None', '"whole" if target is None or source == PARTIAL', "comm.py"),
     ("attention reads keys and values whole beside a ring", "and position in (1, 2)", "and position in (1,)", "context_parallel.py"),
     ("the dimensions of a view that gathered stay whole in memory", "view_of=name if gathered else None", "view_of=None", "megatron_rules.py"),
 ) + of(
     "lowering/exchange.py",
-    ("counts of tokens are int64", 'received, "int64"', 'received, "int32"', "megatron.py comm.py"),
-    ("and are gathered over etp and ep", '("etp", "ep") if collective', '("ep",) if collective', "megatron.py"),
+    ("counts of tokens are int64", 'group), "int64"', 'group), "int32"', "megatron.py comm.py"),
+    ("and are gathered over etp and ep", '("etp", "ep") if row.gathers', '("ep",) if row.gathers', "megatron.py"),
     ("an exchange sends in backward what it got", "(what, other, own, dtype))", "(what, own, other, dtype))", "megatron.py operations.py"),
-    ("what is gathered comes from every rank", "own, own * group, sent.dtype) if", "own, own, sent.dtype) if", "megatron.py"),
 )
 
 DIFFERENTIATE = of(
@@ -321,4 +310,4 @@ KERNELS = (
     )
 )
 
-FACTS = (*OPERATIONS, *TRANSPOSITION, *PLACEMENT, *COMMUNICATE, *DIFFERENTIATE, *REMEMBER, *KERNELS)
+FACTS = (*OPERATIONS, *TRANSPOSITION, *PLACEMENT, *COLLECTIVES, *COMMUNICATE, *DIFFERENTIATE, *REMEMBER, *KERNELS)
