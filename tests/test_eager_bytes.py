@@ -45,6 +45,12 @@ NEXT = GROUPED | {
 }
 SPLIT = {key: value for key, value in NEXT.items() if key != "intermediate_size"} | {"model_type": "qwen3_5_moe_text"}
 SPLIT_DENSE = {key: value for key, value in NEXT.items() if "expert" not in key and "moe" not in key} | {"model_type": "qwen3_5_text"}
+LFM2 = GROUPED | {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16}
+LFM2_MOE = {key: value for key, value in NEXT.items() if "linear" not in key and key != "head_dim"} | {
+    "model_type": "lfm2_moe",
+    "layer_types": ["conv", "full_attention"],
+    "num_dense_layers": 0,
+}
 THREE_TAPS = {"linear_num_key_heads": 4, "linear_conv_kernel_dim": 3}
 
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
@@ -76,6 +82,11 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "qwen3.5 delta net, chunks": (SPLIT_DENSE, 0, "eager", 3, 200, 7572608, 0),
     "qwen3.5 attention": (SPLIT_DENSE, 1, "eager", 2, 48, 780160, 1536),
     "qwen3.5 mixture, delta net, three taps": (SPLIT | THREE_TAPS, 0, "eager", 3, 200, 7909744, 0),
+    "lfm2 convolution": (LFM2, 0, "eager", 2, 48, 271616, 0),
+    "lfm2 convolution, biases, five taps": (LFM2 | {"conv_bias": True, "conv_L_cache": 5}, 0, "eager", 3, 200, 1695936, 0),
+    "lfm2 attention": (LFM2, 1, "eager", 2, 48, 527616, 1536),
+    "lfm2 mixture": (LFM2_MOE, 0, "eager", 2, 48, 304864, 0),
+    "lfm2 mixture without a bias of the choice": (LFM2_MOE | {"use_expert_bias": False, "norm_topk_prob": False}, 0, "eager", 2, 48, 304288, 0),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
 

@@ -81,6 +81,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
     "deepseek_v2": {"num_experts_per_tok": 2},
     "helium": {"head_dim": 64, "num_key_value_heads": 4},
+    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
 }
 
@@ -182,6 +183,8 @@ def test_deepseek_v3() -> None:
         ),
         ({"model_type": "smollm3"}, "2 * (3 * full + nope)", {"full": None, "nope": None}),
         ({"model_type": "qwen3_next"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
+        ({"model_type": "qwen3_5_text"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
+        ({"model_type": "lfm2", "full_attn_idxs": [2, 5]}, "2 * (2 * conv + full) + 2 * conv", {"conv": None, "full": None}),
         ({"model_type": "qwen3_moe", "mlp_only_layers": [0], "decoder_sparse_step": 2}, "4 * (dense + moe)", {"dense": None, "moe": None}),
         ({"model_type": "ernie4_5_moe"}, "dense + 7 * moe", {"dense": None, "moe": None}),
     ],

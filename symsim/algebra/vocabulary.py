@@ -58,6 +58,7 @@ H_v     | H_v           | 1    | linear-attention value heads
 D_k     | D_k           | 1    | linear-attention key head dimension
 D_v     | D_v           | 1    | linear-attention value head dimension
 W_c     | W_c           | 1    | linear-attention convolution kernel width
+W_l     | W_l           | 1    | short-convolution kernel width
 r       | r             | 1    | rank of the adapters
 D       | D             | 1    | multi-token prediction depths
 tp      | t             | 1    | tensor-parallel degree

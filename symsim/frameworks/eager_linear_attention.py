@@ -10,18 +10,23 @@ from symsim.algebra.expr import ceil, expr, minimum
 from symsim.frameworks.kernels import CHUNK, Kernels, convolution_products, delta_rule_products
 from symsim.frameworks.primitives import cast, run
 from symsim.ir.block import Dim, Op
+from symsim.ir.operations import Convolution
 
 
 def eager_convolution(k: Kernels, op: Op) -> None:
-    """q, k and v, joined again (new storage) where they are parts of a projection, convolved into s + W_c - 1 positions, and a silu that keeps
-    those."""
+    """q, k and v, joined again (new storage) where they are parts of a projection, convolved into more positions than there are, and a silu that
+    keeps those; without one, the first s are looked into."""
     x = run(k, "cat", [op.inputs[0]]) if k.is_view(op.inputs[0]) else op.inputs[0]
     b, s, channels = k.dims_of(x)
-    k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims["W_c"].size - 1, parts=("s",)))
+    k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims[k.dims_of(op.inputs[1])[-1]].size - 1, parts=("s",)))
     wide = k.make("wide", [b, channels, "s_padded"], k.tensors[x].dtype)
-    k.emit("convolution", [x, *op.inputs[1:]], [wide], saves=[x], **convolution_products(k, op))
-    y = op.outputs[0]
-    run(k, "silu", [wide], k.dims_of(y), into=y)
+    k.emit("convolution", [x, *op.inputs[1:]], [wide], saves=[x], attrs=op.attrs, **convolution_products(k, op))
+    y, activation = op.outputs[0], op.of(Convolution).activation
+    if activation:
+        run(k, activation, [wide], k.dims_of(y), into=y)
+        return
+    k.retype(y, view_of=wide)
+    k.emit("view", [wide], [y], name="cut")
 
 
 def eager_delta_rule(k: Kernels, op: Op) -> None:

@@ -28,6 +28,8 @@ class ModuleCode:
     """The weights of the chosen experts .to(dtype)."""
     router_gathers: bool = False
     """Weights gathered by indices chosen from biased scores, as all sigmoid routers do."""
+    router_in_compute_type: bool = False
+    """Scores and weights as the logits are, without a copy in fp32."""
     top_k_first: bool = False
     """Softmax over the chosen experts only; every other softmax router is over all."""
     sparsemixer: bool = False
@@ -69,6 +71,7 @@ MODULE_CODE = {
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
+    "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),

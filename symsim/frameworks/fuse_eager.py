@@ -236,7 +236,7 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         best = run(k, "topk", [scores], chosen, also=[indices])
         run(k, "softmax", [best], into=weights)
         return
-    scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [cast(k, scores, "fp32")])
+    scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [scores if code.router_in_compute_type else cast(k, scores, "fp32")])
     if at.score == "sigmoid" or code.router_gathers:
         k.emit("choose", [scores], [indices], name="choose")
         values = run(k, "gather", [scores, indices], chosen)

@@ -224,15 +224,16 @@ CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flas
 
 
 def convolution(k: Kernels, op: Op) -> None:
-    """Depthwise causal convolution over `W_c` positions: keeps its input."""
-    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], **convolution_products(k, op))
+    """Depthwise causal convolution over a few positions: keeps its input."""
+    k.emit("convolution", op.inputs, op.outputs, saves=op.inputs[:1], attrs=op.attrs, **convolution_products(k, op))
 
 
 def convolution_products(k: Kernels, op: Op) -> dict[str, Any]:
-    """Forward, and as much again for each gradient; F.conv1d pads both ends, and makes W_c - 1 positions that are cut off."""
-    tap = [*k.dims_of(op.outputs[0]), "W_c"]
+    """Forward, and as much again for each gradient; F.conv1d pads both ends, and makes positions behind the last that are cut off."""
+    taps = k.dims_of(op.inputs[1])[-1]
+    tap = [*k.dims_of(op.outputs[0]), taps]
     if k.profile.assumptions["linear_attention_flops"] == "chunked":
-        k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims["W_c"].size - 1, parts=("s",)))
+        k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims[taps].size - 1, parts=("s",)))
         tap[tap.index("s")] = "s_padded"
     return {"products": [tuple(tap)], "backward": [("dgrad", tuple(tap)), ("wgrad", tuple(tap))]}
 

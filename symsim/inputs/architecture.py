@@ -82,6 +82,13 @@ class LinearAttention(Part):
     )
 
 
+class ShortConvolution(Part):
+    """A convolution of each channel over a few positions, between two gates (LFM2)."""
+
+    conv_kernel_dim: Size = 3
+    conv_bias: bool = Field(False, description="biases in both projections and the convolution")
+
+
 class Mlp(Part):
     """The dense feed-forward network."""
 
@@ -129,7 +136,7 @@ class Moe(Part):
 class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention", "none"] = "attention"
+    mixer: Literal["attention", "linear_attention", "short_convolution", "none"] = "attention"
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
@@ -233,6 +240,7 @@ class Architecture(Part):
     layer_kinds: dict[str, LayerKind] = Field(default_factory=lambda: {"dense": LayerKind()})
     attention: Attention
     linear_attention: LinearAttention | None = None
+    short_convolution: ShortConvolution | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
@@ -283,8 +291,9 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
             if "none" in (self.layer_kinds[kind].mixer, self.layer_kinds[kind].ffn):
                 self._half(kind)
-            if self.layer_kinds[kind].mixer == "linear_attention" and self.linear_attention is None:
-                raise ValueError(f"layer kind '{kind}' has mixer: linear_attention, but there is no linear_attention section")
+            mixer = self.layer_kinds[kind].mixer
+            if getattr(self, mixer, True) is None:
+                raise ValueError(f"layer kind '{kind}' has mixer: {mixer}, but there is no {mixer} section")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
         if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
             count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"

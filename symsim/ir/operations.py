@@ -133,6 +133,13 @@ class Activation:
 
 
 @dataclass(frozen=True)
+class Convolution:
+    """The function of its result; "": none."""
+
+    activation: str = ""
+
+
+@dataclass(frozen=True)
 class CrossEntropy:
     """upcast: logits are cast to fp32; exchanges: what is reduced over a split vocabulary (collective, elements a row, type, what);
     rows: the dimensions of a row; inside: results like which backward makes another on its way."""
@@ -219,7 +226,7 @@ class Redistribution:
 
 
 Attributes = (
-    Plain | Cast | Dequantise | Projection | Attention | Norm | Rope | Activation | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+    Plain | Cast | Dequantise | Projection | Attention | Norm | Rope | Activation | Convolution | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
 )
 
 Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
@@ -319,7 +326,7 @@ OPERATIONS: dict[str, Operation] = {
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
     "column_norm": Operation("primitive", transpose="none"),
-    "convolution": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
     "embed": Operation("lookup", Lookup, partial="V"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net
 from symsim.layers import notation as n
@@ -10,6 +12,14 @@ from symsim.layers.linear_attention import linear_attention
 from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
+from symsim.layers.short_convolution import short_convolution
+
+MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
+    "attention": attention,
+    "mla": mla,
+    "linear_attention": linear_attention,
+    "short_convolution": short_convolution,
+}
 
 
 def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
@@ -32,9 +42,8 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
 
     def mixed(t: str) -> str:
         with net.within("attention", "attention"):
-            if kind.mixer == "linear_attention":
-                return linear_attention(net, t, model)
-            return (mla if model.attention.kind == "mla" else attention)(net, t, model, kind)
+            latent = kind.mixer == "attention" and model.attention.kind == "mla"
+            return MIXERS["mla" if latent else kind.mixer](net, t, model, kind)
 
     def fed(t: str) -> str:
         if kind.ffn == "moe":

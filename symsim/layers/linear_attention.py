@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from symsim.inputs.architecture import Architecture
+from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Dim, Net, Weight
 from symsim.layers import notation as n
 
 
-def linear_attention(net: Net, x: str, model: Architecture) -> str:
+def linear_attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: projections, short convolution, delta-rule recurrence over `[D_k D_v]` states, gated norm."""
     spec = model.linear_attention
     assert spec is not None
@@ -23,7 +23,7 @@ def linear_attention(net: Net, x: str, model: Architecture) -> str:
         conv_in, z, *gates = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])
     conv_weight = net.weight("conv1d", "qkv_c W_c")
     mixed = net.tensor("conv.out", "b s qkv_c")
-    net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed])
+    net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed], activation="silu")
     q, k, v = n.view(net, mixed, "split_conv", [("q", "b s H_k D_k"), ("k", "b s H_k D_k"), ("v", "b s H_v D_v")])
     o = net.tensor("delta.out", "b s H_v D_v")
     a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")

@@ -72,6 +72,15 @@ def activate(net: Net, parts: tuple[str, ...], name: str, function: str, *, scal
     return y
 
 
+def convolve(net: Net, x: str, name: str, taps: str, *, bias: bool = False, activation: str = "") -> str:
+    """Each channel (the last dimension of x) convolved over the last `taps` positions of its sequence, and activated."""
+    held = [net.weight(name, (net.dims_of(x)[-1], taps))]
+    held += [net.weight(name, net.dims_of(x)[-1], "bias")] if bias else []
+    y = net.tensor(f"{name}.out", net.dims_of(x))
+    net.op("convolution", name, [x, *held], [y], activation=activation)
+    return y
+
+
 def clip(net: Net, tensors: "Sequence[str]", name: str) -> tuple[str, ...]:
     """Each tensor clamped to a range."""
     made = tuple(net.tensor(f"{name}.{i}", net.dims_of(x), net.tensors[x].dtype) for i, x in enumerate(tensors))

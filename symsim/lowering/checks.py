@@ -80,6 +80,8 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if "linear_attention" in mixers and architecture.linear_attention is not None:
         _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
         _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
+    if "short_convolution" in mixers:
+        _divides("tp", tp, "hidden_size", architecture.hidden_size)
     if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp

@@ -208,6 +208,13 @@ KEYS: dict[str, Drawn] = {
     "layer_rope_theta": lambda d: d.maybe([d.rng.choice([0.0, 1e4]) for _ in range(d.layers)]),
     "mlp_layer_types": layer_types("dense", "sparse"),
     "rope_parameters": lambda d: d.maybe({"rope_type": "default", "rope_theta": 1e4}),
+    "conv_bias": FLAG,
+    "conv_L_cache": within(1, 5),
+    "block_multiple_of": within(1, 40),
+    "block_ffn_dim_multiplier": lambda d: d.rng.choice([0.5, 1.0, 1.3]),
+    "block_auto_adjust_ff_dim": FLAG,
+    "full_attn_idxs": lambda d: d.maybe(d.some_layers()),
+    "use_expert_bias": FLAG,
     "bos_token_id": lambda d: d.maybe(1),
 }
 WINDOWED = ("dots1", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
@@ -221,6 +228,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         kind: {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)}
         for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     },
+    "lfm2": {"layer_types": layer_types("full_attention", "conv")},
+    "lfm2_moe": {"layer_types": lambda d: [d.rng.choice(["full_attention", "conv"]) for _ in range(d.layers)]},
     "gpt_oss": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "gemma2": {"layer_types": layer_types("full_attention", "sliding_attention")},
     "gemma3_text": {"layer_types": layer_types("full_attention", "sliding_attention"), "sliding_window_pattern": within(1, 4)},
@@ -241,7 +250,7 @@ FAMILY: dict[str, dict[str, Drawn]] = {
 PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"helium": ("head_dim",), "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
+REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:
@@ -360,7 +369,7 @@ def module_of(name: str) -> str | None:
         return "shared_experts"
     if "experts" in owner:
         return "experts"
-    return "attention" if any("attn" in part or "attention" in part for part in owner) else "mlp"
+    return "attention" if any("attn" in part or "attention" in part or part == "conv" for part in owner) else "mlp"
 
 
 def parameters(model: Any) -> Counts:

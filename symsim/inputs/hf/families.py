@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, integer, number
 from symsim.inputs.hf.families_dense import DENSE
+from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
 from symsim.inputs.hf.family import Family, with_facts
 from symsim.inputs.hf.fields import (
@@ -317,7 +318,7 @@ _FIRST: dict[str, Family] = {
 }
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE).items()}
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | MIXING).items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)

@@ -267,9 +267,17 @@ def sparse(c: Config) -> list[str]:
     return ["moe"] * c.depth
 
 
-def after_first(c: Config) -> list[str]:
-    first = c.integer("first_k_dense_replace", 0)
-    return ["moe" if i >= first else "mlp" for i in range(c.depth)]
+def after(count: str) -> Ffns:
+    """Experts in all layers but the first ones, as many as the key says."""
+
+    def ffns(c: Config) -> list[str]:
+        first = c.integer(count, 0)
+        return ["moe" if i >= first else "mlp" for i in range(c.depth)]
+
+    return ffns
+
+
+after_first = after("first_k_dense_replace")
 
 
 def stepped(c: Config) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from symsim.errors import InputError, nearest
-from symsim.inputs.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, compress
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, ShortConvolution, compress
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
@@ -34,9 +34,12 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+_MIXER_TAGS = {"linear_attention": "linear", "short_convolution": "conv"}
+
+
 def _tag(kind: LayerKind) -> str:
-    if kind.mixer == "linear_attention":
-        return "linear"
+    if kind.mixer in _MIXER_TAGS:
+        return _MIXER_TAGS[kind.mixer]
     if kind.window:
         return "chunked" if kind.chunked else "local"
     return "full" if kind.rope else "nope"
@@ -87,6 +90,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
             )
         if any(kind.mixer == "linear_attention" for kind in layers["layer_kinds"].values()):
             parts["linear_attention"] = linear
+    if family.short_convolution and any(kind.mixer == "short_convolution" for kind in layers["layer_kinds"].values()):
+        parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
     attention = parts["attention"]
     needs_dim = attention.kv_channels is None and attention.kind == "gqa"
     if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:

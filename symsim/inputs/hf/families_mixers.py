@@ -1,0 +1,43 @@
+"""Families with other mixers than attention in all of their layers, and with choices in attention.
+
+Source: transformers 5.23, src/transformers/models/<model_type>/modeling_*.py.
+"""
+
+from __future__ import annotations
+
+from symsim.inputs.hf.config import Fields, choose, flag, integer
+from symsim.inputs.hf.family import Family
+from symsim.inputs.hf.fields import after, experts
+from symsim.inputs.hf.patterns_mixers import lfm2_mixers, lfm2_width
+
+# fmt: off
+
+
+_LFM2: Fields = {"num_key_value_heads": 8, "tie_word_embeddings": True, "conv_bias": False, "conv_L_cache": 3}
+
+
+_SHORT_CONVOLUTION: Fields = {"conv_kernel_dim": integer("conv_L_cache"), "conv_bias": flag("conv_bias")}
+
+
+_LFM2_NAMES = {"tie_word_embeddings": ("tie_embedding",), "intermediate_size": ("block_ff_dim",)}
+
+
+_LFM2_UNREAD = {key: "not read by transformers" for key in (
+    "conv_dim", "conv_dim_out", "conv_use_xavier_init", "block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
+    "block_use_swiglu", "block_use_xavier_init", "num_heads", "use_pos_enc", "theta", "hidden_act", "attention_bias", "attention_dropout",
+    "ff_type", "hidden_dropout")}
+
+
+MIXING: dict[str, Family] = {
+    "lfm2": Family(_LFM2 | {"block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True, "full_attn_idxs": None},
+                   attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
+                   names=_LFM2_NAMES, unread=_LFM2_UNREAD),
+    "lfm2_moe": Family(
+        _LFM2 | {"num_dense_layers": 2, "num_experts_per_tok": 4, "num_experts": 32, "use_expert_bias": True, "norm_topk_prob": True,
+                 "moe_intermediate_size": 1792},
+        attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": integer("intermediate_size")},
+        moe=experts("num_experts", "moe_intermediate_size", activation="silu", moe_router_pre_softmax=False, moe_router_score_function="sigmoid",
+                    norm_topk_prob=flag("norm_topk_prob"), moe_router_enable_expert_bias=choose("use_expert_bias", "buffer", "none")),
+        short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers, ffns=after("num_dense_layers"),
+        names={"tie_word_embeddings": ("tie_embedding",)}, unread=_LFM2_UNREAD),
+}

@@ -1,0 +1,33 @@
+"""Which layers have which mixer, and widths that follow from several keys: families of `families_mixers.py`."""
+
+from __future__ import annotations
+
+from symsim.errors import InputError
+from symsim.inputs.architecture import LayerKind
+from symsim.inputs.hf.config import Config
+
+
+def lfm2_mixers(c: Config) -> list[LayerKind]:
+    """configuration_lfm2.py: attention in the layers that full_attn_idxs names (all where it does not), short convolutions in the others."""
+    types = c.items("layer_types", str, c.depth)
+    if types is None and "full_attn_idxs" not in c.spelling.defaults:
+        raise InputError(f"{c.where}: key 'layer_types' is missing; it says which layers are convolutions.")
+    if types is None:
+        chosen = c.items("full_attn_idxs", int)
+        types = ["full_attention" if chosen is None or i in chosen else "conv" for i in range(c.depth)]
+    wrong = [t for t in types if t not in ("conv", "full_attention")]
+    if wrong:
+        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]}', which this model_type does not have.")
+    return [LayerKind(mixer="short_convolution" if t == "conv" else "attention") for t in types]
+
+
+def lfm2_width(c: Config) -> int:
+    """modeling_lfm2.py, Lfm2MLP: two thirds of the width, times a factor, up to a multiple."""
+    width = c.integer("intermediate_size")
+    if not c.flag("block_auto_adjust_ff_dim"):
+        return width
+    width = 2 * width // 3
+    if c.look("block_ffn_dim_multiplier")[1] is None:
+        return width
+    step = c.integer("block_multiple_of")
+    return max(step, step * -(-int(c.number("block_ffn_dim_multiplier", 0, 1e6) * width) // step))
