@@ -27,7 +27,7 @@ def derived(model: str, strategy: str) -> Result:
 @pytest.mark.parametrize(
     ("strategy", "rows"),
     [
-        ({}, [("a, g, f, f_s, V, h_o, H_k, H_v", "tp"), ("f_e", "etp"), ("E", "ep"), ("b", "dp"), ("s", "cp"), ("R, R_u", "etp where it is left")]),
+        ({}, [("a, g, f, f_s, V, h_o, h_c, H_k, H_v", "tp"), ("f_e", "etp"), ("E", "ep"), ("b", "dp"), ("s", "cp"), ("R, R_u", "etp where it is left")]),
         ({"sp": True}, [("s", "cp, sp")]),
         ({"cp": 2, "cp_comm_type": "a2a"}, [("a, g in attention", "tp, cp"), ("s in attention", "none")]),
         (
