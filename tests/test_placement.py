@@ -24,10 +24,13 @@ def derived(model: str, strategy: str) -> Result:
     return made
 
 
+SPLIT_BY_TP = "a, g, f, f_s, V, h_o, h_c, H_k, H_v"
+
+
 @pytest.mark.parametrize(
     ("strategy", "rows"),
     [
-        ({}, [("a, g, f, f_s, V, h_o, h_c, H_k, H_v", "tp"), ("f_e", "etp"), ("E", "ep"), ("b", "dp"), ("s", "cp"), ("R, R_u", "etp where it is left")]),
+        ({}, [(SPLIT_BY_TP, "tp"), ("f_e", "etp"), ("E", "ep"), ("b", "dp"), ("s", "cp"), ("R, R_u", "etp where it is left")]),
         ({"sp": True}, [("s", "cp, sp")]),
         ({"cp": 2, "cp_comm_type": "a2a"}, [("a, g in attention", "tp, cp"), ("s in attention", "none")]),
         (

@@ -226,7 +226,21 @@ class Redistribution:
 
 
 Attributes = (
-    Plain | Cast | Dequantise | Projection | Attention | Norm | Rope | Activation | Convolution | CrossEntropy | Lookup | TopK | Exchange | View | Redistribution
+    Plain
+    | Cast
+    | Dequantise
+    | Projection
+    | Attention
+    | Norm
+    | Rope
+    | Activation
+    | Convolution
+    | CrossEntropy
+    | Lookup
+    | TopK
+    | Exchange
+    | View
+    | Redistribution
 )
 
 Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
