@@ -250,7 +250,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
 PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}
+REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "dots1": ("n_shared_experts", "moe_intermediate_size"),
+            "dbrx": ("attn_config", "ffn_config")}  # fmt: skip
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:

@@ -13,9 +13,6 @@ from symsim.inputs.hf.patterns_mixers import lfm2_mixers, lfm2_width
 # fmt: off
 
 
-_LFM2: Fields = {"num_key_value_heads": 8, "tie_word_embeddings": True, "conv_bias": False, "conv_L_cache": 3}
-
-
 _SHORT_CONVOLUTION: Fields = {"conv_kernel_dim": integer("conv_L_cache"), "conv_bias": flag("conv_bias")}
 
 
@@ -29,12 +26,9 @@ _LFM2_UNREAD = {key: "not read by transformers" for key in (
 
 
 MIXING: dict[str, Family] = {
-    "lfm2": Family(_LFM2 | {"block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True, "full_attn_idxs": None},
-                   attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
+    "lfm2": Family(attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
                    names=_LFM2_NAMES, unread=_LFM2_UNREAD),
     "lfm2_moe": Family(
-        _LFM2 | {"num_dense_layers": 2, "num_experts_per_tok": 4, "num_experts": 32, "use_expert_bias": True, "norm_topk_prob": True,
-                 "moe_intermediate_size": 1792},
         attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": integer("intermediate_size")},
         moe=experts("num_experts", "moe_intermediate_size", activation="silu", moe_router_pre_softmax=False, moe_router_score_function="sigmoid",
                     norm_topk_prob=flag("norm_topk_prob"), moe_router_enable_expert_bias=choose("use_expert_bias", "buffer", "none")),
