@@ -101,6 +101,9 @@ def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("A=1; B=${A}2; x $B", ["x", "12"]),
+        ('if [ -z "$HOME_OF" ]; then exit 1; fi; x 1', ["x", "1"]),
+        ('A=${A:-}; if [[ -z "${A}" ]]; then echo; exit 1; fi; x 1', ["x", "1"]),
+        ("x 1 ${NONE[@]}", ["x", "1"]),
         ("A='1 2'; x $A \"$A\"", ["x", "1", "2", "1 2"]),
         ("A=(1 '2 3'); A+=(4); x \"${A[@]}\" ${#A[@]} ${A[1]}", ["x", "1", "2 3", "4", "3", "2", "3"]),
         ('x ${A:-a b} ${A:-"a b"} ${B:=7} $B ${B:+set} ${A:+set}', ["x", "a", "b", "a b", "7", "7", "set"]),

@@ -6,13 +6,13 @@ training/argument_utils.py core_transformer_config_from_args, core/model_paralle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.job import Job
-from symsim.importers.keys import Entry, Keys
+from symsim.importers.keys import Entry, Keys, Silent
 from symsim.importers.megatron.arguments import SWITCHED_OFF
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.model import ignore_model, read_model
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _WHO = "Megatron-LM"
 _OPPOSITE = "the opposite"
+TABLE: Mapping[str, Silent] = {**SILENT, **GAPS}
 _OTHERS = {
     "pretrain_t5": "an encoder and a decoder",
     "pretrain_bert": "an encoder",
@@ -48,8 +49,13 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of scripts, files and arguments. InputError names the line of what does not fit."""
     source = read_source(inputs, options.variables)
     where = inputs[0] if inputs and not inputs[0].startswith("--") else "the command line"
+    return of_source("megatron", source, options, where, TABLE)
+
+
+def of_source(kind: str, source: Source, options: "Options", where: str, table: Mapping[str, Silent]) -> Job:
+    """The job of arguments, where a program on top of Megatron-LM has further ones in the table."""
     _refuse_others(source, options.lenient, where)
-    keys = Keys("Megatron-LM", source.given, {**SILENT, **GAPS}, options.lenient)
+    keys = Keys(_WHO if kind == "megatron" else kind, source.given, table, options.lenient)
     tp = keys.integer("tensor_model_parallel_size", 1, to="tp", least=1)
     architecture = _model(keys, source, options.model, tp, where)
     settings = read_strategy(keys, source.dialect, architecture)
@@ -62,7 +68,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if architecture is None:
         notes.append("no argument here describes a model: --of MODEL gives one")
     rows = as_written(source, keys.finish())
-    return Job("megatron", rows, architecture, _ordered(strategy), None, settings.assumptions, tuple(notes))
+    return Job(kind, rows, architecture, _ordered(strategy), None, settings.assumptions, tuple(notes))
 
 
 def _refuse_others(source: Source, lenient: bool, where: str) -> None:

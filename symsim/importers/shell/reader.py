@@ -18,6 +18,7 @@ from symsim.importers.shell.words import Expansion, Scope, Value, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
+_VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::?-)?\}?\"?")
 _POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 _SILENT = frozenset(["true", ":", "set", "shift", "echo", "printf"])
 _MOST_STEPS = 20_000
@@ -168,8 +169,8 @@ class _Reader:
                 try:
                     return self.all(body)
                 except _Exit:
-                    # a script that ends without arguments of its own is read as if it had some
-                    if self.scope.positional or not _asks_for_arguments(condition):
+                    # a script that ends without arguments of its own, or a variable of its environment, is read as if it had them
+                    if (self.scope.positional or not _asks_for_arguments(condition)) and not _asks_for_environment(condition):
                         raise
                     return None
             open_arms.append(body)
@@ -291,6 +292,7 @@ class _Reader:
             return False
         if name in ("exit", "return"):
             raise _Exit
+        self.scope.sources |= name in ("source", ".")
         if name == "unset":
             for word in words[1:]:
                 self.scope.values.pop(word.text, None)
@@ -353,9 +355,19 @@ def _tokens(statements: Statements) -> Iterator[Token]:
             yield from _tokens(statement.body)
 
 
+def _tested(condition: Statements) -> list[Token]:
+    """The words of a condition's tests and commands."""
+    return [*(token for joined in condition if isinstance(joined.statement, Test) for token in joined.statement.words), *_tokens(condition)]
+
+
 def _asks_for_arguments(condition: Statements) -> bool:
-    words = [token for joined in condition if isinstance(joined.statement, Test) for token in joined.statement.words]
-    return any(_POSITIONAL.search(token.source) is not None for token in (*words, *_tokens(condition)))
+    return any(_POSITIONAL.search(token.source) is not None for token in _tested(condition))
+
+
+def _asks_for_environment(condition: Statements) -> bool:
+    """Whether it is that a variable is empty."""
+    words = [token.source for token in _tested(condition)]
+    return any(flag == "-z" and _VARIABLE.fullmatch(word) is not None for flag, word in zip(words, words[1:], strict=False))
 
 
 def _is_test(simple: Simple) -> bool:

@@ -50,13 +50,15 @@ class Word:
 
 @dataclass
 class Scope:
-    """The variables of a script. given: those of the user, which a script does not change. skipped: set in branches that are not taken."""
+    """The variables of a script. given: those of the user, which a script does not change. skipped: set in branches that are not taken.
+    sources: another script is read in, which may set any."""
 
     given: Mapping[str, str]
     values: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
+    sources: bool = False
     _places: list[str] = field(default_factory=list)
     _unknown: list[tuple[str, str, bool]] = field(default_factory=list)
 
@@ -235,6 +237,9 @@ class Expansion:
         value = self.scope.get(name)
         if name in ("?", "$", "!", "-"):
             return self.scope.unknown(source, f"{where}: {source} is not known, since nothing is run")
+        if value is None and index in ("[@]", "[*]") and not self.scope.sources:
+            # no environment has lists
+            return []
         if value is None or name in ("@", "*"):
             return value
         if index in ("[@]", "[*]"):
