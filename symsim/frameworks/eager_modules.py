@@ -52,11 +52,20 @@ class ModuleCode:
     """_split_heads takes keys and values by a list of one index, which autograd keeps."""
 
 
+_OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
+_CENTRED = ModuleCode(centred_norm=True)
+_ROUTER = ModuleCode(router_in_fp32=True)
+
+
 MODULE_CODE = {
-    "cohere": ModuleCode(centred_norm=True),
+    "afmoe": ModuleCode(norm_weight_in_fp32=True),
+    "cohere": _CENTRED,
+    "cohere2": _CENTRED,
+    "cohere2_moe": _CENTRED,
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
-    "deepseek_v3": ModuleCode(router_in_fp32=True),
-    "dots1": ModuleCode(router_in_fp32=True),
+    "deepseek_v3": _ROUTER,
+    "dots1": _ROUTER,
+    "ernie4_5": ModuleCode(rotary_in_fp32=True, rotary_repeated=True),
     "ernie4_5_moe": ModuleCode(
         router_in_fp32=True,
         router_weight_in_fp32=True,
@@ -65,17 +74,29 @@ MODULE_CODE = {
         rotary_in_fp32=True,
         rotary_repeated=True,
     ),
+    "exaone_moe": _ROUTER,
     "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
+    "flex_olmo": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True, router_casts_weights=True),
+    "glm": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),
+    "glm4_moe_lite": _ROUTER,
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
+    "helium": ModuleCode(norm_weight_in_fp32=True, rotary_repeated=True),
+    "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True),
+    "hy_v3": _ROUTER,
+    "kolibri1": _ROUTER,
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
-    "olmo2": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True),
+    "olmo2": _OLMO2,
+    "olmo3": _OLMO2,
+    "persimmon": ModuleCode(rotary_concatenates=True),
+    "mellum": ModuleCode(router_casts_weights=True),
+    "solar_open": _ROUTER,
     "olmoe": ModuleCode(router_casts_weights=True),
     "phi3": ModuleCode(rotary_concatenates=True),
     "phimoe": ModuleCode(sparsemixer=True),
