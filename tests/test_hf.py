@@ -78,6 +78,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 64, "n_layer": 4, "n_head": 4},
     "mpt": {"d_model": 64, "n_layers": 4, "n_heads": 4},
     "dbrx": {"d_model": 64, "n_layers": 4, "n_heads": 4},
+    **{name: {"n_embd": 2048, "n_layer": 4, "n_head": 32} for name in ("gptj", "codegen", "gpt_bigcode")},
+    "gpt_neo": {"hidden_size": 64, "num_layers": 4, "num_heads": 4, "attention_types": [[["global", "local"], 2]]},
+    "xglm": {"d_model": 64, "num_layers": 4, "attention_heads": 4, "ffn_dim": 128},
     "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
     "deepseek_v2": {"num_experts_per_tok": 2},
     "helium": {"head_dim": 64, "num_key_value_heads": 4},
@@ -90,7 +93,7 @@ def small(model_type: str) -> dict[str, Any]:
     """The shortest config of a family: transformers' defaults for everything but the sizes."""
     plain = {"hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 32, "intermediate_size": 128}
     own = SIZES.get(model_type, {})
-    sizes = own if {"n_embd", "n_layer", "n_layers", "ffn_dim"} & own.keys() else plain | own
+    sizes = own if {"n_embd", "n_layer", "n_layers", "num_layers", "ffn_dim"} & own.keys() else plain | own
     return {"model_type": model_type, "vocab_size": 256, **sizes}
 
 

@@ -33,6 +33,7 @@ h       | h             | 1    | hidden size
 L       | L             | 1    | decoder layers
 V       | V             | 1    | vocabulary size
 P       | P             | 1    | learned position embeddings
+h_e     | h_e           | 1    | width of the table of words, when not the model's
 a       | a             | 1    | query heads
 g       | g             | 1    | key/value heads (query groups)
 d       | d             | 1    | head dimension

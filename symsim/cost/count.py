@@ -402,6 +402,11 @@ def _output_layer(book: Derivation, placed: Placed) -> None:
             )
 
 
+def before_output(book: Derivation) -> list[str]:
+    """Modules with parameters in the head's block that come before the output layer: its norm, a projection."""
+    return [m for m in MODULES if m != "lm_head" and of_block("P", HEAD, module=m) in book]
+
+
 def held_output_layer(book: Derivation) -> Expr:
     """Elements of the output layer that one rank of stage i holds."""
     table, bias = of_stage("P_output").expr * symbol("output_i"), of_stage("P_output", "bias")

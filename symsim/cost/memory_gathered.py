@@ -6,7 +6,7 @@ from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import EMBEDDING, HEAD
-from symsim.cost.count import MODULES, held_output_layer, trained_of, trained_output_layer, trained_part
+from symsim.cost.count import MODULES, before_output, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
@@ -107,16 +107,15 @@ def first_gather(rank: Rank) -> Expr:
 def trained_root(rank: Rank) -> Expr:
     """Of the root's parameters, those that are trained."""
     found = trained_of(rank.book, "P", EMBEDDING, "embedding") * symbol("embedding_i") + trained_output_layer(rank.book, rank.lowered)
-    if of_block("P", HEAD, module="norm") in rank.book:
-        found = found + trained_of(rank.book, "P", HEAD, "norm") * symbol("last_layer_i")
+    for module in before_output(rank.book):
+        found = found + trained_of(rank.book, "P", HEAD, module) * symbol("last_layer_i")
     return found
 
 
 def root_parameters(rank: Rank) -> Expr:
     found = of_block("P", EMBEDDING, module="embedding").expr * symbol("embedding_i") + held_output_layer(rank.book)
-    norm = of_block("P", HEAD, module="norm")
-    if norm in rank.book:
-        found = found + norm.expr * symbol("last_layer_i")
+    for module in before_output(rank.book):
+        found = found + of_block("P", HEAD, module=module).expr * symbol("last_layer_i")
     return found
 
 

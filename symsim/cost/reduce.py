@@ -18,7 +18,16 @@ from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum, s
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
-from symsim.cost.count import MODULES, counted_parameters, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
+from symsim.cost.count import (
+    MODULES,
+    before_output,
+    counted_parameters,
+    held_output_layer,
+    some_frozen,
+    trained_of,
+    trained_output_layer,
+    trained_part,
+)
 from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
@@ -240,10 +249,9 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
             units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind), narrow=narrow))
     root = held(EMBEDDING) * symbol("embedding_i") + held_output_layer(derivation)
     learnt = trained(EMBEDDING) * symbol("embedding_i") + trained_output_layer(derivation, lowered)
-    norm = of_block("P", HEAD, module="norm")
-    if norm in derivation:
-        root = root + norm.expr * symbol("last_layer_i")
-        learnt = learnt + trained_of(derivation, "P", HEAD, "norm") * symbol("last_layer_i")
+    for module in before_output(derivation):
+        root = root + of_block("P", HEAD, module=module).expr * symbol("last_layer_i")
+        learnt = learnt + trained_of(derivation, "P", HEAD, module) * symbol("last_layer_i")
     if DEPTH in lowered.blocks:
         root = root + held(DEPTH) * symbol("mtp_copies_i")
         learnt = learnt + trained(DEPTH) * symbol("mtp_copies_i")

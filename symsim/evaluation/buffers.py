@@ -107,7 +107,7 @@ def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[
     for layer in range(held.first, held.last):
         yield from _of_block(result, _kind_of(result, layer), False)
     if (held.last == model.num_layers and held.last > held.first) if model.mtp_num_layers else held.loss:
-        yield from (p for p in _of_block(result, HEAD, False) if p[1] == "norm")
+        yield from (p for p in _of_block(result, HEAD, False) if p[1] != "lm_head")
     for _ in range(min(held.mtp, 1) if model.mtp_use_repeated_layer else held.mtp):
         yield from _of_block(result, DEPTH, False)
     at = result.stage_values(stage)

@@ -248,6 +248,7 @@ class Architecture(Part):
     norm_weight: bool = Field(True, description="false: norms without parameters (OLMo-1)")
     norm_unit_offset: bool = Field(False, description="weight stored as an offset from one, kept in fp32 (Gemma)")
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] = ("pre_attention", "pre_mlp")
+    norms_after_residual: bool = Field(False, description="the post norms are of the stream, after what they follow is added (BERT, OPT-350m)")
     parallel_block: bool = Field(False, description="attention and feed-forward read the same stream (GPT-NeoX, Falcon)")
     final_norm: bool = True
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
@@ -256,6 +257,7 @@ class Architecture(Part):
     logit_softcap: bool = Field(False, description="tanh cap on the output logits (Gemma 2)")
     position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
     position_embedding_rows: Size | None = None
+    embedding_size: Size | None = Field(None, description="width of the table of words when not hidden_size, with a projection to it and from it")
     embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
     mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
     mtp_use_repeated_layer: bool = False
@@ -303,6 +305,8 @@ class Architecture(Part):
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
                 f"{self.attention.num_attention_heads}, and attention.kv_channels is not given"
             )
+        if self.norms_after_residual and (self.parallel_block or any(norm.startswith("pre") for norm in self.norms)):
+            raise ValueError("norms_after_residual goes with norms post_attention and post_mlp alone, and without parallel_block")
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self

@@ -33,6 +33,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "V": ("vocab_size",),
     "L": ("num_layers",),
     "P": ("position_embedding_rows",),
+    "h_e": ("embedding_size",),
     "a": ("attention", "num_attention_heads"),
     "g": ("attention", "num_query_groups"),
     "d": ("attention", "kv_channels"),

@@ -54,13 +54,18 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         with net.within("mlp", "mlp"):
             return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up)
 
+    def added(t: str, stream: str, position: str, name: str) -> str:
+        if model.norms_after_residual:
+            return normed(n.add(net, t, stream, name), position)
+        return n.add(net, normed(t, position), stream, name)
+
     if model.parallel_block:
         ln1 = normed(x, "pre_attention")
         attended = normed(mixed(ln1), "post_attention")
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
     if kind.mixer != "none":
-        x = n.add(net, normed(mixed(normed(x, "pre_attention")), "post_attention"), x, "add_attention")
+        x = added(mixed(normed(x, "pre_attention")), x, "post_attention", "add_attention")
     if kind.ffn == "none":
         return x
-    return n.add(net, normed(fed(normed(x, "pre_mlp")), "post_mlp"), x, "add_ffn")
+    return added(fed(normed(x, "pre_mlp")), x, "post_mlp", "add_ffn")

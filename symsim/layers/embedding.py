@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from symsim.inputs.architecture import Architecture
-from symsim.ir.block import Net
+from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 
 
 def embedding(net: Net, model: Architecture) -> str:
-    """`ids[b s] -> x[b s h]`: rows of a table `[V h]`, plus learned positions `[P h]`."""
+    """`ids[b s] -> x[b s h]`: rows of a table `[V h]` (or `[V h_e]`, projected), plus learned positions `[P h]`."""
     with net.within("embedding", "embedding"):
         ids = net.input("ids", "b s", "int64", "index")
-        table = net.weight("word_embeddings", "V h", "table")
-        x = net.tensor("words", "b s h")
+        width = "h_e" if model.embedding_size else "h"
+        table = net.weight("word_embeddings", f"V {width}", "table")
+        x = net.tensor("words", f"b s {width}")
         net.op("embed", "lookup", [ids, table], [x])
+        if model.embedding_size:
+            x = net.einsum("b s h_e, h h_e -> b s h", x, Weight("project_in"))
         if model.position_embedding == "learned":
             positions = net.weight("position_embeddings", "P h")
             y = net.tensor("positioned", "b s h")

@@ -35,8 +35,12 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borr
     """
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
+    width = "h_e" if model.embedding_size else "h"
+    if model.embedding_size:
+        with net.within("", "mlp"):
+            x = net.einsum("b s h, h_e h -> b s h_e", x, Weight("project_out"))
     with net.within("lm_head", "lm_head"):
-        logits = net.einsum("b s h, V h -> b s V", x, Weight("lm_head", model.lm_head_bias, borrows), out="logits")
+        logits = net.einsum(f"b s {width}, V {width} -> b s V", x, Weight("lm_head", model.lm_head_bias, borrows), out="logits")
     with net.within("loss", "loss"):
         target = net.input("labels", "b s", "int64", "index")
         loss = net.tensor("loss", "b s", "fp32")

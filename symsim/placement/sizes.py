@@ -29,6 +29,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "V": model.vocab_size,
         "L": model.num_layers,
         "P": model.position_embedding_rows,
+        "h_e": model.embedding_size,
         "a": at.num_attention_heads,
         "g": model.query_groups if at.kind == "gqa" else None,
         "d": model.head_dim if at.kind == "gqa" else None,

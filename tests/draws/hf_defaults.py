@@ -26,11 +26,11 @@ def facts() -> dict[str, Any]:
     """model_type -> its defaults, and the common names of keys that it calls otherwise."""
     from transformers import CONFIG_MAPPING, PretrainedConfig
 
-    common = {f.name for f in fields(PretrainedConfig)} - {"tie_word_embeddings"}
+    without = ({f.name for f in fields(PretrainedConfig)} | NO_EFFECT.keys()) - {"tie_word_embeddings", "max_position_embeddings"}
     found = {}
     for name in sorted(set(SUPPORTED) - SAME_CLASS):
         made = CONFIG_MAPPING[name]
-        defaults = {f.name: f.default for f in fields(made) if f.name not in common and f.name not in NO_EFFECT and f.default is not MISSING}
+        defaults = {f.name: f.default for f in fields(made) if f.name not in without and f.default is not MISSING}
         plain = {key: value for key, value in defaults.items() if isinstance(value, bool | int | float | str | None)}
         found[name] = {"defaults": plain} | ({"names": made.attribute_map} if made.attribute_map else {})
     return found

@@ -38,15 +38,18 @@ from symsim.lowering.lower import lower
 Json = dict[str, Any]
 Counts = dict[str, int]
 
-# wrappers whose vision or audio tower is small with one layer of its defaults
-WRAPPED = ("gemma3", "llama4", "mistral3", "llava", "llava_next", "llava_onevision", "internvl", "paligemma", "idefics3", "deepseek_vl", "got_ocr2",
-           "voxtral", "qwen2_audio", "kimi_k25", "qwen3_5", "qwen3_5_moe")  # fmt: skip
+# wrappers that transformers builds with no more than a text_config and one layer of the other towers
+NOT_SMALL = {"fast_vlm", "fun_asr_nano", "granite4_vision", "granite_docling", "blip-2", "instructblip", "instructblipvideo"}
+WRAPPED = tuple(name for name in WRAPPERS if name not in NOT_SMALL)
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
 
 # text towers that are no model of their own: drawn alone, and built inside of a wrapper
 INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_vl_text": "qwen3_vl", "qwen3_vl_moe_text": "qwen3_vl_moe",
-          "glm4v_text": "glm4v", "glm4v_moe_text": "glm4v_moe", "mistral4": "mistral3"}  # fmt: skip
+          "glm4v_text": "glm4v", "glm4v_moe_text": "glm4v_moe", "mistral4": "mistral3", "glm_ocr_text": "glm_ocr",
+          "hunyuan_vl_text": "hunyuan_vl", "paddleocr_vl_text": "paddleocr_vl", "cosmos3_edge_text": "cosmos3_edge",
+          "qwen2_5_omni_text": "qwen2_5_omni_thinker", "qwen3_omni_moe_text": "qwen3_omni_moe_thinker",
+          "deepseek_ocr2_text": "deepseek_ocr2"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
 
@@ -132,6 +135,13 @@ KEYS: dict[str, Drawn] = {
     "resid_pdrop": DROPOUT,
     "embd_pdrop": DROPOUT,
     "dropout": DROPOUT,
+    "resid_dropout": DROPOUT,
+    "embed_dropout": DROPOUT,
+    "hidden_dropout_prob": DROPOUT,
+    "attention_probs_dropout_prob": DROPOUT,
+    "scale_embedding": FLAG,
+    "n_positions": within(40, 300),
+    "window_size": within(1, 40),
     "sliding_window": lambda d: d.maybe(d.rng.randint(1, 40), 0.8),
     "use_sliding_window": FLAG,
     "max_window_layers": lambda d: d.rng.randint(0, d.layers + 1),
@@ -176,7 +186,7 @@ KEYS: dict[str, Drawn] = {
     "do_layer_norm_before": lambda d: d.rng.random() < 0.9,
     "_remove_final_layer_norm": FLAG,
     "word_embed_proj_dim": lambda d: d.maybe(d.hidden if d.rng.random() < 0.8 else d.width()),
-    "layerdrop": lambda d: d.rng.choice([0.0, 0.0, 0.0, 0.1]),
+    "layerdrop": lambda d: d.rng.choice([0.0] * 9 + [0.1]),
     "enable_bias": FLAG,
     "layer_norm_elementwise_affine": FLAG,
     "apply_residual_connection_post_layernorm": FLAG,
@@ -218,7 +228,7 @@ KEYS: dict[str, Drawn] = {
     "bos_token_id": lambda d: d.maybe(1),
 }
 WINDOWED = ("dots1", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
-            "afmoe", "kolibri1", "mellum", "qwen2_vl_text", "qwen2_5_vl_text")  # fmt: skip
+            "afmoe", "kolibri1", "mellum", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")  # fmt: skip
 # keys that differ from family to family, or that transformers takes although its config class does not declare them
 FAMILY: dict[str, dict[str, Drawn]] = {
     "qwen2": {"layer_types": layer_types("full_attention", "sliding_attention")},
@@ -235,6 +245,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "gemma3_text": {"layer_types": layer_types("full_attention", "sliding_attention"), "sliding_window_pattern": within(1, 4)},
     "llama4_text": {"layer_types": layer_types("full_attention", "chunked_attention")},
     **{name: {"layer_types": layer_types("full_attention", "sliding_attention")} for name in WINDOWED},
+    **{name: {"rotary_dim": lambda d: d.maybe(2 * d.rng.randint(1, max(1, d.hidden // d.heads // 2)))} for name in ("gptj", "codegen")},
+    "gpt_neo": {"attention_types": lambda d: [[[d.rng.choice(["global", "local"]) for _ in range(d.layers)], 1]]},
     "helium": {"head_dim": lambda d: d.hidden // d.heads},
     "apertus": {"hidden_act": lambda d: d.rng.choice(["xielu", *sorted(ACTIVATIONS)])},
     "smollm3": {"layer_types": layer_types("full_attention", "sliding_attention")},
@@ -250,8 +262,9 @@ FAMILY: dict[str, dict[str, Drawn]] = {
 PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "dots1": ("n_shared_experts", "moe_intermediate_size"),
-            "dbrx": ("attn_config", "ffn_config")}  # fmt: skip
+REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "gptj": ("rotary_dim",),
+            "codegen": ("rotary_dim",),
+            "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}  # fmt: skip
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:
@@ -264,7 +277,7 @@ def draw_text(rng: random.Random, model_type: str) -> Json:
     aliases = {theirs: ours for ours, theirs in cls.attribute_map.items()}  # the class's own name -> the common one
     config: Json = {"model_type": model_type}
     for key in own:
-        common = aliases.get(key, key)
+        common = aliases.get(key, key) if key not in SIZES else key
         if common in SIZES:
             if key not in ("n_group", "topk_group") or rng.random() < 0.7 or model_type == "deepseek_v3":
                 # DBRX sizes its experts before it knows the common name of d_model: such a model does not run
@@ -332,8 +345,8 @@ def build(config: Json) -> Any:
     model_type = values.pop("model_type")
     wraps = model_type in WRAPPERS or model_type in INSIDE.values()
     if wraps:
-        tower = "audio_config" if model_type in ("voxtral", "qwen2_audio") else "vision_config"
-        values[tower] = {"num_hidden_layers": 1, "depth": 1} | ({"encoder_layers": 1} if model_type == "qwen2_audio" else {})
+        for tower in set(CONFIG_MAPPING[model_type].sub_configs) - {"text_config"}:
+            values[tower] = dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 1)
     made = AutoConfig.for_model(SAME_CLASS.get(model_type, model_type), **values)
     found = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(model_type) or modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(
         model_type
@@ -360,8 +373,12 @@ def module_of(name: str) -> str | None:
         return "router"
     if re.search(r"norm|^ln_|^ln$", owner[-1]) or "norms" in owner:
         return "norm"
-    if {"lm_head", "embed_out"} & set(owner):
+    if "project_out" in owner or owner[-1:] == ["dense"] and {"lm_head", "predictions"} & set(owner):
+        return "mlp"
+    if {"lm_head", "embed_out", "output_projection"} & set(owner):
         return "lm_head"
+    if "project_in" in owner:
+        return "embedding"
     if re.search(r"embed|^wte$|^wpe$", owner[-1]):
         return "embedding"
     if {"shared_expert_gate", "router", "gate"} & set(owner):
@@ -373,12 +390,14 @@ def module_of(name: str) -> str | None:
     return "attention" if any("attn" in part or "attention" in part or part == "conv" for part in owner) else "mlp"
 
 
-def parameters(model: Any) -> Counts:
-    """Parameters by module; a tied one counts once, where it comes first."""
+def parameters(model: Any, wrapped: bool = False) -> Counts:
+    """Parameters by module; a tied one counts once, where it comes first. Of a wrapper only the text tower's."""
+    parts = (model.get_decoder(), getattr(model, "lm_head", None) or model.get_output_embeddings()) if wrapped else ()
+    text = {id(p) for part in parts for p in part.parameters()}
     found: Counter[str] = Counter()
     for name, parameter in model.named_parameters():
         module = module_of(name)
-        if module:
+        if module and (not wrapped or id(parameter) in text):
             found[module] += parameter.numel()
     return dict(found)
 
@@ -436,7 +455,7 @@ def compare(config: Json, model: Any, flops: bool = False, b: int = 2, s: int = 
         result = counts(architecture, b, s)
     except InputError as error:
         return Outcome(kind, "refused", str(error), "", config)
-    theirs = parameters(model)
+    theirs = parameters(model, kind in WRAPPERS or kind in INSIDE)
     ours = {m: int(result.value(f"N_{m}")) for m in MODULES if result.numbers.get(f"N_{m}")}
     theirs = {m: n for m, n in theirs.items() if n}
     if ours != theirs:

@@ -9,6 +9,7 @@ from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, in
 from symsim.inputs.hf.families_dense import DENSE
 from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
+from symsim.inputs.hf.families_old import OLD
 from symsim.inputs.hf.family import Family, with_facts
 from symsim.inputs.hf.fields import (
     BIASED,
@@ -36,7 +37,7 @@ from symsim.inputs.hf.fields import (
     group_topk,
     llama4_ffns,
     llama4_mixers,
-    opt_width,
+    narrower,
     qwen3_next_mixers,
     qwen_windows,
     rotary_dim,
@@ -234,14 +235,15 @@ _FIRST: dict[str, Family] = {
          "tie_word_embeddings": True},
         attention=SQUARE | {"num_query_groups": None, "qkv_bias": flag("enable_bias"), "out_bias": flag("enable_bias")},
         mlp=PLAIN | {"bias": flag("enable_bias")},
-        model={"normalization": "LayerNorm", "norm_bias": flag("layer_norm_elementwise_affine"),
-               "norm_weight": flag("layer_norm_elementwise_affine"), "hidden_size": opt_width, "position_embedding": "learned",
+        model={"normalization": "LayerNorm", "norm_bias": flag("layer_norm_elementwise_affine"), "embedding_size": narrower("word_embed_proj_dim"),
+               "norm_weight": flag("layer_norm_elementwise_affine"), "norms_after_residual": choose("do_layer_norm_before", False, True),
+               "norms": choose("do_layer_norm_before", TWO_NORMS, ("post_attention", "post_mlp")), "position_embedding": "learned",
                # modeling_opt.py, OPTLearnedPositionalEmbedding: positions start at 2
                "position_embedding_rows": lambda c: c.integer("max_position_embeddings") + 2,
-               "final_norm": choose("_remove_final_layer_norm", False, True), "hidden_dropout": number("dropout"), "embedding_dropout": 0.0},
+               "final_norm": lambda c: c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm"),
+               "hidden_dropout": number("dropout"), "embedding_dropout": 0.0},
         names={"intermediate_size": ("ffn_dim",), "hidden_act": ("activation_function",)},
-        require={"do_layer_norm_before": (True, "norms after the residual (OPT-350m) are not supported"),
-                 "layerdrop": (0.0, "layers skipped at random are not supported")}),
+        require={"layerdrop": (0.0, "layers skipped at random are not supported")}),
     "bloom": Family(
         {"hidden_dropout": 0.0, "tie_word_embeddings": True, "apply_residual_connection_post_layernorm": False},
         attention=FUSED_MHA | {"qkv_bias": True, "out_bias": True},
@@ -318,7 +320,7 @@ _FIRST: dict[str, Family] = {
 }
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | MIXING).items()}
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | MIXING).items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)

@@ -11,14 +11,18 @@ from symsim.inputs.hf.fields import (
     GATED,
     MLA,
     QWEN_MOE,
+    SQUARE,
     after_first,
     cohere_norm,
     cohere_sigmoid,
+    expert_groups,
     experts,
+    group_topk,
     rotary_fraction,
     shared,
     sparse,
     stepped,
+    v2_limited,
 )
 from symsim.inputs.hf.patterns import always, cohere_moe_windows, every, granite_rope, listed, sparse_from, starting, turned_where_windowed
 
@@ -98,6 +102,15 @@ SPARSE: dict[str, Family] = {
     "glm4v_moe_text": Family(
         {"partial_rotary_factor": 0.5}, attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction},
         moe=DEEPSEEK_MOE, ffns=after_first, unread=_ROUTER),
+    "deepseek_ocr2_text": Family(
+        {"first_k_dense_replace": 1},
+        attention=BIASED | SQUARE, ffns=sparse_from("first_k_dense_replace"), mlp=GATED | {"bias": flag("mlp_bias")},
+        moe=DEEPSEEK_MOE | _SOFTMAX | {"norm_topk_prob": False, "shared_expert_bias": flag("mlp_bias"),
+                                       "moe_router_num_groups": lambda c: expert_groups(c) if v2_limited(c) else None,
+                                       "moe_router_group_topk": lambda c: group_topk(c) if v2_limited(c) else None},
+        names={"n_routed_experts": ("num_experts",)},
+        unread=_ROUTER | {"norm_topk_prob": "not read by the router", "head_dim": "hidden_size / num_attention_heads, whatever this says"}),
+    "qwen3_omni_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE, ffns=stepped),
     "qwen3_vl_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE | {"norm_topk_prob": True}, ffns=stepped,
                                 unread={"norm_topk_prob": "always so"}),
 }

@@ -338,9 +338,19 @@ def falcon_norms(c: Config) -> tuple[str, ...]:
     return ("pre_attention",)
 
 
-def opt_width(c: Config) -> int:
-    """modeling_opt.py builds two more projections when the embedding is narrower than the model (OPT-350m)."""
-    hidden, embedding = c.integer("hidden_size"), c.optional("word_embed_proj_dim")
-    if embedding not in (None, hidden):
-        raise InputError(f"{c.where}: key 'word_embed_proj_dim' must equal hidden_size {hidden}; projected embeddings are not supported.")
-    return hidden
+def narrower(key: str) -> Value:
+    """Width of a table of words that is not the model's: two projections more (OPT-350m, ELECTRA)."""
+
+    def read(c: Config) -> int | None:
+        width = c.optional(key)
+        return None if width == c.integer("hidden_size") else width
+
+    return read
+
+
+def gpt_rotary(c: Config) -> float:
+    """modeling_gptj.py: the first rotary_dim of a head turn, all of them where it is null."""
+    dim, head = c.optional("rotary_dim"), c.integer("hidden_size") // c.integer("num_attention_heads")
+    if dim is not None and dim > head:
+        raise c.refuse("rotary_dim", f"at most the head dimension {head}", dim)
+    return 1.0 if dim is None else dim / head

@@ -155,6 +155,13 @@ _DECIDES = {
 }
 
 
+_TOWERS = ("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial", "video", "downsample", "encoder_config", "projection", "adaptor")
+
+
+def _of_wrapper(key: str) -> bool:
+    return key in ("model_type", "tie_word_embeddings") or (key.startswith(_TOWERS) and key not in NO_EFFECT)
+
+
 def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Row]] | None:
     """The text tower of a multimodal config with its rows, or None when the config is a text model."""
     wrapper = config.get("model_type")
@@ -164,6 +171,8 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
     if wrapper in FAMILIES or (wrapper not in WRAPPERS and not isinstance(text, Mapping)):
         return None
     known = WRAPPERS.get(str(wrapper))
+    if known and known.flat and text is None:
+        text = {key: value for key, value in config.items() if not _of_wrapper(key)}
     if not isinstance(text, Mapping):
         raise InputError(f"{where}: key 'text_config' of the multimodal model_type '{wrapper}' is missing or not an object.")
     inner = dict(text)
@@ -173,14 +182,14 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
     if decided is not None:
         inner["tie_word_embeddings"] = decided
     rows: list[Row] = []
-    for key in config:
+    for key in (key for key in config if "text_config" in config or _of_wrapper(key)):
         if key == "text_config":
             rows.append((key, "mapped", f"only the text tower ({inner.get('model_type')}) of {wrapper} is imported"))
         elif key == "model_type":
             rows.append((key, "mapped", "says what the text tower is"))
         elif key == "tie_word_embeddings":
             rows.append((key, "mapped", _DECIDES[known.tied if known else "wrapper"]))
-        elif key.startswith(("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial")) and key not in NO_EFFECT:
+        elif key.startswith(_TOWERS) and key not in NO_EFFECT:
             rows.append((key, "refused", "not imported: only the text tower is"))
         elif key in NO_EFFECT:
             rows.append((key, "no cost effect", NO_EFFECT[key]))
@@ -219,7 +228,8 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     keys, whole = config, config
     if tower:
         config, rows = tower
-        keys, prefix = keys["text_config"], "text_config."
+        keys, prefix = (keys["text_config"], "text_config.") if "text_config" in keys else (dict(config), "")
+        keys.pop("model_type", None) if not prefix else None
     model_type = config.get("model_type")
     if model_type is None:
         raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")

@@ -15,17 +15,26 @@ class Wrapper:
     """tower: model_type of the text tower where text_config omits it; fixed: whatever text_config says.
 
     tied: whose key decides: the wrapper's (with its default), text_config's, either (tied when one says so), or nobody's
-    (never tied). defaults: the tower's where text_config omits a key, in place of its own family's.
+    (never tied). defaults: the tower's where text_config omits a key, in place of its own family's. flat: configs on the hub
+    have the tower's keys beside the wrapper's.
     """
 
     tower: str
     tied: Literal["wrapper", "text", "either", "never"] = "wrapper"
     default: bool = False
     fixed: bool = False
+    flat: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
 _TIED_BY_DEFAULT = {
+    "aya_vision": "cohere2",
+    "cohere2_vision": "cohere2",
+    "fun_asr_nano": "qwen3",
+    "granite_docling": "granite_docling_text",
+    "hyperclovax_vision_v2": "hyperclovax",
+    "minicpm_ocr": "qwen3_5_text",
+    "pp_chart2table": "qwen2",
     "deepseek_vl": "llama",
     "deepseek_vl_hybrid": "llama",
     "got_ocr2": "qwen2",
@@ -42,18 +51,47 @@ _TIED_BY_DEFAULT = {
 }
 
 
+_UNTIED_BY_DEFAULT = {
+    "aria": "aria_text",
+    "deepseek_ocr2": "deepseek_ocr2_text",
+    "exaone4_5": "exaone4",
+    "fast_vlm": "qwen2",
+    "fuyu": "persimmon",
+    "glm46v": "glm4v_text",
+    "glmga": "glm4v_text",
+    "granite4_vision": "granite4_vision_text",
+    "idefics2": "mistral",
+    "idefics3": "llama",
+    "llava_next": "llama",
+    "minicpmv4_6": "qwen3_5_text",
+    "minicpmv4_7": "qwen3_5_text",
+    "qianfan_ocr": "qwen3",
+    "qwen2_5_omni_thinker": "qwen2_5_omni_text",
+    "qwen3_omni_moe_thinker": "qwen3_omni_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "smolvlm": "llama",
+    "video_llava": "llama",
+    "vipllava": "llama",
+}
+
+
 WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper("gemma3_text", default=True, fixed=True),
     "llama4": Wrapper("llama4_text", "text", fixed=True),
     **{name: Wrapper(tower, default=True) for name, tower in _TIED_BY_DEFAULT.items()},
-    **{name: Wrapper(tower) for name, tower in {"idefics2": "mistral", "idefics3": "llama", "llava_next": "llama", "qianfan_ocr": "qwen3",
-                                                "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
-                                                "smolvlm": "llama", "video_llava": "llama", "vipllava": "llama"}.items()},
+    **{name: Wrapper(tower) for name, tower in _UNTIED_BY_DEFAULT.items()},
     **{name: Wrapper("opt", "text") for name in ("blip-2", "instructblip", "instructblipvideo")},
     # their __post_init__ takes text_config's true over the wrapper's false
     **{name: Wrapper(tower, "either") for name, tower in {"llava": "llama", "llava_next_video": "llama", "llava_onevision": "qwen2",
                                                           "video_llama_3": "qwen2"}.items()},
-    "qwen2_audio": Wrapper("qwen2", "never"),
+    **{name: Wrapper(tower, "either") for name, tower in {"glm4v": "glm4v_text", "glm4v_moe": "glm4v_moe_text", "glm_ocr": "glm_ocr_text",
+                                                          "shieldgemma2": "gemma3_text"}.items()},
+    **{name: Wrapper(tower, "either", flat=True) for name, tower in {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}.items()},
+    **{name: Wrapper(tower, "either", default=True) for name, tower in {"hunyuan_vl": "hunyuan_vl_text",
+                                                                        "paddleocr_vl": "paddleocr_vl_text"}.items()},
+    **{name: Wrapper(tower, "never") for name, tower in {"qwen2_audio": "qwen2", "vibevoice_asr": "qwen2",
+                                                         "cosmos3_edge": "cosmos3_edge_text"}.items()},
     # these two alone put their defaults into a text_config that is given; the others only where there is none
     "voxtral": Wrapper("llama", "never", defaults={"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
                                                    "num_key_value_heads": 8, "head_dim": 128}),
