@@ -83,6 +83,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "xglm": {"d_model": 64, "num_layers": 4, "attention_heads": 4, "ffn_dim": 128},
     "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
     "deepseek_v2": {"num_experts_per_tok": 2},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 2},
     "helium": {"head_dim": 64, "num_key_value_heads": 4},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},

@@ -53,7 +53,7 @@ def with_facts(model_type: str, family: Family) -> Family:
     for common, own in known.get("names", {}).items():
         names[common] = tuple(dict.fromkeys((*names.get(common, ()), own)))
         names[own] = tuple(dict.fromkeys((*names.get(own, ()), own, common)))
-    defaults = {ours: value for ours, value in sized(known, names).items() if ours not in SIZES}
+    defaults = {ours: value for ours, value in sized(known, names).items() if ours not in SIZES or value is None}
     return replace(family, names=names, defaults=defaults | family.defaults)
 
 
