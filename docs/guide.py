@@ -45,6 +45,7 @@ PAGES = (
     "docs/schedules.md",
     "docs/systems.md",
     "docs/anchor.md",
+    "docs/run.md",
     "docs/sweep.md",
     "docs/audit.md",
     *IMPORTS,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from symsim.api.anchored import anchor
     from symsim.api.python import compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
+    from symsim.api.run import run
     from symsim.audit.python import audit
     from symsim.compat.verbs import compare
     from symsim.errors import InputError
@@ -53,6 +54,7 @@ __all__ = [
     "load_model",
     "load_strategy",
     "load_system",
+    "run",
     "sweep",
     "write_report",
 ]
@@ -75,6 +77,7 @@ _HOMES = {
     "load_model": "symsim.api.python",
     "load_strategy": "symsim.api.python",
     "load_system": "symsim.api.python",
+    "run": "symsim.api.run",
     "sweep": "symsim.grid.api",
     "write_report": "symsim.report",
 }

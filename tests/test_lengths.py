@@ -15,7 +15,7 @@ import pytest
 
 from symsim.algebra.expr import ONE, symbol
 from symsim.api.result import derive
-from symsim.cost.lengths import expected_largest
+from symsim.cost.largest import expected_largest
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.api import sweep

@@ -109,6 +109,26 @@ eta_mem     | \eta_M       | 1    | share of the HBM bandwidth that elementwise 
 eta_permute | \eta_P       | 1    | share of the HBM bandwidth that permuted rows reach
 eta_ce      | \eta_C       | 1    | share of the HBM bandwidth that the loss reaches
 t_mem       | t_M          | s    | start and tail of a kernel bound by HBM, on the device
+tokens         | T                    | 1    | tokens of the run
+steps          | n                    | 1    | steps of the run
+days           | \Delta              | 1    | days that the run may take
+jitter         | \sigma              | 1    | standard deviation of one rank's time of a step, over the step's
+mtbf           | \mu                 | s    | mean time between failures of one accelerator, with its share of node, network and software
+t_restart      | t_R                  | s    | from a failure to the ranks' running again, without reading the checkpoint
+B_save         | B_s                  | byte/s | what each rank reaches of the store that checkpoints go to, where B_store does not say what all do
+B_store        | B_S                  | byte/s | bandwidth of the store that checkpoints go to, of all ranks together
+async_save     | \chi                | 1    | 1 where checkpoints go to the store while training goes on, 0 where training waits for it
+save_interval  | n_s                  | 1    | steps between checkpoints; without it and t_save the best interval is kept
+t_save         | \tau_s              | s    | time between checkpoints, in place of save_interval
+eval_interval  | n_v                  | 1    | steps between evaluations
+eval_iters     | m_v                  | 1    | batches of an evaluation
+ramp_start     | B_0                  | 1    | first batch of a ramp (rampup_batch_size)
+ramp_increment | B_+                  | 1    | by what the batch grows
+ramp_samples   | S_r                  | 1    | samples over which the batch grows
+h_ramp         | h_r                  | 1    | mean over the ramp's samples of one over the batch they are in
+k_node         | k_n                  | 1    | power that a node draws, over its accelerators' full power
+pue            | \mathrm{PUE}        | 1    | power of the site over that of its nodes
+carbon         | I_C                  | kg/kWh | kilograms of CO2 of a kWh of the grid
 """)
 
 # Where a symbol's values lie, if not where its unit says: sizes and degrees (unit 1) are positive integers, all else is
@@ -121,8 +141,9 @@ _DOMAINS: dict[str, str] = {
         "positive",
     ),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),
-    **dict.fromkeys("u_w u_ww".split(), "positive"),
-    **dict.fromkeys("q_u k_u u_r u_rr".split(), "non-negative"),
+    **dict.fromkeys("u_w u_ww tokens steps days mtbf B_save B_store t_save h_ramp k_node pue".split(), "positive"),
+    **dict.fromkeys("q_u k_u u_r u_rr jitter t_restart carbon".split(), "non-negative"),
+    **dict.fromkeys("async_save eval_iters ramp_samples".split(), "non-negative integer"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab kappa_fa".split(), "non-negative"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),

@@ -107,6 +107,30 @@ def evaluate(
         _say(note)
 
 
+@app.command("run")
+def whole_run(
+    model: _Model,
+    strategy: _Strategy = None,
+    system: _System = None,
+    tokens: Annotated[str | None, typer.Option("--tokens", metavar="N", help="Tokens of the run, such as 15T.")] = None,
+    steps: Annotated[str | None, typer.Option("--steps", metavar="N", help="Its steps instead.")] = None,
+    days: Annotated[str | None, typer.Option("--days", metavar="D", help="Instead, what fits in so many days.")] = None,
+    start: Annotated[str | None, typer.Option("--start", metavar="DATE", help="The day on which it begins, as 2026-12-01.")] = None,
+    settings: _Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: _Report = None,
+) -> None:
+    """Evaluate a whole run: days, cost, energy, checkpoints and failures."""
+    from symsim.api.run import printed
+
+    length = [f"{name}={value}" for name, value in (("tokens", tokens), ("steps", steps), ("days", days)) if value is not None]
+    result, notes = _result(model, strategy, system, [*(settings or ()), *length])
+    text, more = printed(result, start, output, as_json)
+    _print(text)
+    for note in [*notes, *more]:
+        _say(note)
+
+
 @app.command("compare")
 def beside(
     model: _Model,

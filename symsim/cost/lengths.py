@@ -12,8 +12,6 @@ micro-batch where they gather parameters or exchange tokens, else at the end of 
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
@@ -21,36 +19,11 @@ from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.algebra.reductions import stages_at
 from symsim.cost.count import label
 from symsim.cost.hbm import written_out
+from symsim.cost.largest import SOURCE, expected_largest
 from symsim.inputs.lengths import documents
 from symsim.ir.operations import Attention
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.stages import runs
-
-# expected largest of 1, 2, 4, .. standard normal numbers, integrated to four digits: Tippett, Biometrika 17, 1925
-_LARGEST = (
-    *(0.0, 0.5642, 1.0294, 1.4236, 1.7660, 2.0697, 2.3437, 2.5946, 2.8269, 3.0439, 3.2482),
-    *(3.4418, 3.6261, 3.8023, 3.9714, 4.1341, 4.2911, 4.4430, 4.5903, 4.7332, 4.8723),
-)
-
-
-def expected_largest(n: Expr) -> Expr:
-    """Of n standard normal numbers. Between powers of two a chord over n^(1/8), at most 1.8 % too little (at 3)."""
-    if n == ONE:
-        return ZERO
-    return minimum(*(slope * sqrt(sqrt(sqrt(n))) + rest for slope, rest in _CHORDS))
-
-
-def _chords() -> list[tuple[Fraction, Fraction]]:
-    """Slopes and offsets of the lines through neighbours, over the eighth root."""
-    found = []
-    for k, (low, high) in enumerate(zip(_LARGEST, _LARGEST[1:])):
-        left, right = 2 ** (k / 8), 2 ** ((k + 1) / 8)
-        slope = (high - low) / (right - left)
-        found.append((Fraction(round(slope * 10**4), 10**4), Fraction(round((low - slope * left) * 10**4), 10**4)))
-    return found
-
-
-_CHORDS = _chords()
 
 
 def rows_differ(lowered: Lowered) -> bool:
@@ -146,7 +119,7 @@ def _deviations(book: Derivation, lowered: Lowered, waits: Expr) -> Expr:
             Quantity(expected_largest(n)),
             f"expected largest of as many normal numbers as there are {_SAID[part]}",
             latex=rf"\xi_{{{label(part)}}}",
-            source="Tippett, Biometrika 17, 1925",
+            source=SOURCE,
         )
         found = found + times * largest.expr
     return found

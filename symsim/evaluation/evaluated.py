@@ -9,6 +9,7 @@ from symsim.algebra.expr import Number
 from symsim.cost.count import count
 from symsim.cost.longest import at_longest
 from symsim.cost.memory import peak_memory
+from symsim.cost.run import define_run
 from symsim.cost.step_time import step_time
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
@@ -16,6 +17,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.models import override_architecture
+from symsim.inputs.run import asks_run, check_run
 from symsim.inputs.settings import settings_of
 from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
@@ -72,4 +74,7 @@ def evaluated(
         at_longest(counted.derivation)
     if system is not None:
         step_time(counted.derivation, system, lowered)
+    if asks_run(symbols):
+        check_run(symbols)
+        define_run(counted.derivation, system, lowered, symbols)
     return Evaluation(model, strategy, given, lowered, counted, dict(symbols), system)

@@ -16,6 +16,7 @@ from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.evaluation.traffic import stage_messages
 from symsim.pipeline.stages import Stage
 from symsim.version import __version__
@@ -24,6 +25,7 @@ from symsim.version import __version__
 def json_object(at: Evaluation) -> dict[str, Any]:
     """The object of `symsim eval --json` (docs/json.md): counts are integers, bytes are bytes."""
     number = at.numbers
+    run = run_of(at)
     per_stage = [(s, at.stage_numbers(s)) for s in at.stages]
     marked = expert_groups(at.lowered)
     return {
@@ -58,6 +60,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
         "activations": {"saved_per_microbatch": [_whole(n["A_stage"]) for _, n in per_stage]},
         "memory": _memory(at, [n for _, n in per_stage]),
         **_time(at),
+        **({"run": run.to_json()} if run is not None else {}),
     }
 
 

@@ -19,6 +19,7 @@ from symsim.cost.further import further
 from symsim.cost.step_time import exposed_axes, network_of
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.run import asks_run, run_values
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.lowering.lowered import Lowered
@@ -144,7 +145,7 @@ class Evaluation:
             found[layers_of_model(kind, again=True).text] = sum(self.stage_values(s)[again] for s in self.stages)
         if self.system is not None:
             found |= symbol_values(self.system, self.strategy)
-        return found
+        return found | run_values(self.overrides, self.strategy) if asks_run(self.overrides) else found
 
     @cached_property
     def numbers(self) -> dict[str, Number]:
@@ -383,6 +384,8 @@ def _value(result: Evaluation, name: str) -> Number:
     entry = QUANTITIES.get(name)
     if entry is not None and entry.timed and result.system is None:
         raise UnknownName(f"{name} needs a system: derive(..., system='h100-sxm') gives one")
+    if entry is not None and entry.of_run and not asks_run(result.overrides):
+        raise UnknownName(f"{name} needs a run: overrides={{'tokens': '15T'}}, steps or days says how long it is")
     if name == "memory.capacity":
         assert result.system is not None
         return -int(-result.system.accelerator.memory.value // 1)

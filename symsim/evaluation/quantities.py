@@ -13,7 +13,8 @@ Kind = Literal["integer", "number", "boolean", "text"]
 
 @dataclass(frozen=True)
 class Entry:
-    """symbol: the definition behind it. over: of the whole step, the largest over stages, or of the stage with the largest peak."""
+    """symbol: the definition behind it. over: of the whole step, the largest over stages, or of the stage with the largest peak.
+    timed: there is one on a system; of_run: where a run's length is given."""
 
     symbol: str
     unit: str
@@ -22,11 +23,12 @@ class Entry:
     over: Literal["step", "stages", "fullest"] = "step"
     largest_first: bool = False
     timed: bool = False
+    of_run: bool = False
 
     @property
     def is_cost(self) -> bool:
         """Whether less of it is better."""
-        return not self.largest_first and self.unit in ("s", "byte", "USD", "MWh") and self.symbol != "memory"
+        return not self.largest_first and self.unit in ("s", "d", "h", "kg", "byte", "USD", "MWh") and self.symbol != "memory"
 
 
 QUANTITIES: dict[str, Entry] = {
@@ -59,6 +61,21 @@ QUANTITIES: dict[str, Entry] = {
     "flops.recompute": Entry("R", "FLOP", "number", "computed again in backward, one micro-batch"),
     "activations.saved_per_microbatch": Entry("A_stage", "byte", "integer", "saved by the rank that saves the most", "stages"),
     "world": Entry("world", "1", "integer", "ranks"),
+    "run.tokens": Entry("tokens_run", "1", "number", "tokens of the run", largest_first=True, timed=True, of_run=True),
+    "run.steps": Entry("steps_run", "1", "number", "steps of the run", largest_first=True, timed=True, of_run=True),
+    "run.days": Entry("days_run", "d", "number", "days that the run takes", timed=True, of_run=True),
+    "run.accelerator_hours": Entry("hours_run", "h", "number", "hours of all accelerators", timed=True, of_run=True),
+    "run.cost": Entry("cost_run", "USD", "number", "US dollars", timed=True, of_run=True),
+    "run.energy": Entry("energy_run", "MWh", "number", "energy of the site", timed=True, of_run=True),
+    "run.carbon": Entry("carbon_run", "kg", "number", "CO2 of the grid", timed=True, of_run=True),
+    "run.goodput": Entry("goodput_run", "1", "number", "share of the time spent on steps that count", largest_first=True, timed=True, of_run=True),
+    "run.failures": Entry("failures_run", "1", "number", "failures to be expected", timed=True, of_run=True),
+    "run.time_between_failures": Entry("between_run", "s", "number", "mean time between failures", largest_first=True, timed=True, of_run=True),
+    "run.lost_per_failure": Entry("lost_run", "s", "number", "what a failure costs", timed=True, of_run=True),
+    "run.checkpoint": Entry("checkpoint_run", "byte", "integer", "a checkpoint, each weight and state once", timed=True, of_run=True),
+    "run.checkpoint_wait": Entry("blocked_run", "s", "number", "what training waits for a checkpoint", timed=True, of_run=True),
+    "run.checkpoint_interval": Entry("interval_run", "s", "number", "training between two checkpoints", timed=True, of_run=True),
+    "run.checkpoints": Entry("saves_run", "1", "number", "checkpoints of the run", timed=True, of_run=True),
 }
 # what --fits asks: the peak, and beside it what else a rank needs
 FITS = "memory.peak + memory.reserve <= memory.capacity"
@@ -73,6 +90,8 @@ def default_columns(timed: bool) -> tuple[str, ...]:
 
 def refuse_unknown(name: str, known: Sequence[str], where: str, *, timed: bool = False) -> InputError:
     """Why a name is no quantity: the nearest of those that people mean, then of all."""
+    if name in QUANTITIES and QUANTITIES[name].of_run and timed:
+        return InputError(f"{where}: {name} needs a run: --set tokens=15T, steps or days says how long it is")
     if name in QUANTITIES and QUANTITIES[name].timed:
         return InputError(f"{where}: the system gives no {name}" if timed else f"{where}: {name} needs a system: give one with -y")
     for choices in ([*QUANTITIES], [*QUANTITIES, *known]):

@@ -26,6 +26,7 @@ from symsim.grid.names import DEGREES, SIZES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.lengths import documents
+from symsim.inputs.run import run_shape
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.trained import respelt, trained
@@ -92,14 +93,17 @@ def _parts(system: System | None) -> Any:
     return [system.name, names, present(data)]
 
 
-def key_of(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], system: System | None) -> str:
-    """The name under which a derivation is kept."""
+def key_of(
+    model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], system: System | None, symbols: Mapping[str, Number] | None = None
+) -> str:
+    """The name under which a derivation is kept. symbols: what the user gives besides, of which a run's numbers decide its formulas."""
     return cache.key_of(
         _FORMAT,
         model.model_dump_json(),
         json.dumps(shape(strategy, model), sort_keys=True),
         json.dumps(resolve(assumptions), sort_keys=True),
         json.dumps(_parts(system), sort_keys=True, default=str),
+        *run_shape(symbols or {}),
     )
 
 
@@ -112,7 +116,7 @@ def evaluation(
 ) -> Evaluation:
     """`symsim.derive`, from the disk where it has been derived before (without the lowering, which numbers do not need)."""
     model = trained(model, strategy.mtp_num_layers, strategy.task_type)
-    key = key_of(model, strategy, assumptions, system)
+    key = key_of(model, strategy, assumptions, system, overrides)
     kept = cache.load("derivations", key)
     found = _unpacked(kept) if kept is not None else None
     if found is None:

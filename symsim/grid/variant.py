@@ -74,8 +74,8 @@ class Undone:
 
     def is_kept(self) -> bool:
         """Whether the derivation is on the disk already."""
-        model, strategy, assumptions, _, system = self._input()
-        return cache.has("derivations", stored.key_of(model, strategy, assumptions, system))
+        model, strategy, assumptions, symbols, system = self._input()
+        return cache.has("derivations", stored.key_of(model, strategy, assumptions, system, symbols))
 
 
 def variants(family: Family) -> Iterator[Undone]:

@@ -10,6 +10,7 @@ from symsim.algebra.grammar import parse_value
 from symsim.errors import InputError, cut
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_RANKS
+from symsim.inputs.run import RAMP, RUN, read_ramp, read_run_number
 from symsim.inputs.settable import FREE_SYMBOLS, STRATEGY_SYMBOLS, SYSTEM_SYMBOLS, architecture_keys, other_settings, system_path
 from symsim.inputs.spellings import ALIASES, of_setting
 from symsim.inputs.strategies import RANKS, takes_text
@@ -97,10 +98,16 @@ def _sorted(pairs: Iterable[tuple[str, Any]]) -> Settings:
             if isinstance(value, (bool, str)) or not 1 <= value <= MOST_RANKS:
                 raise InputError(f"--set {name}={cut(text)}: {SYMBOLS[name].meaning}; it is a number from 1 up, and at most {MOST_RANKS}")
             settings.symbols[name] = Fraction(str(value))
+        elif name in RUN:
+            target = ("symbol", name)
+            settings.symbols[name] = read_run_number(name, given if isinstance(given, Fraction) else text)
+        elif name == RAMP:
+            target = ("symbol", name)
+            settings.symbols.update(read_ramp(text))
         elif name in SYMBOLS:
             raise InputError(f"--set {name}: {name} ({SYMBOLS[name].meaning}) cannot be set")
         else:
-            known = [*Strategy.model_fields, *ALIASES, *architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS]
+            known = [*Strategy.model_fields, *ALIASES, *architecture_keys(), *SYSTEM_SYMBOLS, *STRATEGY_SYMBOLS, *FREE_SYMBOLS, *RUN, RAMP]
             raise InputError(f"--set {cut(name, 40)}: no such setting; {of_setting(name, known, other_settings())}")
         if target in spelt:
             other = spelt[target]

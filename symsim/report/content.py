@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.inputs.architecture import format_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.effects import said_in_brief, stored
 from symsim.inputs.lengths import row_tokens
 from symsim.inputs.strategy import Strategy
 from symsim.report import memory, notation, pipeline, roofline, timing, totals
+from symsim.report import run as of_run
 from symsim.report.amounts import exact, human, whole
 from symsim.report.blocks import Blocks
 from symsim.report.document import Code, Column, Paragraph, Part, Report, Row, Section, Span, Table, spans
@@ -167,6 +169,7 @@ def report(result: Evaluation) -> Report:
     if result.system is not None:
         step = Step(result)
         after += [*timing.sections(step, ink), pipeline.section(step, ink), *memory.sections(step, ink), roofline.section(step)]
+        after += [of_run.section(run, ink)] if (run := run_of(result)) is not None else []
     return Report(
         f"The cost of training {result.model.name}",
         subtitle(result),

@@ -105,8 +105,8 @@ def _value(value: Number, unit: str) -> str:
         return seconds(value)
     if unit == "USD/s":
         return f"{plain(float(value) * 3600)} USD/h"
-    if unit == "W":
-        return f"{plain(value)} W"
+    if unit in ("W", "kg/kWh"):
+        return f"{plain(value)} {unit}"
     if unit in ("FLOP/s", "byte/s"):
         return rate(float(value), unit.replace("byte", "B"))
     return exact(value)

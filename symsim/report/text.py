@@ -5,9 +5,10 @@ from __future__ import annotations
 from symsim.algebra.key import layers
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.ir.collectives import COLLECTIVES
-from symsim.report import text_time
+from symsim.report import text_run, text_time
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.columns import digits, table, wrapped
 from symsim.report.content import batch, changed_options, idle_pipeline, in_force
@@ -18,8 +19,10 @@ from symsim.report.totals import Totals, ranges
 def eval_table(result: Evaluation) -> str:
     totals = Totals(result)
     time = [] if result.system is None else text_time.blocks(Step(result))
+    run = run_of(result)
     parts = [
-        _heading(result),
+        heading(result),
+        *(text_run.blocks(run) if run is not None else []),
         *time,
         _summary(result),
         _modules(totals),
@@ -39,14 +42,15 @@ def brief(result: Evaluation) -> str:
     if result.system is not None:
         said.append(f"a step {seconds(result.value('time.step'))}")
     lines = [
-        _heading(result),
+        heading(result),
         wrapped("; ".join(said)),
         wrapped("table() prints all; value(name), formula(name), to_json(); 'symsim list quantities' has names"),
     ]
     return "\n".join(lines)
 
 
-def _heading(result: Evaluation) -> str:
+def heading(result: Evaluation) -> str:
+    """What a result is of: the model, the options, the ranks, the batch."""
     options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
     on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""

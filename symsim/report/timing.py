@@ -7,6 +7,7 @@ from symsim.algebra.key import Key, Scope, of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.typeset import width
+from symsim.cost.run import PART as RUN
 from symsim.cost.step_time import PHASES, STAGE_TIMES
 from symsim.evaluation.interval import moves
 from symsim.inputs import curves
@@ -356,7 +357,7 @@ def _step(step: Step, ink: Ink) -> Section:
     book, numbers = step.result.derivation.definitions, step.result.step_numbers
     equations: list[Equation] = []
     for d in book.values():
-        if d.key.scope == "step" and d.unit != BYTE and d.symbol not in PIPELINE:
+        if d.key.scope == "step" and d.key.part != RUN and d.unit != BYTE and d.symbol not in PIPELINE:
             # sums that cancel leave a rest of rounding
             value = float(numbers[d.symbol])
             value = value if abs(value) > ROUNDING * float(numbers["t_step"]) else 0.0

@@ -1,0 +1,55 @@
+"""The largest of n standard normal numbers: its mean, and what it exceeds once in 2, 10 or 100 times.
+
+That n numbers all stay below x has the probability Phi(x)^n, so the quantile q of the largest is Phi^-1(q^(1/n)), and its mean the integral
+over q (Tippett, Biometrika 17, 1925). Both are integrated or inverted to four digits at powers of two; between those a chord over
+n^(1/8), which all rows are concave over: at most 1.8 % too little, for the quantiles 90 % and 99 % at most 0.5 %.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from symsim.algebra.expr import ZERO, Expr, minimum, sqrt
+
+SOURCE = "Tippett, Biometrika 17, 1925"
+
+# of 1, 2, 4, .. numbers
+LARGEST: dict[str, tuple[float, ...]] = {
+    "mean": (
+        *(0.0, 0.5642, 1.0294, 1.4236, 1.7660, 2.0697, 2.3437, 2.5946, 2.8269, 3.0439, 3.2482),
+        *(3.4418, 3.6261, 3.8023, 3.9714, 4.1341, 4.2911, 4.4430, 4.5903, 4.7332, 4.8723),
+    ),
+    "50": (
+        *(0.0, 0.5450, 0.9981, 1.3852, 1.7235, 2.0251, 2.2983, 2.5491, 2.7817, 2.9993, 3.2044),
+        *(3.3988, 3.5840, 3.7610, 3.9309, 4.0945, 4.2524, 4.4050, 4.5530, 4.6967, 4.8364),
+    ),
+    "90": (
+        *(1.2816, 1.6322, 1.9432, 2.2237, 2.4803, 2.7177, 2.9393, 3.1477, 3.3450, 3.5326, 3.7118),
+        *(3.8837, 4.0490, 4.2084, 4.3625, 4.5117, 4.6566, 4.7974, 4.9344, 5.0680, 5.1984),
+    ),
+    "99": (
+        *(2.3263, 2.5750, 2.8058, 3.0220, 3.2259, 3.4192, 3.6034, 3.7797, 3.9489, 4.1118, 4.2691),
+        *(4.4212, 4.5687, 4.7119, 4.8513, 4.9869, 5.1193, 5.2485, 5.3748, 5.4983, 5.6193),
+    ),
+}
+
+
+def _chords(values: tuple[float, ...]) -> list[tuple[Fraction, Fraction]]:
+    """Slopes and offsets of the lines through neighbours, over the eighth root."""
+    found = []
+    for k, (low, high) in enumerate(zip(values, values[1:])):
+        left, right = 2 ** (k / 8), 2 ** ((k + 1) / 8)
+        slope = (high - low) / (right - left)
+        found.append((Fraction(round(slope * 10**4), 10**4), Fraction(round((low - slope * left) * 10**4), 10**4)))
+    return found
+
+
+_CHORDS = {what: _chords(values) for what, values in LARGEST.items()}
+
+
+def expected_largest(n: Expr, what: str = "mean") -> Expr:
+    """Of n standard normal numbers; what: its mean, or the quantile in percent."""
+    if n.is_constant and n.constant() == 1:
+        first = LARGEST[what][0]
+        return ZERO if not first else ZERO + Fraction(str(first))
+    return minimum(*(slope * sqrt(sqrt(sqrt(n))) + rest for slope, rest in _CHORDS[what]))

@@ -1,0 +1,246 @@
+"""A run of many steps: closed forms against published intervals, against runs that are drawn and batches that grow, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from pathlib import Path
+from statistics import NormalDist
+
+import in_process
+import numpy as np
+import pytest
+
+from symsim.algebra.expr import expr
+from symsim.api.python import derive
+from symsim.api.run import run
+from symsim.cost.largest import LARGEST, expected_largest
+from symsim.cost.run import PART
+from symsim.errors import InputError
+from symsim.evaluation.quantities import QUANTITIES
+from symsim.evaluation.run import Run
+from symsim.grid.api import sweep
+from symsim.inputs.run import LENGTHS, RUN
+from symsim.report import render_markdown
+from symsim.report.text_run import duration
+
+MODEL, STRATEGY, SYSTEM = "llama3.2-1b", "tp=2,pp=2,dp=2,num_microbatches=8", "h100-sxm"
+ASKED = f"{MODEL} -s {STRATEGY} -y {SYSTEM}".split()
+
+
+@cache
+def made(strategy: str = STRATEGY, model: str = MODEL, **settings: str) -> Run:
+    return run(model, strategy, SYSTEM, overrides=settings)
+
+
+# steps --------------------------------------------------------------------------------------------------------------------
+
+
+def test_largest_of_normal_numbers() -> None:
+    """The tables, by quantiles and by integration; between their places the chords lie at most 1.8 % too low."""
+    normal, x = NormalDist(), np.linspace(-8, 8, 8001)
+    below = np.array([normal.cdf(float(v)) for v in x])
+    for k in range(21):
+        # the mean is what the distribution leaves out on the right of zero, less what it has on the left
+        whole = below ** (2**k)
+        assert LARGEST["mean"][k] == pytest.approx(float(((x > 0) - whole).sum() * (x[1] - x[0])), abs=1.1e-3)
+    for what, values in LARGEST.items():
+        if what != "mean":
+            found = [-normal.inv_cdf(-math.expm1(math.log(int(what) / 100) / 2**k)) for k in range(21)]
+            assert values == pytest.approx(found, abs=6e-5)
+            for n in (3, 11, 100, 16384, 700_000):
+                exact = -normal.inv_cdf(-math.expm1(math.log(int(what) / 100) / n))
+                assert -1e-4 < 1 - float(expected_largest(expr(n), what).evaluate({})) / exact < 0.018
+
+
+def test_jitter_against_ranks_that_are_drawn() -> None:
+    known = made(tokens="1B", jitter="3%")
+    draws = np.random.default_rng(1).normal(1, 0.03, (20_000, 8)).max(axis=1) * float(known.at.step_numbers["t_step"])
+    assert known.numbers["step"] == pytest.approx(draws.mean(), rel=1e-3)
+    for percent in (50, 90, 99):
+        assert known.numbers[f"p{percent}"] == pytest.approx(np.quantile(draws, percent / 100), rel=2e-3)
+    assert known.numbers["steps"] == made(tokens="1B").numbers["steps"]
+
+
+def test_batch_that_grows_against_its_steps() -> None:
+    """Step by step: samples until the increment is full, at the batch that Megatron's calculator gives, each step derived at its batch."""
+    found = made(tokens="100M", rampup_batch_size="4 4 3600")
+    at = {batch: derive(MODEL, f"tp=2,pp=2,dp=2,global_batch_size={batch}", system=SYSTEM) for batch in (4, 8, 12, 16)}
+    sequences, seconds, steps = 0, 0.0, 0
+    while sequences * 4096 < 100_000_000:
+        batch = 16 if sequences > 3600 else 4 + 4 * min(2, int(sequences // 1200))
+        seconds, steps, sequences = seconds + float(at[batch].value("time.step")), steps + 1, sequences + batch
+    assert found.numbers["steps"] == pytest.approx(steps, abs=2)
+    assert found.numbers["work"] == pytest.approx(seconds, rel=1e-3)
+    assert found.numbers["steps"] > 1.05 * made(tokens="100M").numbers["steps"]
+
+
+def test_evaluation_is_forward_through_the_pipeline() -> None:
+    known = made(tokens="1B", eval_interval="50", eval_iters="10")
+    stages = [known.at.stage_numbers(s) for s in known.at.stages]
+    forward = [float(s["tf_stage"]) for s in stages]
+    assert known.numbers["evaluation"] == pytest.approx(10 * (7 * forward[int(known.at.slowest)] + sum(forward)))
+    assert known.parts["evaluation"] == pytest.approx(known.numbers["evaluation"] * known.numbers["steps"] / 50)
+
+
+# checkpoints and failures -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
+def test_best_interval_is_that_of_the_paper(hours: float, minutes: float) -> None:
+    """Daly 2006, figures 3 to 5: dumps of five minutes."""
+    book = made(tokens="1B").at.derivation.definitions
+    known = {"blocked_run": 300.0, "between_run": hours * 3600}
+    known["young_run"] = float(book["young_run"].expr.evaluate(known))
+    assert float(book["best_run"].expr.evaluate(known)) / 60 == pytest.approx(minutes, rel=6e-3)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("hours", [24, 6, 1])
+def test_failures_against_runs_that_are_drawn(hours: int, beside: bool) -> None:
+    """Between two failures a restart, then as many intervals as fit, of which those count whose checkpoint is whole."""
+    store = f"{made(tokens='1B').numbers['checkpoint'] / 300:.3f}"
+    known = made(tokens="2000T", mtbf=f"{8 * hours} h", B_store=store, async_save=str(int(beside))).numbers
+    assert known["write"] == pytest.approx(300) and known["between"] == hours * 3600
+    gaps = np.random.default_rng(7).exponential(known["between"], 1_000_000)
+    working = gaps - 600 - known["load"] - beside * known["write"]
+    whole = np.floor(np.maximum(working, 0) / (known["interval"] + known["blocked"]))
+    assert known["working"] == pytest.approx(float(whole.sum()) * known["interval"] / float(gaps.sum()), rel=0.003)
+
+
+def test_bytes_of_a_checkpoint() -> None:
+    """Each parameter once, whatever the ranks hold of it: weights in bf16, a copy and two moments in fp32."""
+    parameters = int(made(tokens="1B").at.numbers["N"])
+    for strategy in (STRATEGY, "dp=8,zero=1", "dp=8,zero=3,fusion=eager"):
+        main = derive(MODEL, strategy).assumptions["fsdp_parameters"] == "main" and "zero=3" in strategy
+        assert made(strategy, tokens="1B").numbers["checkpoint"] == parameters * (12 if main else 14)
+    adapters = made("dp=2,tuner_type=lora,lora_rank=8", tokens="1B")
+    assert adapters.numbers["checkpoint"] == 14 * int(adapters.at.numbers["N_trained"])
+    assert made("dp=2,optimizer=sgd", tokens="1B").numbers["checkpoint"] == 6 * parameters
+    # one moment of matrices, two of all others; norms are whole on both ranks
+    whole, half = (made(f"{degrees},optimizer=muon", tokens="1B").numbers["checkpoint"] for degrees in ("tp=1", "tp=2,sp=true,dp=2,zero=1"))
+    assert 10 * parameters < whole < 14 * parameters and half == pytest.approx(whole, rel=1e-3)
+
+
+def test_checkpoints_beside_training_wait_for_the_copy_alone() -> None:
+    waits, beside = (made(tokens="1B", async_save=given).numbers for given in "01")
+    assert waits["blocked"] == max(waits["write"], waits["copy"]) and beside["blocked"] == pytest.approx(beside["copy"])
+    assert beside["interval"] >= beside["write"] and beside["goodput"] > waits["goodput"]
+    assert made(tokens="1B", save_interval="500").numbers["interval"] == pytest.approx(500 * waits["step"])
+    assert made(tokens="1B", t_save="2 h").numbers["interval"] == 7200
+
+
+# what is asked ------------------------------------------------------------------------------------------------------------
+
+
+def test_lengths_say_the_same() -> None:
+    by_tokens = made(tokens="20B", eval_interval="100", rampup_batch_size="8 4 2000")
+    settings = {"eval_interval": "100", "rampup_batch_size": "8 4 2000"}
+    by_steps = made(steps=str(round(by_tokens.numbers["steps"])), **settings)
+    by_days = made(days=f"{by_tokens.days + 1e-6:.9f}", **settings)
+    for name in ("steps", "tokens", "wall"):
+        assert by_steps.numbers[name] == pytest.approx(by_tokens.numbers[name], rel=1e-5)
+        assert by_days.numbers[name] == pytest.approx(by_tokens.numbers[name], rel=1e-4)
+
+
+def test_money_and_power() -> None:
+    known, n = made(tokens="1B", c_chip="2 USD/h", k_node="1.5", pue="1.2", carbon="400 g/kWh"), made(tokens="1B").numbers
+    watts = float(known.at.values["W_chip"])
+    assert known.numbers["cost"] == pytest.approx(2 * n["hours"]) and n["hours"] == pytest.approx(8 * n["days"] * 24)
+    assert known.numbers["energy"] == pytest.approx(watts * 1.5 * 1.2 * n["hours"] / 1e6)
+    assert known.numbers["carbon"] == pytest.approx(0.4 * 1000 * known.numbers["energy"])
+
+
+EVERY = {"jitter": "2%", "eval_interval": "100", "rampup_batch_size": "8 4 2000", "async_save": "1"}
+
+
+def test_every_number_moves_the_run() -> None:
+    """And stands in what is printed, of at most 80 columns, with its source; its definitions stand in the report."""
+    base = made(tokens="20B", **EVERY)
+    printed = in_process.run("run", *ASKED, "--tokens", "20B", "--start", "2026-12-01", *(w for n, v in EVERY.items() for w in ("--set", f"{n}={v}")))
+    assert printed.returncode == 0 and max(map(len, printed.stdout.splitlines())) <= 80
+    assert f" {Run(base.at, date(2026, 12, 1)).end}  begun on 2026-12-01" in printed.stdout
+    for name in RUN:
+        if name in (*LENGTHS, "B_store", "save_interval", "t_save"):
+            continue
+        assert f"  {name}=" in printed.stdout, name
+        if not name.startswith("ramp"):
+            changed = 0 if name == "async_save" else 2 * base.at.values[name]
+            assert Run(replace(base.at, overrides={**base.at.overrides, name: changed})).numbers != base.numbers, name
+    report = render_markdown(base.at)
+    for definition in base.at.derivation.of(scope="step", part=PART):
+        assert definition.meaning in report.split("## The run")[1], definition.symbol
+
+
+def test_json_adds_up() -> None:
+    done = in_process.run("run", *ASKED, "--steps", "5000", "--json", "--set", "eval_interval=100", "--start", "2026-12-31")
+    told = json.loads(done.stdout)["run"]
+    seconds = told["seconds"]
+    assert seconds.pop("run") == pytest.approx(sum(seconds.values()))
+    assert told["steps"] == 5000 and told["tokens"] == 5000 * 16 * 4096 and told["start"] == "2026-12-31" <= told["end"]
+    assert told["days_between"][0] < told["days"] < told["days_between"][1]
+    assert json.loads(in_process.run("eval", *ASKED, "--set", "steps=5000", "--json").stdout)["run"]["steps"] == 5000
+    assert "run" not in json.loads(in_process.run("eval", *ASKED, "--json").stdout)
+
+
+def test_sweep_has_the_run() -> None:
+    names = [name for name, entry in QUANTITIES.items() if entry.of_run]
+    axes, fixed = {"mtbf": [3600 * 10**4, 3600 * 10**5], "tp": [1, 2]}, "pp=2,dp=2,num_microbatches=8"
+    found = sweep(MODEL, axes, fixed, SYSTEM, columns=",".join(names), overrides={"tokens": "20B"})
+    for row in range(4):
+        mtbf, tp = float(found.rows["mtbf"][row]), int(found.rows["tp"][row])
+        known = made(f"tp={tp},pp=2,dp=2,num_microbatches=8", tokens="20B", mtbf=f"{mtbf} s").at
+        for name in names:
+            assert float(found.rows[name][row]) == pytest.approx(float(known.value(name)), rel=1e-9), name
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "a run needs a length: give tokens, steps or days"),
+        ("--tokens 1T --days 3", "--set tokens and --set days say the same of a run"),
+        ("--tokens 0", "it lies between 1 and 1e+18, such as 15T"),
+        ("--tokens 15X", "--set tokens=15X is not read; it is given as 15T"),
+        ("--tokens 1.5", "a whole number is needed"),
+        ("--tokens nan", "--set tokens=nan is not read"),
+        ("--tokens 1T --start tomorrow", "--start tomorrow is no day; it is given as 2026-12-01"),
+        ("--tokens 1P --start 9999-12-01", "beyond the calendar"),
+        ("--days 0.000001", "is less than a step of the run"),
+        ("--tokens 1T --set mtbf=1s", "so that the run never ends"),
+        ("--tokens 1T --set mtbf=5kg", "is not read; it is given as 50000 h"),
+        ("--tokens 1T --set save_interval=5 --set t_save=1h", "--set save_interval and --set t_save say the same of a run"),
+        ("--tokens 1T --set rampup_batch_size=32", "three numbers are needed"),
+        ("--tokens 1T --set rampup_batch_size=3,4,5", "the batch does not reach global_batch_size=16"),
+        ("--tokens 1T --set rampup_batch_size=1,1,5", "the first batch 1 is no multiple of micro_batch_size*dp=2"),
+        ("--tokens 1M --set rampup_batch_size=4,4,5000", "the batch grows over 20480000 tokens, and the run has 1000000"),
+        ("--set mtbf=1h", "--set mtbf is of a run, and nothing says how long it is"),
+        ("--tokens 1T --set mtbff=1h", "did you mean 'mtbf'"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(given: str, said: str) -> None:
+    done = in_process.run("run", *ASKED, *given.split())
+    assert (done.returncode, done.stdout) == (2, "") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_run_needs_a_system_and_a_quantity_of_it_a_run(tmp_path: Path) -> None:
+    assert "give one with -y" in in_process.run("run", MODEL, "--tokens", "1T").stderr
+    with pytest.raises(InputError, match="run.days needs a run: "):
+        derive(MODEL, STRATEGY, system=SYSTEM).value("run.days")
+    swept = in_process.run("sweep", *ASKED, "--axis", "micro_batch_size=1,2", "--columns", "run.days", "-o", str(tmp_path / "a.csv"))
+    assert swept.returncode == 2 and "run.days needs a run: --set tokens=15T" in swept.stderr
+    grown = in_process.run("sweep", *ASKED, "--axis", "dp=1,2", "--set", "tokens=1T", "--set", "rampup_batch_size=4,4,16")
+    assert grown.returncode == 2 and "a grid has no batch that grows" in grown.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        *((0.25, "250 ms"), (59, "59 s"), (60, "1 min"), (3599.9, "1 h"), (7322, "2 h 2 min"), (84700, "23 h 32 min")),
+        *((86399, "1 d"), (10216800, "118 d 6 h")),
+    ],
+)
+def test_durations_read_as_people_say_them(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
