@@ -17,6 +17,7 @@ import symsim
 from symsim.compat.compare import STEP, compare, evaluate, measured, replayed
 from symsim.compat.difference import Question, applied
 from symsim.compat.registry import differences
+from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.importers.reading import read_job
 
@@ -99,3 +100,12 @@ def test_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         at = replayed(replace(at, strategy=at.strategy.model_copy(update={"num_microbatches": files["strategy"]["micro_batch_num"]})))
         wrong |= {name: said} if (said := held(at, theirs(run))) else {}
     assert len(_runs()) == 98 and wrong == {}
+
+
+def test_groups_that_never_meet_are_refused(tmp_path: Path) -> None:
+    """Its leading rank asks for what the last has sent a group of pp before: with other groups they wait for each other for ever."""
+    run = ORACLE["runs"]["b200_deepseekv3_l4_ep8_megatron_recompute"]
+    interleaved = {"interleaving_size": 2, "micro_batch_num": 4, "microbatch_group_size_per_vp_stage": 4}
+    strategy = {**run["strategy"], "pp_size": 2, "world_size": 16, **interleaved}
+    with pytest.raises(InputError, match="wait for each other for ever with microbatch_group_size_per_vp_stage=4 and 4 micro-batches, of pp=2"):
+        answer({"system": ORACLE["systems"][run["system"]], "strategy": strategy, "model": run["model"]}, tmp_path)

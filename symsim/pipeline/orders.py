@@ -202,8 +202,13 @@ def _1f1b(p: int, m: int, v: int, group: int) -> Order:
     return _alternating(p, m, 1, m, lambda rank: p - 1 - rank)
 
 
+def interleaved_ahead(p: int, v: int, group: int, rank: int) -> int:
+    """Forwards that a rank of the interleaved schedule runs before it takes turns, where there are as many."""
+    return (v - 1) * group + 2 * (p - 1 - rank)
+
+
 def _interleaved(p: int, m: int, v: int, group: int) -> Order:
-    return _alternating(p, m, v, group, lambda rank: (v - 1) * group + 2 * (p - 1 - rank))
+    return _alternating(p, m, v, group, lambda rank: interleaved_ahead(p, v, group, rank))
 
 
 def _split(p: int, m: int, v: int, group: int, ahead: Callable[[int], int], behind: Callable[[int], int]) -> Order:

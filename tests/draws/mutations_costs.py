@@ -215,6 +215,12 @@ MEMORY = (
 
 PIPELINE = (
     of(
+        "pipeline/exchanges.py",
+        ("the last stage receives no gradient", "else o.stage < last)", "else True)", "exchanges.py"),
+        ("what is made and what is needed next go together", "frozenset(sent + [o for", "frozenset([o for", "exchanges.py"),
+        ("turns begin behind the forwards ahead", "slots[first : len(slots) - first]", "slots[first:]", "exchanges.py"),
+    )
+    + of(
         "pipeline/schedules.py",
         (
             "1F1B has p - i micro-batches in flight",

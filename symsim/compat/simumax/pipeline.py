@@ -1,18 +1,19 @@
-"""SimuMax's pipelines: their orders replayed with blocking exchanges, at which ranks stand still.
+"""SimuMax's pipelines: the orders of 1F1B and of interleaved stages, replayed with blocking exchanges, at which ranks stand still.
 
-Source: perf_llm.py calculate_1f1b_bubble; for virtual stages `interleaved.py`.
+Source: perf_llm.py calculate_1f1b_bubble, _compute_interleaved_sync_schedule_from_ppschedule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from symsim.compat.difference import Question
-from symsim.compat.simumax.interleaved import Shape, makespan
 from symsim.compat.simumax.machine import Machine
+from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
-from symsim.pipeline.orders import Entry, Exchange, Operation, replay
+from symsim.pipeline.exchanges import in_batches, one_by_one
+from symsim.pipeline.orders import Operation, Order, interleaved_ahead, order, replay
 from symsim.pipeline.stages import kinds_between
 
 _PHASES = {"F": ("forward",), "B": ("inputs", "weights", "backward")}
@@ -35,19 +36,33 @@ class Pipeline:
             return at.strategy.microbatches * backward[0]
         if at.strategy.vpp > 1:
             return self._of_chunks(at, waited)
-        rows = tuple(tuple(_row(rank, len(stages), at.strategy.microbatches)) for rank in range(len(stages)))
 
         def duration(operation: Operation) -> float:
             whole, ahead = backward[operation.stage], forward[operation.stage]
             return ahead if operation.kind == "F" else whole - ahead
 
-        return max(slot.end for slot in replay(rows, duration, exchange=waited))
+        return _makespan(one_by_one(order("1f1b", len(stages), at.strategy.microbatches)), duration, waited)
 
     def _of_chunks(self, at: Evaluation, waited: float) -> float:
         strategy = at.strategy
-        group = min(strategy.microbatch_group_size_per_vp_stage or strategy.pp, strategy.microbatches)
-        own = {(rank, *what): seconds for rank in range(strategy.pp) for what, seconds in _chunks(at, rank).items()}
-        return makespan(Shape(strategy.pp, strategy.vpp, strategy.microbatches, group), own, waited)
+        p, v, m = strategy.pp, strategy.vpp, strategy.microbatches
+        group = min(strategy.microbatch_group_size_per_vp_stage or p, m)
+        if group != p or m % p:
+            met = f"microbatch_group_size_per_vp_stage={group} and {m} micro-batches, of pp={p} ranks"
+            raise InputError(f"SimuMax's blocking exchanges wait for each other for ever with {met}; groups of pp meet, and whole ones")
+        own = {(rank, *what): seconds for rank in range(p) for what, seconds in _chunks(at, rank).items()}
+
+        def duration(operation: Operation) -> float:
+            chunk, rank = divmod(operation.stage, p)
+            return own[rank, operation.kind, chunk]
+
+        rows = in_batches(order("interleaved", p, m, v, group), lambda rank: interleaved_ahead(p, v, group, rank))
+        return _makespan(rows, duration, waited)
+
+
+def _makespan(rows: Order, duration: Callable[[Operation], float], exchange: float) -> float:
+    """Seconds until the last rank is done."""
+    return max(slot.end for slot in replay(rows, duration, exchange=exchange))
 
 
 def _chunks(at: Evaluation, rank: int) -> dict[tuple[str, int], float]:
@@ -68,24 +83,3 @@ def _chunks(at: Evaluation, rank: int) -> dict[tuple[str, int], float]:
 def _block(at: Evaluation, name: str, phases: tuple[str, ...]) -> float:
     own = (d for d in at.derivation.of("t", "e", scope="block", block=name, again=False, operation="") if d.key.phase in phases)
     return sum(float(at.numbers[d.symbol]) for d in own)
-
-
-def _row(rank: int, ranks: int, microbatches: int) -> Iterator[Entry]:
-    """What a rank does: forwards ahead, then one forward and one backward by turns, then the backwards that are left. Of two
-    exchanges with one neighbour, even ranks receive first and odd ones send."""
-    ahead = min(ranks - rank - 1, microbatches)
-    before, after = rank > 0, rank < ranks - 1
-    for k in range(ahead):
-        yield from [Exchange(rank - 1)] if before else []
-        yield (Operation("F", rank, k),)
-        yield from [Exchange(rank + 1)] if after else []
-    for k in range(microbatches - ahead):
-        yield from [Exchange(rank - 1)] if before and k == 0 else []
-        yield (Operation("F", rank, k + ahead),)
-        yield from [Exchange(rank + 1)] * 2 if after else []
-        yield (Operation("B", rank, k),)
-        yield from [Exchange(rank - 1)] * (1 if k == microbatches - ahead - 1 else 2) if before else []
-    for k in range(microbatches - ahead, microbatches):
-        yield from [Exchange(rank + 1)] if after else []
-        yield (Operation("B", rank, k),)
-        yield from [Exchange(rank - 1)] if before else []
