@@ -51,6 +51,24 @@ LFM2_MOE = {key: value for key, value in NEXT.items() if "linear" not in key and
     "layer_types": ["conv", "full_attention"],
     "num_dense_layers": 0,
 }
+INDEXED = SMALL | {
+    "model_type": "deepseek_v32",
+    "num_key_value_heads": 8,
+    "moe_intermediate_size": 48,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 8,
+    "index_topk": 16,
+    "index_n_heads": 4,
+    "index_head_dim": 16,
+    "first_k_dense_replace": 1,
+}
 THREE_TAPS = {"linear_num_key_heads": 4, "linear_conv_kernel_dim": 3}
 
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
@@ -87,6 +105,9 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "lfm2 attention": (LFM2, 1, "eager", 2, 48, 527616, 1536),
     "lfm2 mixture": (LFM2_MOE, 0, "eager", 2, 48, 304864, 0),
     "lfm2 mixture without a bias of the choice": (LFM2_MOE | {"use_expert_bias": False, "norm_topk_prob": False}, 0, "eager", 2, 48, 304288, 0),
+    "deepseek v3.2": (INDEXED, 0, "eager", 2, 48, 548352, 768),
+    "deepseek v3.2, mixture": (INDEXED, 1, "eager", 3, 40, 716800, 640),
+    "glm 5": (INDEXED | {"model_type": "glm_moe_dsa"}, 0, "eager", 2, 48, 548352, 768),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
 

@@ -19,7 +19,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system, override_system
 from symsim.inputs.watched import forget, was_read, watched
 
-DENSE, MOE, MLA, LINEAR = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b"
+DENSE, MOE, MLA, LINEAR, INDEXED = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b", "deepseek-v3.2"
 BASE = {"seq_length": 4096}
 SYSTEM = override_system(load_system("h100-sxm"), {("host", "drive"): "6 GB/s"})
 LORA: dict[str, Any] = {"tuner_type": "lora"}
@@ -179,6 +179,8 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "causal": (DENSE, {}, "half"),
     "linear_attention_flops": (LINEAR, {}, "recurrence"),
     "attention_kernel": (DENSE, {}, "math"),
+    "dsa_stage": (INDEXED, {}, "warm_up"),
+    "dsa_index_scores": (INDEXED, {}, "fp8"),
     "fp8_layouts": (DENSE, {"fp8": "tensorwise"}, "any"),
     "recompute_early_stop": (DENSE, {"recompute": "full"}, "true"),
     "layernorm_linear_fusion": (DENSE, {"recompute": "selective", "recompute_modules": ("layernorm",)}, "fused"),

@@ -17,7 +17,9 @@ import re
 
 # the blocks that are no layer: what the stream of the layers comes from, what reads it, a depth of multi-token prediction
 EMBEDDING, HEAD, DEPTH = BLOCKS = ("embedding", "head", "mtp")
-ORDINARY = frozenset("dense moe full local linear chunked nope sliding windowed global mamba conv sparse layer lin other plain wide narrow".split())
+ORDINARY = frozenset(
+    "dense moe full local linear chunked nope sliding windowed global mamba conv following sparse layer lin other plain wide narrow".split()
+)
 
 _MARK = "kind__"
 _JOINED = re.compile(r"[A-Za-z][A-Za-z0-9]*(_+[A-Za-z0-9]+)+")

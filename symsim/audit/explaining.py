@@ -24,6 +24,8 @@ _NEEDS: dict[str, Callable[[Derived], bool]] = {
     **dict.fromkeys(_TIMES, lambda d: d.result.system is not None),
     **dict.fromkeys(_EXPERTS, lambda d: d.result.model.moe is not None),
     "mla_k_pe_gradient": lambda d: d.result.model.attention.kind == "mla",
+    "dsa_stage": lambda d: d.result.model.attention.dsa_indexer_topk is not None,
+    "dsa_index_scores": lambda d: d.result.model.attention.dsa_indexer_topk is not None,
     "linear_attention_flops": lambda d: d.result.model.linear_attention is not None,
     "apply_rope_fusion": lambda d: d.result.model.position_embedding == "rope",
     "shared_redistribution": lambda d: d.result.strategy.tp > 1,

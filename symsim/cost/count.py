@@ -27,7 +27,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import holds, runs, stage_layer_formula
 from symsim.placement.mesh import local_size
-from symsim.placement.sizes import capacity, keys_per_query
+from symsim.placement.sizes import capacity, keys_per_query, reached_by
 
 MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
 
@@ -60,14 +60,16 @@ def count(lowered: Lowered) -> Counted:
 
 def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
-    reaches = {model.layer_kinds[k].reach for k in model.kind_names()}
+    reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names()}
+    reaches |= {"chosen"} if model.attention.dsa_indexer_topk else set()
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
         ("window", "n_w", "the same inside a window"),
         ("chunk", "n_c", "the same inside a chunk of attention"),
+        ("chosen", "n_k", "the same among those that an indexer chose"),
     ):
         if reach in reaches:
-            keys = Quantity(keys_per_query(assume["causal"], reach, strategy) * attended(strategy, assume))
+            keys = Quantity(keys_per_query(assume["causal"], reached_by(name, assume), strategy) * attended(strategy, assume))
             book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(

@@ -33,7 +33,7 @@ from symsim.ir.quantised import STORED
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp
 from symsim.placement.mesh import local_size
-from symsim.placement.sizes import REACHES, span
+from symsim.placement.sizes import reached_by, span
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
@@ -185,9 +185,9 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
     def local(dim: str) -> Expr:
         return size(placed, index, [dim])
 
-    # a chunk is a short causal sequence
-    windowed, share = REACHES[at.keys] == "window", attended(strategy, profile.assumptions)
-    keys = span("all" if windowed else REACHES[at.keys], strategy) * share
+    # a chunk is a short causal sequence; chosen keys are as many as those of a window
+    reach, share = reached_by(at.keys, profile.assumptions), attended(strategy, profile.assumptions)
+    keys = span("chunk" if reach == "chunk" else "all", strategy) * share
     seconds = curves.attention(
         local("b"),
         local(at.heads),
@@ -199,7 +199,7 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         backward=backward,
         peak=peak(op, strategy),
         moved=moved.expr,
-        window=span("window", strategy) * share if windowed else None,
+        window=span(reach, strategy) * share if reach in ("window", "chosen") else None,
         visited=share,
     )
     ordered = backward and profile.assumptions["deterministic_attention"] == "true"

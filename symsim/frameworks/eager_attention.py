@@ -79,7 +79,8 @@ def eager_attention(k: Kernels, op: Op) -> None:
     that context parallelism sees one attention; it keeps what their two matrix products and the softmax keep.
     """
     kernel = k.profile.assumptions["attention_kernel"]
-    q, key, value, *offsets = op.inputs
+    q, key, value, *rest = op.inputs
+    offsets = [t for t in rest if k.tensors[t].kind == "parameter" or kernel == "flash"]
     if _picks_heads(k):
         picks = [k.make(f"{name}_head", [], "int64", "index") for name in ("key", "value")]
         k.emit("pick", [key, value], picks, saves=picks, name="pick")
@@ -115,7 +116,16 @@ def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: l
         k.make("unused", [], "uint64", "index"),
     ]
     forward, backward = attention_products(op, flash=True)
-    k.emit("attention", [q, key, value, *offsets], [o, *extra], saves=[q, key, value, o, *extra], products=forward, backward=backward, attrs=op.attrs)
+    chosen = [t for t in offsets if k.tensors[t].kind != "parameter"]
+    k.emit(
+        "attention",
+        [q, key, value, *offsets],
+        [o, *extra],
+        saves=[q, key, value, o, *extra, *chosen],
+        products=forward,
+        backward=backward,
+        attrs=op.attrs,
+    )
 
 
 def efficient_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:

@@ -64,6 +64,7 @@ MODULE_CODE = {
     "cohere2_moe": _CENTRED,
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,
+    "deepseek_v32": _ROUTER,
     "dots1": _ROUTER,
     "ernie4_5": ModuleCode(rotary_in_fp32=True, rotary_repeated=True),
     "ernie4_5_moe": ModuleCode(
@@ -81,6 +82,7 @@ MODULE_CODE = {
     "glm4": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),
     "glm4_moe_lite": _ROUTER,
+    "glm_moe_dsa": _ROUTER,
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),

@@ -37,6 +37,9 @@ class Framework:
     unreduced: frozenset[str] = frozenset()
     """Parts of a layer whose output's partial gradient is not reduced, although the rule asks for it."""
 
+    unrecorded: frozenset[str] = frozenset({"indexer"})
+    """Parts of a layer that run without recording gradients."""
+
     # remember
     keeps_gathered: bool = False
     """An input that was gathered is kept so; else its shard is kept, and gathered again for the weight gradient."""

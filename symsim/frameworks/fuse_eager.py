@@ -19,6 +19,7 @@ from symsim.frameworks.kernels import (
     einsum,
     gathered_logits,
     grouped,
+    index_scores,
     joined_linear,
     keep,
     pool,
@@ -342,6 +343,7 @@ LOWERINGS: dict[str, Lowering] = {
     "combine": eager_combine,
     "concat": keep,
     "convolution": eager_convolution,
+    "index_scores": index_scores,
     "delta_rule": eager_delta_rule,
     "clip": eager_clip,
 }

@@ -21,6 +21,7 @@ from symsim.frameworks.kernels import (
     einsum,
     gathered_logits,
     grouped,
+    index_scores,
     joined_linear,
     keep_inputs,
     pool,
@@ -126,7 +127,8 @@ def te_pack(k: Kernels, op: Op) -> None:
 
 def te_attention(k: Kernels, op: Op) -> None:
     """FlashAttention / cuDNN fused attention: keeps q, k, v (packed), out and the fp32 log-sum-exp (backends.py)."""
-    q, key, value, *offsets = op.inputs
+    q, key, value, *rest = op.inputs
+    chosen = [t for t in rest if k.tensors[t].kind != "parameter"]
     o = op.outputs[0]
     if k.profile.assumptions["attention_kernel"] in ("math", "eager"):
         _written_out_attention(k, op)
@@ -143,12 +145,12 @@ def te_attention(k: Kernels, op: Op) -> None:
     stored = [] if narrower is None else [k.make(STORED, k.dims_of(o), narrower, "index")]
     forward, backward = attention_products(op, flash=True)
     mask = _mask(k)
-    inputs = [*packed, *offsets, *mask]
+    inputs = [*packed, *rest, *mask]
     k.emit(
         "attention",
         inputs,
         [o, lse, *stored],
-        saves=[*packed, *(stored or [o]), lse],
+        saves=[*packed, *(stored or [o]), lse, *chosen],
         products=forward,
         backward=backward,
         attrs=replace(at, unread=tuple(mask)),
@@ -158,7 +160,7 @@ def te_attention(k: Kernels, op: Op) -> None:
 def _written_out_attention(k: Kernels, op: Op) -> None:
     """Two products with a softmax between them (transformer/dot_product_attention.py): keeps q, k, v, the probabilities, and
     with dropout its byte mask and the probabilities that are left. Keys and values of fewer groups than heads are repeated."""
-    q, key, value, *offsets = op.inputs
+    q, key, value, *offsets = (t for t in op.inputs if k.tensors[t].kind in ("activation", "parameter"))
     at, model, tp = op.of(Attention), k.profile.model, k.profile.strategy.tp
     if at.groups != at.heads and model.attention.num_attention_heads // tp > max(1, model.query_groups // tp):
         repeated = []
@@ -470,5 +472,6 @@ LOWERINGS: dict[str, Lowering] = {
     "grouped": te_grouped,
     "combine": te_combine,
     "convolution": convolution,
+    "index_scores": index_scores,
     "delta_rule": delta_rule,
 }

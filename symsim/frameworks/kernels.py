@@ -14,8 +14,10 @@ from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor
 from symsim.ir.einsum import Einsum
-from symsim.ir.operations import Attention, Attributes, Plain, Projection, View
+from symsim.ir.operations import Attention, Attributes, Plain, Projection, Scoring, View
 from symsim.placement.names import Placement
+
+CONTEXT_AXES = ("cp", "cp_a2a", "cp_p2p")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Profile:
 
 def multiplied_in(op: Op, strategy: Strategy) -> str:
     """The type of the operands that a kernel multiplies, forward and backward: a recipe's, or that of the computation."""
-    narrow = op.attrs.multiplied if isinstance(op.attrs, (Projection, Attention)) else ""
+    narrow = op.attrs.multiplied if isinstance(op.attrs, (Projection, Attention, Scoring)) else ""
     return narrow or strategy.precision
 
 
@@ -112,8 +114,8 @@ Lowering = Callable[[Kernels, Op], None]
 
 def keep(k: Kernels, op: Op) -> None:
     """Views and operations that are one kernel as declared, keeping nothing."""
-    whole = isinstance(op.attrs, View) and op.attrs.whole
-    k.ops.append(replace(op, idle=frozenset({"tp"})) if whole else op)
+    idle = frozenset({"tp", *(CONTEXT_AXES if op.attrs.sequence else ())}) if isinstance(op.attrs, View) and op.attrs.whole else op.idle
+    k.ops.append(replace(op, idle=idle))
 
 
 def keep_inputs(k: Kernels, op: Op) -> None:
@@ -218,6 +220,15 @@ def pool(k: Kernels, op: Op) -> None:
     rows = k.dims_of(op.outputs[0])[:-1]
     chosen = [k.make(name, rows, "int64", "index") for name in ("row", "token")]
     k.emit("index", op.inputs, [*op.outputs, *chosen], saves=chosen)
+
+
+def index_scores(k: Kernels, op: Op) -> None:
+    """Queries against the keys of all tokens, a ReLU, and the weighted sum over heads."""
+    _, keys, weights = (k.dims_of(t) for t in op.inputs)
+    head, width = weights[-1], keys[-1]
+    narrow = "fp8" if k.profile.assumptions["dsa_index_scores"] == "fp8" else ""
+    products = [("b", "s", head, "n_z", width), ("b", "s", "n_z", head)]
+    k.emit("index_scores", op.inputs, op.outputs, products=products, attrs=Scoring(narrow))
 
 
 CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flash-linear-attention chunk_gated_delta_rule

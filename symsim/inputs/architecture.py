@@ -52,8 +52,18 @@ class Attention(Part):
     latent_norm: bool = Field(True, description="mla: a norm of each latent (Megatron-Core: qk_layernorm)")
     q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
 
+    # the indexer of DeepSeek sparse attention
+    dsa_indexer_topk: Size | None = Field(None, description="mla: keys that a query attends to, which an indexer chooses (DeepSeek-V3.2)")
+    dsa_indexer_n_heads: Size | None = None
+    dsa_indexer_head_dim: Size | None = None
+
     @model_validator(mode="after")
     def _complete(self) -> "Attention":
+        indexer = [n for n in ("dsa_indexer_topk", "dsa_indexer_n_heads", "dsa_indexer_head_dim") if getattr(self, n) is None]
+        if 0 < len(indexer) < 3:
+            raise ValueError(f"an indexer needs {', '.join(indexer)} too")
+        if not indexer and (self.kind != "mla" or self.q_lora_rank is None):
+            raise ValueError("dsa_indexer_topk needs kind: mla with a q_lora_rank: the indexer reads the queries' latent")
         if self.kind == "mla":
             missing = [n for n in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, n) is None]
             if missing:
@@ -141,6 +151,7 @@ class LayerKind(Part):
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     rope: bool = True
+    shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
 
     @property

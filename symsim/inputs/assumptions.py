@@ -43,6 +43,20 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "same written out in the modules (fusion=eager)",
         "Dao 2023 (FlashAttention-2) sec. 3; torch.utils.flop_counter; TransformerEngine FusedAttention",
     ),
+    "dsa_stage": Assumption(
+        "sparse",
+        ("sparse", "warm_up"),
+        "attention with an indexer works through the keys that it chose (sparse; kernels other than flash have a mask, and work through all), or "
+        "through all keys, while the indexer alone is trained (warm_up)",
+        "arXiv 2512.02556 sec. 2.1; transformers models/deepseek_v32: flash-mla takes the indices, eager and sdpa a mask",
+    ),
+    "dsa_index_scores": Assumption(
+        "compute",
+        ("compute", "fp8"),
+        "products of an indexer's queries and keys run in the type of the computation (compute) or in FP8 (fp8)",
+        "DeepSeek-V3.2 inference/kernel.py fp8_index; megatron.core transformer/experimental_attention_variant/dsa.py and transformers "
+        "models/deepseek_v32: no FP8",
+    ),
     "fp8_layouts": Assumption(
         "transposed",
         ("transposed", "any"),

@@ -106,6 +106,13 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Scoring:
+    """multiplied: the narrow type of its products; "": that of the tensors."""
+
+    multiplied: str = ""
+
+
+@dataclass(frozen=True)
 class Norm:
     """Dimensions it is taken over, its kind as model files name it, and whether its weight is an offset from one."""
 
@@ -208,9 +215,11 @@ class Exchange:
 
 @dataclass(frozen=True)
 class View:
-    """whole: on every rank that splits heads and widths, all of it: a redistribution that a layer asks for."""
+    """whole: on every rank that splits heads and widths, all of it: a redistribution that a layer asks for; sequence: on those that split
+    sequences too."""
 
     whole: bool = False
+    sequence: bool = False
 
 
 @dataclass(frozen=True)
@@ -232,6 +241,7 @@ Attributes = (
     | Projection
     | Attention
     | Norm
+    | Scoring
     | Rope
     | Activation
     | Convolution
@@ -345,6 +355,8 @@ OPERATIONS: dict[str, Operation] = {
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
     "embed": Operation("lookup", Lookup, partial="V"),
     "view": Operation("view", View, transpose="passes"),
+    "detach": Operation("view", transpose="none"),
+    "index_scores": Operation("kernel", Scoring, transpose="none", assumed=("dsa_index_scores",)),
     "constant": Operation("aside"),
     "angles": Operation("aside"),
     "all_reduce": _sends(replace(_REDISTRIBUTION, in_place=True), "all_reduce"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.indexer import indexer
 
 
 def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
@@ -39,7 +40,10 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         k = net.tensor("k", "b s a d_qk")
         net.op("rope_concat", "rope_k", [k_nope, k_pe], [k], head="d_r")
         v = packed(net, v)
-    o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v")
+    chosen = ""
+    if spec.dsa_indexer_topk:
+        chosen = net.table("chosen_before", "b s k_x", "int32") if kind.shared_index else indexer(net, x, q_source)
+    o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v", chosen=chosen)
     return net.einsum("b s a d_v, h a d_v -> b s h", o, Weight("o_proj", spec.out_bias))
 
 

@@ -42,13 +42,14 @@ def rope(net: Net, x: str, name: str, head: str, *, fraction: float = 1.0) -> st
     return y
 
 
-def attend(net: Net, qkv: tuple[str, str, str], *, scores: str, values: str, reach: str = "all", sinks: bool = False) -> str:
+def attend(net: Net, qkv: tuple[str, str, str], *, scores: str, values: str, reach: str = "all", sinks: bool = False, chosen: str = "") -> str:
     """softmax(q k^T) v, causal: `scores` and `values` say its two products over the positions `s` of queries and `z` of keys.
 
-    `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]` where g is chosen by a: `b z g(a) d`.
+    `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]` where g is chosen by a: `b z g(a) d`. chosen: indices of the keys that a query
+    attends to, `[b s k_x]`.
     """
     net.dim("z", "s")
-    keys = net.dim({"all": "n_z", "window": "n_w", "chunk": "n_c"}[reach])
+    keys = net.dim({"all": "n_z", "window": "n_w", "chunk": "n_c", "chosen": "n_k"}["chosen" if chosen else reach])
     q, k, v = (net.dims_of(t) for t in qkv)
     of_keys, of_values = (tuple("z" if d == "s" else d for d in dims) for dims in (k, v))
     first = net.checked(scores, {0: q, 1: of_keys}, "scores of attention")
@@ -57,7 +58,7 @@ def attend(net: Net, qkv: tuple[str, str, str], *, scores: str, values: str, rea
     offsets = [net.parameter("sinks", says.heads)] if sinks else []
     with net.within("", part="core_attention"):
         o = net.tensor("core.out", second.result)
-        net.op("attention", "core", [*qkv, *offsets], [o], scores=first, values=second, keys=keys)
+        net.op("attention", "core", [*qkv, *offsets, *([chosen] if chosen else [])], [o], scores=first, values=second, keys=keys)
     return o
 
 
@@ -125,8 +126,16 @@ def sigmoid(net: Net, x: str, name: str) -> str:
     return y
 
 
-def whole(net: Net, x: str, name: str, dims: "str | None" = None) -> str:
-    """x whole on every rank that splits heads and widths (`dims` renames its dimensions): a redistribution the layer asks for."""
+def detached(net: Net, x: str, name: str) -> str:
+    """x, through which no gradient passes."""
+    y = net.tensor(f"{name}.detached", net.dims_of(x), net.tensors[x].dtype, view_of=x)
+    net.op("detach", name, [x], [y])
+    return y
+
+
+def whole(net: Net, x: str, name: str, dims: "str | None" = None, *, sequence: bool = False) -> str:
+    """x whole on every rank that splits heads and widths (`dims` renames its dimensions): a redistribution the layer asks for. sequence: on
+    those that split sequences too."""
     y = net.tensor(f"{name}.whole", dims or net.dims_of(x), net.tensors[x].dtype, view_of=x)
-    net.op("view", name, [x], [y], whole=True)
+    net.op("view", name, [x], [y], whole=True, sequence=sequence)
     return y

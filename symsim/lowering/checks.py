@@ -213,7 +213,7 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
 
 
-def _sequence(_: Architecture, strategy: Strategy) -> None:
+def _sequence(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.sp and strategy.seq_length % (strategy.tp * strategy.cp):
         product = strategy.tp * strategy.cp
         nearest_length = -(-strategy.seq_length // product) * product
@@ -222,6 +222,9 @@ def _sequence(_: Architecture, strategy: Strategy) -> None:
             f"the next length that fits is {nearest_length}"
         )
     _documents(strategy)
+    lengths = documents(strategy)
+    if lengths is not None and lengths.varied and architecture.attention.dsa_indexer_topk:
+        raise InputError("document_lengths that vary are not counted for attention over chosen keys; give packed_document_length instead")
 
 
 def _documents(strategy: Strategy) -> None:

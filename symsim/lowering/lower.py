@@ -37,6 +37,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.lowering.marked import marked
 from symsim.lowering.remember import Remembered, remember
 from symsim.lowering.store import store
+from symsim.lowering.unrecorded import unrecorded
 from symsim.lowering.verify import passed
 from symsim.placement.given import named_placement
 from symsim.placement.mesh import Mesh, mesh_of
@@ -110,7 +111,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
 
     declared = passed("declare", marked(block, model, strategy))
     fused = passed("fuse", fuse(declared, profile))
-    adapted = passed("adapt", adapt(fused, profile))
+    adapted = passed("adapt", adapt(unrecorded(fused, framework.unrecorded), profile))
     stored = passed("store", store(adapted, profile))
     placed = passed("communicate", communicate(stored, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
     differentiated = passed("differentiate", differentiate(placed, framework))

@@ -14,7 +14,15 @@ from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
 # the dimension of keys, and how far its attention reaches
-REACHES = {"n_z": "all", "n_w": "window", "n_c": "chunk"}
+REACHES = {"n_z": "all", "n_w": "window", "n_c": "chunk", "n_k": "chosen"}
+
+
+def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
+    """How far attention over a dimension of keys reaches as it runs: kernels that know of chosen keys by a mask alone work through all, and so
+    does the stage that warms the indexer up."""
+    reach = REACHES[keys]
+    masked = assumptions["attention_kernel"] != "flash" or assumptions["dsa_stage"] == "warm_up"
+    return "all" if reach == "chosen" and masked else reach
 
 
 def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
@@ -38,6 +46,9 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "d_k": at.qk_head_dim,
         "d_r": at.qk_pos_emb_head_dim,
         "d_v": at.v_head_dim,
+        "k_x": at.dsa_indexer_topk,
+        "a_x": at.dsa_indexer_n_heads,
+        "d_x": at.dsa_indexer_head_dim,
         "r": strategy.lora_rank if strategy.tuner_type == "lora" else None,
         "D": model.mtp_num_layers,
         "tp": strategy.tp,
@@ -94,7 +105,7 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
 def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
-    reach: all; window: query i sees min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
+    reach: all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
     sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
 
     Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
@@ -105,6 +116,8 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     varied = lengths is not None and lengths.varied
     if causal in ("full", "half"):
         every = span("all", strategy)
+        if reach == "chosen":
+            return minimum(symbol("k_x"), every if causal == "full" else every / 2)
         return every if causal == "full" else every / 2
     if varied and reach == "window":
         u, w, inside = symbol("u"), symbol("w"), symbol("u_w")
@@ -115,7 +128,7 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
         w, chunks = symbol("w"), floor(s / symbol("w"))
         rest = s - chunks * w
         return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
-    most = minimum(symbol("w"), s)
+    most = minimum(symbol("k_x" if reach == "chosen" else "w"), s)
     return most - most * (most - 1) / (2 * s)
 
 
@@ -124,7 +137,7 @@ def span(reach: str, strategy: Strategy) -> Expr:
     lengths = documents(strategy)
     if lengths is None or not lengths.varied:
         row = symbol("s") if lengths is None else symbol("u")
-        return row if reach == "all" else minimum(symbol("w"), row)
+        return row if reach == "all" else minimum(symbol("k_x" if reach == "chosen" else "w"), row)
     u, w = symbol("u"), symbol("w")
     if reach == "all":
         return u * (1 + symbol("q_u"))
@@ -206,6 +219,7 @@ def dimensions(
         "n_z": Dim(symbol("n_z")),
         "n_w": Dim(symbol("n_w")),
         "n_c": Dim(symbol("n_c")),
+        "n_k": Dim(symbol("n_k")),
         "one": Dim(expr(1)),
         "y": Dim(expr(strategy.num_labels)),
         "z": Dim(symbol("s")),

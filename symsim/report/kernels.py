@@ -131,7 +131,8 @@ def _worked(result: Evaluation) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
     inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
-    return {**known, "n_z": known["s"] / 2, "n_w": inside, "n_c": inside / 2}
+    chosen = minimum(symbol("k_x"), symbol("s") / 2).evaluate(known) if "k_x" in known else known["s"] / 2
+    return {**known, "n_k": min(known["n_k"], chosen) if "n_k" in known else chosen, "n_z": known["s"] / 2, "n_w": inside, "n_c": inside / 2}
 
 
 def _kernel(

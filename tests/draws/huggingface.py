@@ -225,6 +225,10 @@ KEYS: dict[str, Drawn] = {
     "block_auto_adjust_ff_dim": FLAG,
     "full_attn_idxs": lambda d: d.maybe(d.some_layers()),
     "use_expert_bias": FLAG,
+    "index_topk": within(1, 20),
+    "index_n_heads": within(1, 5),
+    "index_head_dim": lambda d: 2 * d.rng.randint(9, 16),
+    "indexer_types": lambda d: d.maybe(["full", *(d.rng.choice(["full", "shared"]) for _ in range(d.layers - 1))]),
     "bos_token_id": lambda d: d.maybe(1),
 }
 WINDOWED = ("dots1", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
@@ -433,7 +437,8 @@ def counts(architecture: Architecture, b: int, s: int) -> Result:
     """What `derive` makes of it, without memory and time."""
     strategy = Strategy(fusion="eager", micro_batch_size=b, seq_length=s)
     check(architecture, strategy)
-    given = resolve({})
+    # of chosen keys, transformers' written-out attention has a mask
+    given = resolve({"attention_kernel": "eager"} if architecture.attention.dsa_indexer_topk else {})
     lowered = lower(architecture, strategy, given)
     return Result(lowered.profile.model, strategy, given, lowered, count(lowered), {})
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, choose, flag, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import after, experts
-from symsim.inputs.hf.patterns_mixers import lfm2_mixers, lfm2_width
+from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts
+from symsim.inputs.hf.patterns import sparse_from
+from symsim.inputs.hf.patterns_mixers import glm_indexers, lfm2_mixers, lfm2_width
 
 # fmt: off
 
@@ -25,7 +26,22 @@ _LFM2_UNREAD = {key: "not read by transformers" for key in (
     "ff_type", "hidden_dropout")}
 
 
+_SPARSE_ATTENTION: Fields = MLA | {"dsa_indexer_topk": integer("index_topk"), "dsa_indexer_n_heads": integer("index_n_heads"),
+                                   "dsa_indexer_head_dim": integer("index_head_dim"), "q_lora_rank": integer("q_lora_rank")}
+
+
+_LATENT_UNREAD = {key: why for why, keys in {
+    "latent attention has a key and a value for every query head": "num_key_value_heads",
+    "set by qk_rope_head_dim": "head_dim", "the sum of the two given": "qk_head_dim", "fixed by the module code": "scoring_func topk_method",
+    "not read by transformers": "moe_layer_freq mlp_bias index_rope_interleave indexer_rope_interleave", "every layer has an indexer": "layer_types",
+}.items() for key in keys.split()}
+
+
 MIXING: dict[str, Family] = {
+    "deepseek_v32": Family(attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, ffns=sparse_from("first_k_dense_replace"), unread=_LATENT_UNREAD),
+    "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
+                          attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
+                          unread=_LATENT_UNREAD),
     "lfm2": Family(attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
                    names=_LFM2_NAMES, unread=_LFM2_UNREAD),
     "lfm2_moe": Family(

@@ -31,3 +31,22 @@ def lfm2_width(c: Config) -> int:
         return width
     step = c.integer("block_multiple_of")
     return max(step, step * -(-int(c.number("block_ffn_dim_multiplier", 0, 1e6) * width) // step))
+
+
+def glm_indexers(c: Config) -> list[LayerKind]:
+    """configuration_glm_moe_dsa.py: which layers have an indexer, and which take over what the last one chose."""
+    types = c.items("indexer_types", str, c.depth)
+    name, pattern = c.look("index_topk_pattern")
+    if types is None and pattern is not None:
+        if not isinstance(pattern, str) or set(pattern) - {"F", "S"} or len(pattern) != c.depth:
+            raise c.refuse(name, f"{c.depth} letters, F or S", pattern)
+        types = [{"F": "full", "S": "shared"}[letter] for letter in pattern]
+    if types is None:
+        every, offset = max(c.integer("index_topk_freq", 0), 1), c.integer("index_skip_topk_offset", 0)
+        types = ["shared" if max(i - offset + 1, 0) % every else "full" for i in range(c.depth)]
+    wrong = [t for t in types if t not in ("full", "shared")]
+    if wrong:
+        raise InputError(f"{c.where}: key 'indexer_types' names '{wrong[0]:.40}'; a layer's indexer is full or shared.")
+    if types[0] == "shared":
+        raise InputError(f"{c.where}: key 'indexer_types' begins with a shared indexer, and no layer before it has one.")
+    return [LayerKind(shared_index=t == "shared") for t in types]

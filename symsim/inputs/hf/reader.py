@@ -40,6 +40,8 @@ _MIXER_TAGS = {"linear_attention": "linear", "short_convolution": "conv"}
 def _tag(kind: LayerKind) -> str:
     if kind.mixer in _MIXER_TAGS:
         return _MIXER_TAGS[kind.mixer]
+    if kind.shared_index:
+        return "following"
     if kind.window:
         return "chunked" if kind.chunked else "local"
     return "full" if kind.rope else "nope"
