@@ -8,6 +8,7 @@ from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
 from symsim.importers.ranks import variable
 from symsim.inputs.lengths import documents
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def free_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None
         keys.note(key, "mapped", f"padding_free, {said}", "work of rows of the mean length, memory of the longest")
     else:
         keys.note(key, "derived", "seq_length", f"{LONGEST}; {_ASK}")
+
+
+def fitting(strategy: dict[str, Any], tokens: int) -> int:
+    """Rows of their mean length that so many tokens hold; one where nothing says how long they are."""
+    told = documents(load_strategy({name: strategy[name] for name in SAID if name in strategy}))
+    return max(1, int(tokens / told.mean)) if told is not None else 1
 
 
 def balanced(keys: Keys, assumptions: dict[str, str], *names: str) -> None:

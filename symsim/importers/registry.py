@@ -29,6 +29,7 @@ KINDS: dict[str, Kind] = {
     "accelerate": Kind("CONFIG.yaml [ARGUMENTS.json|yaml] [DS.json]", "accelerate.reader", "Accelerate"),
     "verl": Kind("a launch script, a YAML, or overrides (actor_rollout_ref.model.path=..)", "verl.reader", "verl"),
     "slime": Kind("a launch script, or arguments (--actor-num-nodes 2 ..)", "slime.reader", "slime"),
+    "nemo-rl": Kind("one YAML", "nemo_rl.reader", "NeMo-RL"),
     "automodel": Kind("one YAML", "automodel.reader", "NeMo Automodel"),
     "hf": Kind("one config.json", "huggingface", "Hugging Face"),
 }

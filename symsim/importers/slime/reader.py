@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.documents import SAID, balanced, documents_said
+from symsim.importers.documents import SAID, balanced, documents_said, fitting
 from symsim.importers.hub import shipped_model
 from symsim.importers.job import Job
 from symsim.importers.keys import Given, Keys, Unresolved
 from symsim.importers.megatron.reader import TABLE, of_source
 from symsim.importers.megatron.source import Source, put_field, read_source
 from symsim.importers.slime.tables import OWN, of_beginnings
-from symsim.inputs.lengths import documents
 from symsim.inputs.reading import read_text
-from symsim.inputs.strategies import load_strategy
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
@@ -32,6 +30,8 @@ READ = frozenset(
     balance_by_flops allgather_cp enable_mtp_training""".split()
 )
 _DEFAULTS = "slime's defaults"
+# put in Megatron-LM's place of them; a script's own have dashes
+_SET = frozenset("micro_batch_size global_batch_size seq_length use_distributed_optimizer bf16".split())
 _FULL = "rows are as long as prompts and responses may be; --var packed_document_length=N gives their mean"
 _BOUND = f"micro-batches of at most max_tokens_per_gpu tokens a rank; {_FULL}"
 # of the files in slime's scripts/models whose models have experts
@@ -75,7 +75,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     job = of_source("slime", source, options, where, {**TABLE, **of_beginnings(source.given), **OWN})
     strategy = dict(job.strategy or {})
     _filled(strategy, rows, documents_said(options, strategy))
-    return replace(job, strategy=strategy, assumptions={**job.assumptions, **assumptions})
+    told = tuple(replace(row, value="(default)", fate="derived") if row.key in _SET and row.fate == "mapped" else row for row in job.rows)
+    return replace(job, rows=told, strategy=strategy, assumptions={**job.assumptions, **assumptions})
 
 
 def _with_models(inputs: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -181,7 +182,5 @@ def _filled(strategy: dict[str, Any], rows: _Rows, said: str) -> None:
     samples = strategy.pop("global_batch_size", None)
     if samples is None:
         return
-    told = documents(load_strategy({name: strategy[name] for name in SAID if name in strategy}))
-    fit = max(1, int(rows.bound / told.mean)) if told is not None else 1
     own = -(-int(samples) // int(strategy["dp"]))
-    strategy["num_microbatches"] = max(1, -(-own // fit))
+    strategy["num_microbatches"] = max(1, -(-own // fitting(strategy, rows.bound)))

@@ -8,11 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from symsim.importers.keys import Entry, Given, Keys
-from symsim.importers.megatron.gaps import GAPS
-from symsim.importers.megatron.reader import as_written
-from symsim.importers.megatron.silent import SILENT
+from symsim.importers.megatron.handed import handed
 from symsim.importers.megatron.source import Source, put_field
-from symsim.importers.megatron.strategy import read_strategy
 from symsim.importers.verl.tables import ACTOR
 
 if TYPE_CHECKING:
@@ -52,20 +49,11 @@ def of_megatron(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str
         raise keys.wrong(f"{ACTOR}.optim.optimizer", "adam or sgd")
     source.given["optimizer"] = Given(optimizer.removesuffix("w"), "verl's defaults")
     source.given["bf16"] = Given(str(keys.text(f"{_OWN}.dtype", "bfloat16", to="precision")) in ("bfloat16", "bf16"), "verl's defaults")
-    inner = Keys("Megatron-Core", source.given, {**SILENT, **GAPS}, keys.lenient)
-    settings = read_strategy(inner, source.dialect, architecture)
-    strategy |= {name: value for name, value in settings.options.items() if name not in ("seq_length", "micro_batch_size", "num_microbatches")}
-    assumptions |= settings.assumptions
+    rows = handed(keys, source, strategy, assumptions, architecture)
     each = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
     if world % each:
         raise keys.wrong(
             f"{_OWN}.tensor_model_parallel_size", f"such that tp*pp*cp={each} divides the {world} ranks of trainer.nnodes and n_gpus_per_node"
         )
     strategy["dp"] = world // each
-    rows = as_written(source, inner.finish())
-    read = {row.key for row in rows}
-    for key in list(keys.known):
-        if key in read:
-            keys.rows.pop(key, None)
-    keys.given = {key: one for key, one in keys.given.items() if key not in read}
-    return [row for row in rows if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
+    return rows

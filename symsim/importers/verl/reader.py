@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.adapted import targets
 from symsim.importers.assumed import deterministic
-from symsim.importers.documents import SAID, balanced, documents_said, free_rows
+from symsim.importers.documents import balanced, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Unresolved
@@ -26,8 +26,6 @@ from symsim.importers.verl.hydra import read_overrides
 from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED
 from symsim.importers.weights import model_of
-from symsim.inputs.lengths import documents
-from symsim.inputs.strategies import load_strategy
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
@@ -246,9 +244,7 @@ def _batch(keys: Keys, strategy: dict[str, Any], rows: int) -> None:
     own = max(1, -(-whole // dp))
     if strategy.get("micro_batch_size") == 1:
         # rows of a micro-batch at their mean length
-        lengths = documents(load_strategy({name: strategy[name] for name in SAID if name in strategy}))
-        fit = max(1, int(strategy["seq_length"] / lengths.mean)) if lengths is not None else 1
-        strategy["num_microbatches"] = max(1, -(-own // fit))
+        strategy["num_microbatches"] = max(1, -(-own // fitting(strategy, int(strategy["seq_length"]))))
         for key in ("ppo_micro_batch_size_per_gpu", "ppo_micro_batch_size"):
             if f"{ACTOR}.{key}" in keys.given:
                 keys.note(f"{ACTOR}.{key}", "no_cost_effect", why="use_dynamic_bsz decides")

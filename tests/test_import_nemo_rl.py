@@ -1,0 +1,86 @@
+"""NeMo-RL's configurations: the policy's update on FSDP and on Megatron-Core; all else is named as another workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symsim.errors import InputError
+from symsim.importers.job import Job
+from symsim.importers.reading import load_job
+from symsim.inputs.reading import format_yaml
+
+FILES = Path(__file__).parent / "imported" / "nemo-rl"
+MODEL = "meta-llama/Llama-3.1-8B"
+
+
+def job(tmp_path: Path, policy: dict[str, Any], lenient: bool = False, more: dict[str, Any] | None = None, **variables: str) -> Job:
+    path = tmp_path / "run.yaml"
+    path.write_text(format_yaml({"policy": {"model_name": MODEL, **policy}, "cluster": {"gpus_per_node": 8}, **(more or {})}))
+    return load_job("nemo-rl", str(path), lenient=lenient, variables=variables)
+
+
+def fates(made: Job) -> dict[str, str]:
+    return {row.key: row.fate for row in made.rows}
+
+
+def test_sharded_and_packed_with_adapters() -> None:
+    made = load_job("nemo-rl", str(FILES / "sharded" / "sft.yaml"))
+    found = made.placed()
+    assert (found.tp, found.sp, found.cp, found.dp, found.zero, found.recompute) == (2, True, 2, 4, 3, "full")
+    # 8192 tokens hold two rows of 4096; 128 rows over four ranks
+    assert (found.seq_length, found.packed_document_length, found.micro_batch_size, found.microbatches) == (8192, 4096, 1, 16)
+    assert (found.tuner_type, found.lora_rank, found.target_modules) == ("lora", 16, ("all_linear",))
+    assert made.assumptions == {"fsdp_parameters": "main", "optimizer_implementation": "for_loop"}
+
+
+def test_megatron_beside_ranks_that_generate() -> None:
+    made = load_job("nemo-rl", str(FILES / "megatron" / "grpo.yaml"))
+    found = made.placed()
+    assert (found.tp, found.pp, found.ep, found.dp, found.sp, found.zero) == (4, 2, 4, 4, True, 1)
+    assert (found.micro_batch_size, found.microbatches, found.seq_length, found.recompute) == (1, 64, 4096, "full")
+    assert found.optimizer_cpu_offload and found.optimizer_offload_fraction == 0.5 and found.use_precision_aware_optimizer
+    assert found.freeze_parameters == ("router",) and found.gradient_accumulation_fusion is False and found.overlap_param_gather
+    told = fates(made)
+    assert told["policy.generation.vllm_cfg.tensor_parallel_size"] == told["grpo.num_prompts_per_step"] == "no_cost_effect"
+    assert told["policy.megatron_cfg.optimizer.optimizer_cpu_offload"] == told["cluster.num_nodes"] == "mapped"
+    assert "grpo_math_1B.yaml" in made.notes[0]
+
+
+def test_a_file_inherits_what_lies_where_it_says(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("policy: {train_micro_batch_size: 2, dtensor_cfg: {tensor_parallel_size: 4}}\n")
+    found = job(tmp_path, {"train_micro_batch_size": 8}, more={"defaults": "base.yaml"}).placed()
+    assert (found.tp, found.dp, found.micro_batch_size, found.microbatches) == (4, 2, 8, 32)
+
+
+def test_lengths_and_kernels(tmp_path: Path) -> None:
+    packed = {"sequence_packing": {"enabled": True, "train_mb_tokens": 8192}, "max_total_sequence_length": 4096}
+    assert job(tmp_path, packed, packed_document_length="1024").placed().microbatches == 8
+    rows = {"dynamic_batching": {"enabled": True, "train_mb_tokens": 16384}, "max_total_sequence_length": 4096}
+    assert job(tmp_path, rows).placed().micro_batch_size == 4
+    pairs = job(tmp_path, {"train_micro_batch_size": 1}, more={"dpo": {"max_num_steps": 3}}).placed()
+    assert (pairs.micro_batch_size, pairs.microbatches) == (2, 64)
+    te = job(tmp_path, {"dtensor_cfg": {"enabled": True, "automodel_kwargs": {"backend": {"linear": "te", "attn": "te"}}}})
+    assert te.placed().fusion == "te" and fates(te)["policy.dtensor_cfg.automodel_kwargs.backend.linear"] == "mapped"
+    narrow = {"enabled": True, "fp8_cfg": {"enabled": True, "fp8": "e4m3", "fp8_recipe": "blockwise", "fp8_param": False}}
+    assert job(tmp_path, {"megatron_cfg": narrow}).placed().fp8 == "blockwise"
+    off = job(tmp_path, {"megatron_cfg": {**narrow, "fp8_cfg": {"enabled": False, "fp8_recipe": "blockwise"}, "recompute_granularity": "full"}})
+    assert off.placed().fp8 == "none" and off.placed().recompute == "none"
+    tuned = job(tmp_path, {"megatron_cfg": {"enabled": True, "peft": {"enabled": True, "dim": 32, "target_modules": ["linear_qkv"]}}}).placed()
+    assert (tuned.lora_rank, tuned.target_modules) == (32, ("linear_qkv",))
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ({"train_micro_batchsize": 2}, "a NeMo-RL file has no key 'policy.train_micro_batchsize': did you mean 'policy.train_micro_batch_size'"),
+        ({"precision": "int8"}, "policy.precision is int8; it should be one of"),
+        ({"dtensor_cfg": {"tensor_parallel_size": 3}}, "such that tp[*]cp=3 divides the 8 ranks"),
+        ({"megatron_cfg": {"enabled": True, "tensor_model_parallel_size": 3}}, "divides the 8 ranks"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(tmp_path: Path, policy: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        job(tmp_path, policy)
