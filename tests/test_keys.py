@@ -95,9 +95,9 @@ def test_the_root_of_sharded_parameters_is_a_field() -> None:
 def test_a_derivation_that_was_kept_is_read_back_with_its_keys(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("SYMSIM_CACHE", str(tmp_path))
     result = made("dense")
-    asked = (result.model, result.strategy, resolve({}), {}, result.system)
-    stored.evaluation(*asked)
+    asked = [stored.Asked(result.model, result.strategy, resolve({}), {}, result.system)]
+    stored.evaluations(asked, stored.Memories())
     monkeypatch.setattr(stored, "evaluated", None)
-    again = stored.evaluation(*asked)
+    (again,) = stored.evaluations(asked, stored.Memories())
     assert again.derivation.definitions == result.derivation.definitions
     assert again.value("time.step") == result.value("time.step")

@@ -234,8 +234,15 @@ class Derivation:
         known = self.definitions.get(made.symbol)
         if known is not None and known != made:
             raise ValueError(f"{made.symbol} is defined twice: {known.expr} and {made.expr}")
-        self.definitions[made.symbol] = made
+        self.keep(made)
         return Quantity(key.expr, unit)
+
+    def keep(self, made: Definition) -> None:
+        """Put a definition that is none yet, or the same."""
+        self.definitions.setdefault(made.symbol, made)
+
+    def get(self, name: str) -> Definition | None:
+        return self.definitions.get(name)
 
     def __contains__(self, key: Key) -> bool:
         return key.text in self.definitions
@@ -245,8 +252,12 @@ class Derivation:
 
     def of(self, *quantities: str, **fields: object) -> list[Definition]:
         """Definitions of one of these quantities (of any where none is named) whose keys have these fields: of("M_at", scope="stage")."""
-        found = (d for d in self.definitions.values() if not quantities or d.key.quantity in quantities)
-        return [d for d in found if all(getattr(d.key, name) == value for name, value in fields.items())]
+        return [self[key] for key in self.keys(*quantities, **fields)]
+
+    def keys(self, *quantities: str, **fields: object) -> list[Key]:
+        """Of what there are such definitions."""
+        found = (d.key for d in self.definitions.values() if not quantities or d.key.quantity in quantities)
+        return [k for k in found if all(getattr(k, name) == value for name, value in fields.items())]
 
     def formula(self, name: str) -> Formula:
         """The named result with everything it stands on, in order of definition."""

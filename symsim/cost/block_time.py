@@ -26,10 +26,12 @@ from symsim.cost.gathering import sharded
 from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
 from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
+from symsim.frameworks.kernels import Profile
+from symsim.inputs.traced import once
 from symsim.ir.messages import Message, between_ranks
 from symsim.ir.operations import OPERATIONS, UNCOUNTED, Projection
 from symsim.ir.roles import role_of
-from symsim.lowering.differentiate import CAST
+from symsim.lowering.differentiate import CAST, Differentiated
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 
@@ -50,7 +52,7 @@ def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[tu
     """Definitions of every block as it runs, and (again) as it is recomputed in full, where it shares its kernels' times."""
     made = {}
     for name, remembered in lowered.blocks.items():
-        kernels = _kernels(book, lowered, name, remembered)
+        kernels = _kernels(book, name, remembered.differentiated, lowered.profile)
         made[name, False] = _block(book, network, lowered, name, False, remembered, kernels)
         if name in lowered.checkpointed:
             made[name, True] = _block(book, network, lowered, name, True, lowered.checkpointed[name], kernels)
@@ -65,24 +67,25 @@ class _Kernels:
     backward: Mapping[tuple[int, str], Quantity]
 
 
-def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remembered) -> _Kernels:
-    placed = remembered.placed
+@once
+def _kernels(book: Derivation, name: str, differentiated: Differentiated, profile: Profile) -> _Kernels:
+    placed = differentiated.placed
     forward, backward = {}, {}
     for index, op in enumerate(placed.block.ops):
         if op.kind in UNCOUNTED:
             continue
         forward[index] = book.define(
             of_block("t", name, operation=op.name, phase="forward"),
-            forward_seconds(placed, index, lowered.profile),
+            forward_seconds(placed, index, profile),
             f"{op.name}, forward",
             unit=SECOND,
             latex=rf"t_{{{label(op.name)}}}",
         )
-    for kernel in remembered.differentiated.backward:
+    for kernel in differentiated.backward:
         op = placed.block.ops[kernel.forward]
         backward[kernel.forward, kernel.label] = book.define(
             of_block("t", name, operation=op.name, phase=kernel.label),
-            backward_seconds(placed, kernel, lowered.profile),
+            backward_seconds(placed, kernel, profile),
             f"{op.name}, {kernel.label}",
             unit=SECOND,
             latex=rf"t^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
@@ -90,6 +93,7 @@ def _kernels(book: Derivation, lowered: Lowered, name: str, remembered: Remember
     return _Kernels(forward, backward)
 
 
+@once
 def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whole: bool, remembered: Remembered, kernels: _Kernels) -> BlockTime:
     title, words = _titled(name, whole), _said(name, whole)
 
@@ -181,7 +185,7 @@ def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable
         made = 2 * made
     if graphs and backward is not None:
         made = made + graphs * symbol("t_launch")
-    if profile.strategy.zero == 3 and profile.assumptions["fsdp_unit"] == "module" and backward is not None:
+    if profile.assumptions["fsdp_unit"] == "module" and profile.strategy.zero == 3 and backward is not None:
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i, label in run if label != CAST)
         reading = ((n, op.attrs, op) for n, op in modules if held & set(op.inputs))

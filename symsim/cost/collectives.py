@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
 from symsim.algebra.formula import Derivation
@@ -44,6 +44,7 @@ from symsim.inputs.architecture import Moe
 from symsim.inputs.conventions import Rule
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.traced import reading
 from symsim.ir.messages import Message
 from symsim.placement.mesh import Mesh
 from symsim.placement.sizes import reached
@@ -126,10 +127,18 @@ class Network:
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
-        self.groups = groups(strategy, mesh, table_copies)
+        self.groups = reading(strategy, "group", groups(strategy, mesh, table_copies))
         self.tiers = range(1, len(system.network) + 1)
         self._calls: dict[Message, Quantity] = {}
         self._found: dict[tuple[str, int], Expr] = {}
+
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        return self.one_ring, self.moe, self.node_limit, self.once_per_unit
+
+    def forget(self) -> None:
+        """What it found; a pass that is traced finds all that it needs itself."""
+        self._calls, self._found = {}, {}
 
     def seconds(self, message: Message) -> Quantity:
         """One call of the message."""

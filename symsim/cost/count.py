@@ -18,11 +18,12 @@ from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
 from symsim.inputs.conventions import Rule
+from symsim.inputs.traced import once
 from symsim.ir.block import Tensor
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
 from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import elements
+from symsim.lowering.differentiate import Differentiated, elements
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import holds, runs, stage_layer_formula
@@ -45,19 +46,21 @@ def label(text: str) -> str:
     return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", text).strip("\\_") + "}"
 
 
-def count(lowered: Lowered) -> Counted:
+def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
     """Definitions in the order in which a reader meets them: sizes, blocks, model totals, stage totals."""
-    made = Counted(Derivation(), {})
+    made = Counted(book if book is not None else Derivation(), {})
     _derived_sizes(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
-        _block(made, name, remembered, lowered.profile)
+        made.ops[name] = _block(made.derivation, name, remembered.differentiated, lowered.profile)
+        _recomputation(made.derivation, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
-        _recomputation(made, name, remembered, lowered.profile, whole=True)
+        _recomputation(made.derivation, name, remembered, lowered.profile, whole=True)
     _model_totals(made.derivation, lowered)
     _stage_totals(made.derivation, lowered)
     return made
 
 
+@once
 def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names()}
@@ -98,11 +101,12 @@ def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, lo
     return Quantity(result, FLOP)
 
 
-def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -> None:
-    book, placed = made.derivation, remembered.placed
+@once
+def _block(book: Derivation, name: str, differentiated: Differentiated, profile: Profile) -> list[tuple[int, str]]:
+    """Defines what a block runs; its operations with products, and the names of their FLOPs."""
+    placed, products = differentiated.placed, list[tuple[int, str]]()
     block = placed.block
     _parameters(book, name, placed, profile.conventions.uncounted)
-    made.ops[name] = []
     forward: list[Quantity] = []
     executed: list[Quantity] = []
     moved: list[Quantity] = []
@@ -110,7 +114,7 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
         if op.kind in UNCOUNTED:
             continue
         if op.products:
-            made.ops[name].append((index, of_block("F", name, operation=op.name).text))
+            products.append((index, of_block("F", name, operation=op.name).text))
         here = _by_convention(profile.conventions.counted, placed, index, "forward", profile, FLOP)
         there = _of_whole_model(placed, index, "forward", profile)
         for letter, found, where, own in (("F", forward, "", there), ("X", executed, ", on one rank", here)):
@@ -138,8 +142,8 @@ def _block(made: Counted, name: str, remembered: Remembered, profile: Profile) -
     book.define(of_block("F", name), total(forward, FLOP), f"{words}: forward", unit=FLOP, latex=f"F_{{{title}}}")
     book.define(of_block("X", name), total(executed, FLOP), f"{words}: forward on one rank", unit=FLOP, latex=f"X_{{{title}}}")
     book.define(of_block("Q", name), total(moved, BYTE), f"{words}: HBM bytes of forward on one rank", unit=BYTE, latex=f"Q_{{{title}}}")
-    _backward(book, name, remembered, profile, title)
-    _recomputation(made, name, remembered, profile)
+    _backward(book, name, differentiated, profile, title)
+    return products
 
 
 def assumed(placed: Placed, of: Callable[[Operation], tuple[str, ...]]) -> tuple[str, ...]:
@@ -148,10 +152,10 @@ def assumed(placed: Placed, of: Callable[[Operation], tuple[str, ...]]) -> tuple
     return tuple(dict.fromkeys(a for kind, row in OPERATIONS.items() if kind in present for a in of(row)))
 
 
-def _backward(book: Derivation, name: str, remembered: Remembered, profile: Profile, title: str) -> None:
-    placed = remembered.placed
+def _backward(book: Derivation, name: str, differentiated: Differentiated, profile: Profile, title: str) -> None:
+    placed = differentiated.placed
     whole, local, moved = [], [], []
-    for kernel in remembered.differentiated.backward:
+    for kernel in differentiated.backward:
         op = placed.block.ops[kernel.forward]
         moved.append(
             book.define(
@@ -205,9 +209,10 @@ def _of_whole_model(placed: Placed, index: int, phase: str, profile: Profile) ->
     return None if counted is None else Quantity(counted, FLOP)
 
 
-def _recomputation(made: Counted, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
+@once
+def _recomputation(book: Derivation, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
     """Recomputed FLOPs and saved bytes, of the block as the strategy recomputes it; whole: in full."""
-    book, placed = made.derivation, remembered.placed
+    placed = remembered.placed
     again = [i for i in sorted(remembered.recomputed) if placed.block.ops[i].products]
     title = f"{label(name)},\\mathrm{{ckpt}}" if whole else label(name)
     book.define(
@@ -318,6 +323,7 @@ def multiplicity(lowered: Lowered) -> dict[str, Expr]:
     return {n: layers_of_model(n).expr if n in model.layer_kinds else role_of(n).times for n in lowered.blocks}
 
 
+@once
 def _model_totals(book: Derivation, lowered: Lowered) -> None:
     times = multiplicity(lowered)
     copies = {n: ONE if n == DEPTH and lowered.profile.model.mtp_use_repeated_layer else t for n, t in times.items()}
@@ -354,6 +360,7 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
     book.define(Key("R"), total(again, FLOP), "FLOPs computed again in backward, one micro-batch", unit=FLOP, latex="R")
 
 
+@once
 def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     """Totals of one rank of stage i. Indicators: first_i, loss_i (holds the head), mtp_i (depths held)."""
     here = {n: symbol(runs(n)) for n in lowered.blocks}

@@ -26,6 +26,7 @@ from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduc
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
+from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
@@ -63,6 +64,7 @@ def binding_moment(book: Derivation, numbers: Mapping[str, Number]) -> Definitio
     return most if numbers[most.symbol] else moments(book)[-1]
 
 
+@once
 def _define_moments(rank: Rank, static: Static, activations: Activations) -> list[Expr]:
     """Defines what each moment of a step holds."""
     base = static.weights + static.optimizer + static.constant
@@ -121,6 +123,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
     return found
 
 
+@once
 def _define_peak(rank: Rank, static: Static, activations: Activations, found: list[Expr]) -> None:
     """Defines the peak over the moments, and what of it is neither kept for the step nor saved."""
     share, rule = rational("0.94") if rank.assume["memory"] == "reserved" else ONE, rank.lowered.profile.conventions.held.get("peak")
@@ -151,6 +154,7 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
     )
 
 
+@once
 def _define_host(rank: Rank, static: Static, activations: Activations) -> None:
     """Defines what the host keeps, and what passes its link a step."""
     kept, link = static.host, dict(static.link)

@@ -16,6 +16,7 @@ from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_st
 from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import layers_before, runs
 
@@ -36,6 +37,7 @@ def in_flight(strategy: Strategy) -> Expr:
     return schedule_of(strategy).in_flight / (symbol("vpp") if strategy.vpp > 1 else 1)
 
 
+@once
 def define_workspaces(rank: Rank) -> None:
     """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
     variants = [(n, False, b) for n, b in rank.lowered.blocks.items()] + [(n, True, b) for n, b in rank.lowered.checkpointed.items()]
@@ -72,6 +74,7 @@ def _held_at(rank: Rank, moment: Moment) -> Expr:
     return moment.activations + moment.latest + rank.fresh * (moment.gradients - moment.latest)
 
 
+@once
 def define_activations(rank: Rank) -> Activations:
     """Defines the saved activations of the micro-batches in flight."""
     alive = rank.book.define(

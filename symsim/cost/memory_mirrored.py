@@ -27,7 +27,7 @@ def of_other(rank: Rank, value: Expr) -> Expr:
 
 
 def _there(rank: Rank, name: str) -> Expr | None:
-    definition = rank.book.definitions.get(name)
+    definition = rank.book.get(name)
     if definition is not None:
         return of_other(rank, definition.expr) if definition.key.scope == "stage" else None
     if name == "i":

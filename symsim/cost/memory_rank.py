@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from symsim.algebra.expr import ZERO, Expr, ceil, expr, minimum, symbol
 from symsim.algebra.formula import Derivation
@@ -42,6 +43,10 @@ class Rank:
     schedule: Schedule
     fresh: Expr
     has: Mapping[str, Expr]
+
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        return self.lowered, self.schedule
 
 
 def rank_of(book: Derivation, lowered: Lowered) -> Rank:

@@ -20,6 +20,7 @@ from symsim.cost.states import main_type, states
 from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
 from symsim.ir.roles import role_of
@@ -75,6 +76,7 @@ def gradient_width(rank: Rank) -> int | Fraction:
     return 4 if rank.strategy.grad_reduce_in_fp32 else WIDTHS[rank.strategy.precision]
 
 
+@once
 def define_static(rank: Rank) -> Static:
     """Defines what stays for the whole step: weights, gradients, optimizer states, and what is always there."""
     strategy = rank.strategy

@@ -16,6 +16,7 @@ from symsim.algebra.quantity import BYTE, Quantity
 from symsim.cost.memory_rank import Rank
 from symsim.cost.memory_static import MIB
 from symsim.cost.reduce import expert_groups, shards
+from symsim.inputs.traced import once
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.stages import table_copies
 
@@ -29,6 +30,7 @@ IN_USE = Fraction("0.94")
 RESERVES = {"device": "the driver's, and CUDA context and modules", "communicators": "buffers of NCCL", "allocator": "fragments and rounding"}
 
 
+@once
 def define_reserve(rank: Rank) -> None:
     """Defines M_reserve and its parts, in bytes of the fullest rank."""
     assume = rank.assume

@@ -14,7 +14,7 @@ from fractions import Fraction
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
-from symsim.algebra.quantity import NONE, SECOND, Definition, Quantity, total
+from symsim.algebra.quantity import NONE, SECOND, Quantity, total
 from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
@@ -45,6 +45,7 @@ from symsim.inputs.conventions import REPLAYED
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
@@ -66,6 +67,8 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     network = network_of(book, system, lowered)
     blocks = block_times(book, network, lowered)
     _stage_times(book, network, lowered, blocks)
+    _boundary(book, network, lowered)
+    _tail(book, network, lowered)
     _step(book, system, lowered)
 
 
@@ -102,6 +105,7 @@ def check_system(system: System, strategy: Strategy) -> None:
             raise InputError(f"system {system.name} gives no peak rate for {kind}, which the strategy multiplies in; it gives {known}")
 
 
+@once
 def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: Mapping[tuple[str, bool], BlockTime]) -> None:
     """Definitions of stage i, one micro-batch: tf_stage, ti_stage, tw_stage, tr_stage, exposed messages by axis; once a
     step: e_dp_stage and t_opt_stage."""
@@ -142,8 +146,6 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     inputs = [seconds(block.inputs) * often[n] for n, block in alone.items()] + extra["backward"]
     define(of_stage("t", phase="inputs"), inputs, "stage i: backward, input gradients", "t_i^{(i)}")
     define(of_stage("t"), [seconds(of_stage("t", phase=phase)) for phase in PHASES], "stage i: a micro-batch, forward and backward", "t^{(i)}")
-    _boundary(book, network, lowered)
-    _tail(book, network, lowered)
 
 
 def _sharding(lowered: Lowered) -> int:
@@ -215,6 +217,7 @@ def _backward_of(block: str) -> Expr:
     return of_block("t", block, phase="inputs").expr + of_block("t", block, phase="weights").expr
 
 
+@once
 def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
     """One boundary tensor between neighbouring stages: its shape ahead of it where shapes vary, and the launch behind it where the
     host waits (Megatron-Core p2p_communication.py)."""
@@ -227,6 +230,7 @@ def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
     book.define(Key("tc", "pipeline"), seconds, "one boundary tensor sent to the next stage", unit=SECOND, latex="t_c")
 
 
+@once
 def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
     strategy = lowered.profile.strategy
@@ -331,9 +335,9 @@ def _optimizer(lowered: Lowered) -> Quantity:
     return seconds + Quantity(update_seconds(lowered) * here, SECOND)
 
 
-def exposed_of_stage(book: Derivation) -> list[Definition]:
+def exposed_of_stage(book: Derivation) -> list[Key]:
     """A stage's seconds of a micro-batch's messages that nothing hides, by phase and axis."""
-    return [d for d in book.of("e", scope="stage") if d.key.phase]
+    return [key for key in book.keys("e", scope="stage") if key.phase]
 
 
 def _over_stages(book: Derivation, schedule: Schedule) -> None:
@@ -359,10 +363,10 @@ def _over_stages(book: Derivation, schedule: Schedule) -> None:
     place = of_step("t", "place")
     if place.expr.symbols() & schedule.makespan.symbols():
         define(place, T_PLACE)
-    for d in exposed_of_stage(book):
-        phase, axis = d.key.phase, d.key.axis
+    for exposed in exposed_of_stage(book):
+        phase, axis = exposed.phase, exposed.axis
         meaning, latex = f"exposed messages over {axis} of the slowest stage, {phase}", rf"\epsilon^{{{phase[0]},{label(axis)}}}"
-        define(of_step("e", phase=phase, axis=axis), stages_at(own(d.key), slowest), meaning, latex)
+        define(of_step("e", phase=phase, axis=axis), stages_at(own(exposed), slowest), meaning, latex)
     define(of_step("t", "tail"), stages_max(last))
     for quantity, part in (("e", "dp"), ("t", "opt"), ("e", "offload")):
         if of_stage(quantity, part) in book:
@@ -382,6 +386,7 @@ def exposed_axes(book: Derivation) -> dict[str, str]:
     return {d.key.axis: d.symbol for d in book.of("exposed")}
 
 
+@once
 def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     """Definitions of the whole step, from the slowest stage, the sums over stages and the schedule's closed form."""
     strategy = lowered.profile.strategy
@@ -403,8 +408,8 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     define(of_step("t", "pipeline"), Quantity(pipeline, SECOND), f"the pipeline ({schedule.name}: {schedule.meaning})", r"t_{\mathrm{pipeline}}")
     define(of_step("t", "bubble"), Quantity(waits, SECOND), "time the slowest stage waits for others", r"t_{\mathrm{bubble}}")
     over = ZERO
-    for axis in dict.fromkeys(d.key.axis for d in exposed_of_stage(book)):
-        both = (d.key.expr for d in book.of("e", scope="step", axis=axis))
+    for axis in dict.fromkeys(key.axis for key in exposed_of_stage(book)):
+        both = (key.expr for key in book.keys("e", scope="step", axis=axis))
         exposed = Quantity(symbol("m") * sum(both, ZERO), SECOND)
         meaning = f"messages over {axis} that nothing hides, of the slowest stage"
         define(of_step("exposed", axis=axis), exposed, meaning, rf"\epsilon^{{{label(axis)}}}")

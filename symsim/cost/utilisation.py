@@ -35,7 +35,7 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     if share != ONE:
         once = of_stage("Z").expr
         again = again * stages_sum(once * share) / stages_sum(once)
-    rests_on = ("causal", *(("mfu_windows",) if set(KEYS) & set(book.definitions) else ()))
+    rests_on = ("causal", *(("mfu_windows",) if any(Key(name, "sizes") in book for name in KEYS) else ()))
     replicas = symbol("m") * symbol("dp")
     rate = of_step("t", "step").expr * symbol("world") * symbol("Phi")
     model = 3 * forward - _without(book, lowered) if assume["mfu_flops"] == "model" else forward + backward

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symsim.algebra.expr import Number
+from symsim.algebra.formula import Derivation
 from symsim.cost.count import count
 from symsim.cost.longest import at_longest
 from symsim.cost.memory import peak_memory
@@ -23,6 +24,7 @@ from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import override_system
+from symsim.inputs.traced import Memory
 from symsim.inputs.trained import trained
 from symsim.inputs.watched import forget
 from symsim.lowering.checks import check
@@ -46,13 +48,14 @@ def evaluated(
     overrides: Mapping[str, Any] | None = None,
     system: System | None = None,
     conventions: Conventions = OWN,
+    memory: Memory | None = None,
 ) -> Evaluation:
     """Derive the closed formulas of a model under a strategy, and of its time on a system. InputError when the
     combination is impossible.
 
     overrides: settings by name, all that `--set NAME=VALUE` takes and with the same effect: options of the strategy, fields
     of the architecture, numbers of the system (text with a unit, `{"B_2": "100 GB/s"}`), assumptions (`assume.NAME`), `lam`.
-    conventions: options of the rules themselves (`symsim/compat`).
+    conventions: options of the rules themselves (`symsim/compat`). memory: what passes made before (`symsim/inputs/traced.py`).
     """
     symbols: Mapping[str, Number] = {}
     if overrides is not None:
@@ -66,9 +69,13 @@ def evaluated(
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})
-    lowered = lower(tuned(model, strategy), strategy, given, conventions)
+    # these two change what passes have made
+    if strategy.padding_free or strategy.placement is not None:
+        memory = None
+    read, book = (strategy, Derivation()) if memory is None else memory.begin(strategy)
+    lowered = lower(tuned(model, read), read, given, conventions)
     model = lowered.profile.model
-    counted = count(lowered)
+    counted = count(lowered, book)
     peak_memory(counted.derivation, lowered)
     if strategy.padding_free:
         at_longest(counted.derivation)

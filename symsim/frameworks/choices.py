@@ -14,6 +14,7 @@ from symsim.frameworks import fuse_compiled, fuse_eager, fuse_te
 from symsim.frameworks.framework import Framework, Ring
 from symsim.frameworks.linear_loss import with_linear_loss
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once
 
 # Kernels that one operation issues where it is not one kernel, forward and backward: unfused rotary embedding
 # (models/common/embeddings/rope_utils.py), router (moe_utils.py topk_routing_with_score_function), token permutation and
@@ -68,6 +69,7 @@ COMPILED = replace(EAGER, name="compile", lowerings=fuse_compiled.LOWERINGS)
 FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER, COMPILED)}
 
 
+@once
 def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framework:
     """The strategy's framework, with what the assumptions say otherwise."""
     own, assume = FRAMEWORKS[strategy.fusion], assumptions

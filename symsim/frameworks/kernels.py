@@ -31,6 +31,11 @@ class Profile:
     placement: Placement
     conventions: Conventions = OWN
 
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        """What tells it from others, besides the strategy."""
+        return self.model, self.framework, self.placement
+
     def splits(self, dim: str, op: Op) -> bool:
         """Whether tensor ranks hold a share each of a dimension of the operation."""
         return self.strategy.tp > 1 and "tp" in self.placement.of(dim, within=op.name).always

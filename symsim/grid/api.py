@@ -109,7 +109,7 @@ def sweep(
     machine = path_of(system, "the system") if system is not None else None
     base = read_base(model_of(model), strategy_of(strategy), machine, overrides or {})
     ready = make_sweep(base, texts, made, everything=top is None and by is None and pareto is None)
-    ready.prepare(workers=workers)
+    ready.prepare()
     if ready.question.objectives:
         found = answer(ready, Engine(workers=workers))
         assert found.rows is not None

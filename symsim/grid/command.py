@@ -101,7 +101,7 @@ def sweep(
     base = read_base(model, strategy, system, settings)
     made = make_sweep(base, axes, options)
     with _watched() as progress:
-        made.prepare(progress, options.engine.workers)
+        made.prepare(progress)
         try:
             found = answer(
                 made,

@@ -1,4 +1,4 @@
-"""Derivations kept on disk by content: a variant of a sweep is derived once, whatever its sizes.
+"""Derivations of a sweep together: what their passes share is made once, and they are kept on disk by content, whatever their sizes.
 
 The key is all that the terms of a derivation follow from: the model, the assumptions, a strategy without its sizes and
 with its degrees only as above 1 or not, and which parts a system has. What is kept are the definitions, read back by an
@@ -11,9 +11,9 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 from symsim.algebra.expr import Number
@@ -29,13 +29,14 @@ from symsim.inputs.lengths import documents
 from symsim.inputs.run import run_shape
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.traced import Memory
 from symsim.inputs.trained import respelt, trained
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.tuned import tuned
 from symsim.program import cache
 
 # of what is kept: another one is another entry
-_FORMAT = "3"
+_FORMAT = "4"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def _is_above_one(name: str, strategy: Any) -> bool:
 
 def shape(strategy: Strategy, model: Architecture) -> dict[str, Any]:
     """What of a strategy decides the terms of a derivation: its options, which sizes are given, and of its degrees `deciding`."""
-    options = strategy.model_dump(mode="json", exclude={*SIZES, *DEGREES})
+    options = {name: value for name, value in strategy if name not in (*SIZES, *DEGREES)}
     given = {name: getattr(strategy, name) is not None for name in SIZES}
     lengths = documents(strategy)
     if lengths is not None:
@@ -93,40 +94,76 @@ def _parts(system: System | None) -> Any:
     return [system.name, names, present(data)]
 
 
-def key_of(
-    model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], system: System | None, symbols: Mapping[str, Number] | None = None
-) -> str:
-    """The name under which a derivation is kept. symbols: what the user gives besides, of which a run's numbers decide its formulas."""
-    return cache.key_of(
-        _FORMAT,
-        model.model_dump_json(),
-        json.dumps(shape(strategy, model), sort_keys=True),
-        json.dumps(resolve(assumptions), sort_keys=True),
-        json.dumps(_parts(system), sort_keys=True, default=str),
-        *run_shape(symbols or {}),
-    )
+class Memories:
+    """What passes made (`symsim/inputs/traced.py`), for each model, set of assumptions and shape of a system; and how these are spelt in keys."""
+
+    def __init__(self) -> None:
+        self._spelt: dict[int, tuple[Any, str]] = {}
+        self._known: dict[tuple[str, str, str], tuple[Memory, Architecture]] = {}
+        # definitions, and the kinds of layers under full recomputation, of what was derived before
+        self.found: dict[str, tuple[list[Definition], list[str]]] = {}
+
+    def spelt(self, model: Architecture, assumptions: Mapping[str, str], system: System | None) -> tuple[str, str, str]:
+        """All but the strategy that the terms of a derivation follow from."""
+        given = json.dumps(resolve(assumptions), sort_keys=True)
+        parts = self._once(system, lambda: json.dumps(_parts(system), sort_keys=True, default=str))
+        return self._once(model, model.model_dump_json), given, parts
+
+    def _once(self, thing: Any, spell: Callable[[], str]) -> str:
+        if id(thing) not in self._spelt:
+            self._spelt[id(thing)] = thing, spell()
+        return self._spelt[id(thing)][1]
+
+    def of(self, model: Architecture, assumptions: Mapping[str, str], system: System | None) -> tuple[Memory, Architecture]:
+        """The memory of a model, and the one object of equal models that it knows."""
+        key = self.spelt(model, assumptions, system)
+        if key not in self._known:
+            self._known[key] = Memory(SIZES, DEGREES, deciding(model)), model
+        return self._known[key]
 
 
-def evaluation(
-    model: Architecture,
-    strategy: Strategy,
-    assumptions: Mapping[str, str],
-    overrides: Mapping[str, Number],
-    system: System | None,
-) -> Evaluation:
-    """`symsim.derive`, from the disk where it has been derived before (without the lowering, which numbers do not need)."""
-    model = trained(model, strategy.mtp_num_layers, strategy.task_type)
-    key = key_of(model, strategy, assumptions, system, overrides)
-    kept = cache.load("derivations", key)
+@dataclass(frozen=True)
+class Asked:
+    """A derivation that is asked for, as `evaluated` is."""
+
+    model: Architecture
+    strategy: Strategy
+    assumptions: Mapping[str, str]
+    overrides: Mapping[str, Number]
+    system: System | None
+
+    @cached_property
+    def trained(self) -> Architecture:
+        return trained(self.model, self.strategy.mtp_num_layers, self.strategy.task_type)
+
+
+def evaluations(asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None] = lambda done: None) -> list[Evaluation]:
+    """`symsim.derive` of each (without the lowering, which numbers do not need), from the disk where they have been derived together before."""
+    keys = [repr((memories.spelt(a.trained, a.assumptions, a.system), shape(a.strategy, a.trained), *run_shape(a.overrides))) for a in asked]
+    known = memories.found
+    missing = [at for at, key in enumerate(keys) if key not in known]
+    entry = cache.key_of(_FORMAT, *(keys[at] for at in missing))
+    kept = cache.load("derivations", entry) if missing else None
     found = _unpacked(kept) if kept is not None else None
     if found is None:
-        result = evaluated(model, strategy, assumptions, overrides, system)
-        found = (list(result.derivation.definitions.values()), list(result.lowered.checkpointed))
-        cache.save("derivations", key, zlib.compress(pickle.dumps(found, 5), 1))
-    definitions, checkpointed = found
+        found = []
+        for at in missing:
+            one = asked[at]
+            memory, model = memories.of(one.trained, one.assumptions, one.system)
+            result = evaluated(model, one.strategy, one.assumptions, one.overrides, one.system, memory=memory if len(asked) > 1 else None)
+            found.append((list(result.derivation.definitions.values()), list(result.lowered.checkpointed)))
+            progress(len(asked) - len(missing) + len(found))
+        if missing and cache.directory() is not None:
+            cache.save("derivations", entry, zlib.compress(pickle.dumps(found, 5), 1))
+    known.update(zip((keys[at] for at in missing), found))
+    return [_evaluation(one, *known[key]) for one, key in zip(asked, keys)]
+
+
+def _evaluation(asked: Asked, definitions: list[Definition], checkpointed: list[str]) -> Evaluation:
     counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
     lowered = cast(Lowered, Kept(dict.fromkeys(checkpointed)))
-    return Evaluation(respelt(tuned(model, strategy)), strategy, resolve(assumptions), lowered, counted, dict(overrides), system)
+    model = respelt(tuned(asked.trained, asked.strategy))
+    return Evaluation(model, asked.strategy, resolve(asked.assumptions), lowered, counted, dict(asked.overrides), asked.system)
 
 
 _ALLOWED = {
@@ -148,9 +185,9 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _unpacked(raw: bytes) -> tuple[list[Definition], list[str]] | None:
+def _unpacked(raw: bytes) -> list[tuple[list[Definition], list[str]]] | None:
     try:
-        found: tuple[list[Definition], list[str]] = _Unpickler(io.BytesIO(zlib.decompress(raw))).load()
+        found: list[tuple[list[Definition], list[str]]] = _Unpickler(io.BytesIO(zlib.decompress(raw))).load()
     except (pickle.UnpicklingError, zlib.error, EOFError, AttributeError, ValueError, TypeError, KeyError):
         return None
     return found

@@ -23,14 +23,14 @@ import numpy as np
 from symsim.errors import InputError, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid.axes import Axis
-from symsim.grid.deriving import derive_all
 from symsim.grid.family import Array, Family, families
 from symsim.grid.question import Question, check_names, is_text, shown
 from symsim.grid.refused import Refused, refused
 from symsim.grid.reported import Reported
 from symsim.grid.rows import Column
 from symsim.grid.space import Space
-from symsim.grid.variant import Variant, variants
+from symsim.grid.stored import Memories
+from symsim.grid.variant import Variant, variants, with_formulas
 from symsim.grid.work import Best, Front, Rows, Work
 from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
@@ -81,8 +81,9 @@ class Sweep:
     _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
     _program: Program | None = None
+    _memories: Memories = field(default_factory=Memories)
 
-    def prepare(self, progress: Progress = _silent, workers: int = 1) -> None:
+    def prepare(self, progress: Progress = _silent) -> None:
         """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
         with _no_collection():
             undone = []
@@ -96,7 +97,7 @@ class Sweep:
                     self._impossible.append((family, error))
             if not undone:
                 raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
-            self.variants = derive_all(undone, progress, workers)
+            self.variants = with_formulas(undone, self._memories, lambda done: progress("deriving", done, len(undone)))
         program = Program(self.space.sizes, small=1 << 10)
         check_names(self.question, [Reported(v, program) for v in self.variants])
         self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]
@@ -276,8 +277,8 @@ class Sweep:
         found = {n: np.zeros(len(numbers)) for n in self.question.columns}
         texts: dict[str, Array] = {}
         for family in families(points):
-            for undone in variants(family):
-                self._fill(undone.derive(), found, texts, len(numbers))
+            for variant in with_formulas(list(variants(family)), self._memories):
+                self._fill(variant, found, texts, len(numbers))
         rows = self._rows(numbers, found, {n: "" for n in texts})
         return {**rows, **{n: t for n, t in texts.items() if n not in names}}
 

@@ -7,19 +7,18 @@ edp is above 1, say), each with the mask of the points that it stands for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from symsim.evaluation.numbers import Evaluation
-from symsim.grid import stored
 from symsim.grid.family import Array, Family
 from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.space import Space
+from symsim.grid.stored import Asked, Memories, deciding, evaluations
 from symsim.inputs.strategy import Strategy
-from symsim.program import cache
 
 
 @dataclass
@@ -64,32 +63,31 @@ class Undone:
     masks: list[Array]
     point: tuple[int, ...]
 
-    def _input(self) -> tuple[Any, ...]:
+    def asked(self) -> Asked:
         fixed, space = self.family.fixed, self.family.space
         symbols, changes = at_point(space, self.point)
-        return fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, space.system(fixed["machine"], changes)
+        system = space.system(fixed["machine"], changes)
+        return Asked(fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, system)
 
-    def derive(self) -> Variant:
-        return Variant(self.family, self.chosen, self.fields, self.masks, self.point, stored.evaluation(*self._input()))
 
-    def is_kept(self) -> bool:
-        """Whether the derivation is on the disk already."""
-        model, strategy, assumptions, symbols, system = self._input()
-        return cache.has("derivations", stored.key_of(model, strategy, assumptions, system, symbols))
+def with_formulas(undone: Sequence[Undone], memories: Memories, progress: Callable[[int], None] = lambda done: None) -> list[Variant]:
+    """The variants with their formulas; progress: is told how many are derived."""
+    results = evaluations([u.asked() for u in undone], memories, progress)
+    return [Variant(u.family, u.chosen, u.fields, u.masks, u.point, result) for u, result in zip(undone, results)]
 
 
 def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
-    flags = {name: np.asarray(family.tabulated(read)) for name, read in stored.deciding(family.fixed["architecture"]).items()}
+    flags = {name: np.asarray(family.tabulated(read)) for name, read in deciding(family.fixed["architecture"]).items()}
     options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
-    deciding = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
+    apart = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():
         masks = [taken(m, chosen) for m in family.masks]
         if any(not m.any() for m in masks):
             continue
         codes = np.zeros([1] * len(chosen), dtype=np.int64)
-        for mask in deciding:
+        for mask in apart:
             own = taken(mask, chosen)
             distinct, which = np.unique(own, return_inverse=True)
             if len(distinct) > 1:

@@ -124,10 +124,9 @@ def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
 def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
     """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
     layout, partial = state.layouts[name], state.partial.get(name, ())
-    axes = [a for a in mesh.degrees if mesh.active(a)]
-    for axis in axes:
+    for axis in mesh.degrees:
         source, target = _where(layout, partial, axis), _where(wanted, (), axis)
-        if source == target:
+        if source == target or not mesh.active(axis):
             continue
         key = (name, f"{axis}:{target}") if shared else (name, f"{axis}:{target}:{op.name}")
         if key not in state.versions:

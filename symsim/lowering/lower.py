@@ -24,6 +24,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once
 from symsim.inputs.trained import respelt
 from symsim.ir.block import Block, Net
 from symsim.layers.decoder import decoder_layer
@@ -32,7 +33,7 @@ from symsim.layers.head import head, task_head
 from symsim.layers.mtp import mtp_depth
 from symsim.lowering.adapt import adapt
 from symsim.lowering.communicate import communicate
-from symsim.lowering.differentiate import differentiate
+from symsim.lowering.differentiate import Differentiated, differentiate
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.marked import marked
 from symsim.lowering.remember import Remembered, remember
@@ -48,7 +49,7 @@ from symsim.placement.sizes import dimensions
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
     given = resolve(assumptions)
-    profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy), conventions)
+    profile = Profile(_spelt(model, strategy), strategy, given, framework_of(strategy, given), placement_of(strategy), conventions)
     model, mesh = profile.model, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
     declared = declare(profile, mesh)
     if strategy.placement is not None:
@@ -57,10 +58,13 @@ def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str
     blocks = {name: lower_block(block, profile, mesh) for name, block in declared.items()}
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
-        checkpointed = {
-            name: lower_block(declare_layer(profile, mesh, name, model.layer_kinds[name]), profile, mesh, whole=True) for name in model.kind_names()
-        }
+        checkpointed = {name: lower_block(declared[name], profile, mesh, whole=True) for name in model.kind_names()}
     return Lowered(profile, mesh, blocks, checkpointed)
+
+
+@once
+def _spelt(model: Architecture, strategy: Strategy) -> Architecture:
+    return respelt(model)
 
 
 def declared_alone(model: Architecture) -> dict[str, Block]:
@@ -70,6 +74,7 @@ def declared_alone(model: Architecture) -> dict[str, Block]:
     return declare(profile, mesh_of(strategy))
 
 
+@once
 def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
     model = profile.model
@@ -106,6 +111,11 @@ def _stream(net: Net, profile: Profile) -> str:
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
     """[declared Block] -> fused Block -> adapted Block -> stored Block -> Placed -> Differentiated -> Remembered."""
+    return _remembered(_differentiated(block, profile, mesh), profile, whole)
+
+
+@once
+def _differentiated(block: Block, profile: Profile, mesh: Mesh) -> Differentiated:
     model, strategy, framework = profile.model, profile.strategy, profile.framework
     few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
 
@@ -114,7 +124,12 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
     adapted = passed("adapt", adapt(unrecorded(fused, framework.unrecorded), profile))
     stored = passed("store", store(adapted, profile))
     placed = passed("communicate", communicate(stored, mesh, shared=framework.shares_redistributions, expand_groups=few_groups))
-    differentiated = passed("differentiate", differentiate(placed, framework))
+    return passed("differentiate", differentiate(placed, framework))
+
+
+@once
+def _remembered(differentiated: Differentiated, profile: Profile, whole: bool) -> Remembered:
+    strategy, framework, placed = profile.strategy, profile.framework, differentiated.placed
     remembered = remember(
         differentiated,
         regions=_regions(strategy) | frozenset(r for op in placed.block.ops for r in op.regions if r.startswith(RUN)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from symsim.frameworks.kernels import Profile
 from symsim.lowering.remember import Remembered
@@ -21,6 +22,10 @@ class Lowered:
     mesh: Mesh
     blocks: Mapping[str, Remembered]
     checkpointed: Mapping[str, Remembered]
+
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        return self.profile, self.mesh, self.blocks, self.checkpointed
 
     @property
     def alone(self) -> bool:

@@ -16,6 +16,7 @@ from symsim.algebra.kinds import EMBEDDING
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture, LayerKind, Segment
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
 from symsim.ir.block import Block, Tensor
 from symsim.ir.operations import LINEAR, Projection
@@ -26,6 +27,7 @@ from symsim.lowering.marked import names_of
 _WORDS = {(False, False): "_frozen", (True, False): "_lowest", (False, True): "_passing", (True, True): "_partly"}
 
 
+@once
 def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     """The architecture with the kinds of layers that the strategy tells apart; the model's own where all is trained and multiplied alike."""
     model = _untuned(model)

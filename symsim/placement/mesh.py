@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import reading
 from symsim.ir.block import Block, Op, Tensor
 from symsim.ir.operations import OPERATIONS
 from symsim.placement.names import Axes, Placement, placement_of
@@ -28,6 +30,11 @@ class Mesh:
     ring_axes: tuple[str, ...]
     placement: Placement
     precision: str = "bf16"
+
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        """What tells it from others, besides which axes it has."""
+        return self.degrees, self.sequence_parallel, self.context_axes, self.ring_axes, self.placement, self.precision
 
     def active(self, axis: str) -> bool:
         return self.degrees.get(axis, 1) > 1
@@ -67,7 +74,7 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)
 
-    return Mesh(degrees, strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision)
+    return Mesh(reading(strategy, "axis", degrees), strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision)
 
 
 def place(mesh: Mesh, block: Block, op: Op) -> Layout:
@@ -75,9 +82,12 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
     wanted = {d: _axes(mesh, block, d, op.name, attention=OPERATIONS[op.kind].role == "attention") for d in block.iteration(op)}
-    usable = {a for a in mesh.degrees if mesh.active(a) and a not in op.idle}
     taken = {a for axes in wanted.values() for a in axes.always}
-    return {d: tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if a in usable) for d, axes in wanted.items()}
+
+    def usable(axes: Axes) -> tuple[str, ...]:
+        return tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if mesh.active(a) and a not in op.idle)
+
+    return {d: usable(axes) for d, axes in wanted.items()}
 
 
 def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = False) -> Axes:

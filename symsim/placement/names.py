@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.traced import once, reading
 
 # Dimensions that tensor parallelism splits: heads, feed-forward widths, vocabulary, and what merges the streams of multi-token
 # prediction (Megatron-Core multi_token_prediction.py: eh_proj is a column-parallel linear)
@@ -40,6 +42,10 @@ class Placement:
     stores: Mapping[str, tuple[str, ...]]
     named: Mapping[str, Mapping[str, tuple[str, ...]]]
 
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        return self.dims, self.attention, self.stores, self.named
+
     def of(self, dim: str, *, within: str = "", attention: bool = False) -> Axes:
         """Where a dimension lies in the operation named `within`."""
         for name, moved in self.named.items():
@@ -55,8 +61,25 @@ class Placement:
 
 def placement_of(strategy: Strategy) -> Placement:
     """The whole of what a strategy says to the compiler about where things lie. Axes of one rank are listed too."""
-    kind = strategy.cp_comm_type if strategy.cp > 1 else "p2p"
-    context = ("cp_a2a", "cp_p2p") if kind == "a2a+p2p" else ("cp",)
+    dims, attention = _dims(strategy)
+    replicas = ("dp", *_context(strategy))
+    kept_whole = strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch"
+    stores = {
+        "parameters": replicas if strategy.zero == 3 else (),
+        "gradients": replicas if strategy.zero >= 2 and not kept_whole else (),
+        "optimizer states": replicas if strategy.zero >= 1 else (),
+    }
+    return Placement(dims, attention, reading(strategy, "store", stores), {})
+
+
+def _context(strategy: Strategy) -> tuple[str, ...]:
+    return ("cp_a2a", "cp_p2p") if strategy.cp > 1 and strategy.cp_comm_type == "a2a+p2p" else ("cp",)
+
+
+@once
+def _dims(strategy: Strategy) -> tuple[dict[str, Axes], dict[str, Axes]]:
+    """The axes of dimensions, and in attention those that differ there."""
+    kind, context = strategy.cp_comm_type if strategy.cp > 1 else "p2p", _context(strategy)
     by_heads = {"a2a": ("cp",), "a2a+p2p": ("cp_a2a",)}.get(kind, ())
     sequence = ("tp",) if strategy.sp else ()
     dims = {
@@ -72,14 +95,7 @@ def placement_of(strategy: Strategy) -> Placement:
     if by_heads:  # the sequence moves to the heads
         attention = {dim: Axes(("tp", *by_heads)) for dim in BY_TENSOR}
         attention["s"] = Axes(tuple(a for a in context if a not in by_heads), left=sequence)
-    replicas = ("dp", *context)
-    kept_whole = strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch"
-    stores = {
-        "parameters": replicas if strategy.zero == 3 else (),
-        "gradients": replicas if strategy.zero >= 2 and not kept_whole else (),
-        "optimizer states": replicas if strategy.zero >= 1 else (),
-    }
-    return Placement(dims, attention, stores, {})
+    return dims, attention
 
 
 def table(placement: Placement, dims: Iterable[str] | None = None, degrees: Mapping[str, int] | None = None) -> list[tuple[str, str]]:

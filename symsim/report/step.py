@@ -104,12 +104,12 @@ class Step:
     @cached_property
     def axes(self) -> list[str]:
         """Over which a block's messages go."""
-        return [d.key.axis for d in exposed_of_stage(self.result.derivation) if d.key.phase == "forward"]
+        return [key.axis for key in exposed_of_stage(self.result.derivation) if key.phase == "forward"]
 
     def exposed(self, stage: int) -> float:
         """Seconds of messages that nothing hides, of one micro-batch of a stage."""
         numbers = self.stage(stage)
-        return float(sum(numbers[d.symbol] for d in exposed_of_stage(self.result.derivation)))
+        return float(sum(numbers[key.text] for key in exposed_of_stage(self.result.derivation)))
 
     def number(self, name: str) -> float:
         return float(self.result.step_numbers[name])

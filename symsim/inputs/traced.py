@@ -1,0 +1,351 @@
+"""What a pass made, kept by what it read: options of a strategy add to the work of a derivation, and do not multiply it.
+
+A pass that is marked `once` runs where it has not run on the same inputs before; else what it made is taken, its definitions among it. Its
+inputs are what it is called with, and all that it reads meanwhile: options of the strategy, axes of the mesh, stores of parameters, groups
+of ranks, definitions of the book. These reads are traced, in their order, so that nobody lists which option matters to which pass.
+
+A number that a derivation knows by its symbol alone is not an input: of a size it is whether it is given, of degrees the answers of
+`deciding` to which the degrees that were read are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+from symsim.algebra.expr import Expr
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key
+from symsim.algebra.quantity import Definition
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# what was read: of which kind, and which of them
+Item = tuple[str, Hashable]
+
+_OPTIONS = frozenset(Strategy.model_fields)
+_PLAIN = (str, int, float, Fraction, type(None), Expr, Key, frozenset)
+
+
+def once(work: Callable[P, R]) -> Callable[P, R]:
+    """A pass that is run once for each set of its inputs, where it is called with what stands on a traced strategy."""
+
+    @wraps(work)
+    def run(*args: P.args, **named: P.kwargs) -> R:
+        memory = _memory_of(args)
+        if memory is None or memory.pass_ is not None:
+            return work(*args, **named)
+        return cast(R, memory.made(work, args, named))
+
+    return run
+
+
+def reading(strategy: Strategy, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A mapping that follows from a strategy, as passes read it."""
+    return strategy.memory.reading(kind, mapping) if type(strategy) is Traced else mapping
+
+
+def _memory_of(args: tuple[Any, ...]) -> "Memory | None":
+    for a in args:
+        strategy = a if type(a) is Traced else getattr(getattr(a, "profile", a), "strategy", None)
+        if type(strategy) is Traced:
+            return strategy.memory
+    return None
+
+
+class Traced:
+    """The strategy of the derivation at hand, as passes read it: what was made of an earlier one sees this one too."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: "Memory"):
+        self.memory = memory
+
+    def __getattr__(self, name: str) -> Any:
+        memory = self.memory
+        if name in _OPTIONS:
+            if memory.pass_ is not None:
+                memory.pass_.option(name)
+            return memory.strategy.__dict__[name]
+        found = getattr(Strategy, name)
+        return found.fget(self) if isinstance(found, property) and found.fget is not None else found.__get__(self)
+
+
+class _Reading(Mapping[str, Any]):
+    """A mapping of the derivation at hand, the reads of which are traced."""
+
+    def __init__(self, memory: "Memory", kind: str):
+        self._memory, self._kind = memory, kind
+
+    def __getitem__(self, name: str) -> Any:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.note((self._kind, name))
+        return self._memory.mappings[self._kind][name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._memory.mappings[self._kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._memory.mappings[self._kind])
+
+    def __len__(self) -> int:
+        return len(self._memory.mappings[self._kind])
+
+
+class _Book(Derivation):
+    """The definitions of the derivation at hand, the reads and makings of which are traced."""
+
+    def __init__(self, memory: "Memory"):
+        super().__init__()
+        self._memory = memory
+        self.by_quantity: dict[str, list[Definition]] = {}
+
+    def keep(self, made: Definition) -> None:
+        made = self._memory.one_of(made)
+        self.put(made)
+        if self._memory.pass_ is not None:
+            self._memory.pass_.writes[made.symbol] = made
+
+    def put(self, made: Definition) -> None:
+        """A definition, of which nobody is told."""
+        if made.symbol not in self.definitions:
+            self.definitions[made.symbol] = made
+            self.by_quantity.setdefault(made.key.quantity, []).append(made)
+
+    def get(self, name: str) -> Definition | None:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.definition(name)
+        return self.definitions.get(name)
+
+    def __contains__(self, key: Key) -> bool:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.presence(key.text)
+        return key.text in self.definitions
+
+    def __getitem__(self, key: Key) -> Definition:
+        found = self.get(key.text)
+        if found is None:
+            raise KeyError(key.text)
+        return found
+
+    def keys(self, *quantities: str, **fields: object) -> list[Key]:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.keys(quantities, tuple(fields.items()))
+        return self.matching(quantities, fields.items())
+
+    def matching(self, quantities: tuple[str, ...], fields: Iterable[tuple[str, object]]) -> list[Key]:
+        """As `keys`; nobody is told."""
+        some = self.by_quantity.get(quantities[0], ()) if len(quantities) == 1 else self.definitions.values()
+        there = (d.key for d in some if not quantities or d.key.quantity in quantities)
+        return [k for k in there if all(getattr(k, name) == value for name, value in fields)]
+
+
+class _Pass:
+    """A pass that runs: what it has read so far, in order, and what it has defined."""
+
+    def __init__(self, memory: "Memory"):
+        self.memory = memory
+        self.reads: dict[Item, Hashable] = {}
+        self.writes: dict[str, Definition] = {}
+        self.degrees: set[str] = set()
+
+    def note(self, item: Item) -> None:
+        if item not in self.reads:
+            self.reads[item] = self.memory.value(item)
+
+    def option(self, name: str) -> None:
+        if name not in self.memory.degrees:
+            self.note(("option", name))
+        elif name not in self.degrees:
+            self.degrees.add(name)
+            for flag, needs in self.memory.needs.items():
+                if name in needs and needs <= self.degrees:
+                    self.note(("flag", flag))
+
+    def definition(self, name: str) -> None:
+        # what it made itself follows from its reads
+        if name not in self.writes:
+            self.note(("definition", name))
+
+    def presence(self, name: str) -> None:
+        if name not in self.writes:
+            self.note(("presence", name))
+
+    def keys(self, quantities: tuple[str, ...], fields: tuple[tuple[str, object], ...]) -> None:
+        item = ("keys", (quantities, fields))
+        if item not in self.reads:
+            self.reads[item] = tuple(k for k in self.memory.book.matching(quantities, fields) if k.text not in self.writes)
+
+
+@dataclass
+class _Made:
+    """What a pass gave back, and the definitions that it made."""
+
+    result: Any
+    writes: tuple[Definition, ...]
+
+
+@dataclass(eq=False)
+class _Node:
+    """After some reads: what is read next, and where each of its values leads; or what was made."""
+
+    reads: dict[Item, dict[Hashable, "_Node"]] = field(default_factory=dict)
+    made: _Made | None = None
+
+
+class _Recorder:
+    """A strategy that says which degrees were read of it."""
+
+    def __init__(self, strategy: Strategy, degrees: frozenset[str]):
+        self.strategy, self.degrees, self.read = strategy, degrees, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.degrees:
+            self.read.add(name)
+        found = getattr(Strategy, name, None)
+        return found.fget(self) if isinstance(found, property) and found.fget is not None else getattr(self.strategy, name)
+
+
+class Memory:
+    """What passes made in the derivations of one model, under the same assumptions, on systems that give the same numbers.
+
+    sizes: options of which it matters whether they are given. degrees: options of which `deciding` is what matters: by name, functions of a
+    strategy. runs: how often a pass ran, and how often what it had made was taken, by its name.
+    """
+
+    def __init__(self, sizes: Iterable[str], degrees: Iterable[str], deciding: Mapping[str, Callable[[Any], Any]]):
+        self.sizes, self.degrees, self._deciding = frozenset(sizes), frozenset(degrees), deciding
+        self.pass_: _Pass | None = None
+        self.mappings: dict[str, Mapping[str, Any]] = {}
+        self.runs: dict[str, list[int]] = {}
+        self._traced = Traced(self)
+        self._readings: dict[str, _Reading] = {}
+        self._roots: dict[Hashable, _Node] = {}
+        self._results: dict[_Node, list[Any]] = {}
+        self._definitions: dict[Definition, Definition] = {}
+        self._numbers: dict[Hashable, int] = {}
+        # what is told apart by its identity must not go
+        self._alive: dict[int, Any] = {}
+
+    def begin(self, strategy: Strategy) -> tuple[Strategy, Derivation]:
+        """A derivation begins; the strategy that its passes are to read, and the book that they write."""
+        self.strategy = strategy
+        self.book = _Book(self)
+        self._now: dict[Item, Hashable] = {}
+        self._parts: dict[int, tuple[int, Any]] = {}
+        self._flags: dict[str, Hashable] = {}
+        self.needs: dict[str, frozenset[str]] = {}
+        for name, read in self._deciding.items():
+            recorder = _Recorder(strategy, self.degrees)
+            self._flags[name] = read(recorder)
+            self.needs[name] = frozenset(recorder.read)
+        return cast(Strategy, self._traced), self.book
+
+    def reading(self, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A mapping of this derivation whose reads are traced; the same object in all."""
+        self.mappings[kind] = mapping
+        return self._readings.setdefault(kind, _Reading(self, kind))
+
+    def one_of(self, made: Definition) -> Definition:
+        """The one object of equal definitions."""
+        return self._definitions.setdefault(made, made)
+
+    def value(self, item: Item) -> Hashable:
+        kind, which = item
+        if kind == "definition":
+            there = self.book.definitions.get(cast(str, which))
+            return 0 if there is None else id(there)
+        if kind == "presence":
+            return which in self.book.definitions
+        if kind == "keys":
+            return tuple(self.book.matching(*cast(Any, which)))
+        if item not in self._now:
+            self._now[item] = self._value(kind, cast(str, which))
+        return self._now[item]
+
+    def _value(self, kind: str, name: str) -> Hashable:
+        if kind == "flag":
+            return self._flags[name]
+        if kind == "option":
+            found = self.strategy.__dict__[name]
+            # true is 1, and another option than it
+            return found is not None if name in self.sizes else (type(found), found)
+        found = self.mappings[kind].get(name)
+        # of an axis of the mesh: whether there is one
+        return found is not None and found > 1 if kind == "axis" else cast(Hashable, found)
+
+    def made(self, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What a pass makes of these: as it did before, where it reads the same."""
+        root = self._roots.setdefault((work, *map(self._part, args), *((n, self._part(a)) for n, a in named.items())), _Node())
+        found = self._found(root)
+        counts = self.runs.setdefault(work.__name__, [0, 0])
+        counts[found is not None] += 1
+        if found is None:
+            found = self._run(root, work, args, named)
+        else:
+            for definition in found.writes:
+                self.book.put(definition)
+        return found.result
+
+    def _found(self, node: _Node) -> _Made | None:
+        while node.made is None and len(node.reads) == 1:
+            ((item, ways),) = node.reads.items()
+            after = ways.get(self.value(item))
+            if after is None:
+                return None
+            node = after
+        if node.made is not None:
+            return node.made
+        for item, ways in node.reads.items():
+            after = ways.get(self.value(item))
+            found = None if after is None else self._found(after)
+            if found is not None:
+                return found
+        return None
+
+    def _run(self, root: _Node, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> _Made:
+        for a in args:
+            if hasattr(a, "forget"):
+                a.forget()
+        self.pass_ = one = _Pass(self)
+        try:
+            result = work(*args, **named)
+        finally:
+            self.pass_ = None
+        # what comes out equal is one object, so that passes which take it are not run again
+        before = self._results.setdefault(root, [])
+        result = next((r for r in before if r == result), result)
+        before.append(result)
+        made, node = _Made(result, tuple(one.writes.values())), root
+        for item, value in one.reads.items():
+            node = node.reads.setdefault(item, {}).setdefault(value, _Node())
+        node.made = made
+        return made
+
+    def _part(self, a: Any) -> Hashable:
+        """What tells an input from another: its value, that of what it stands on, or that it is this object."""
+        if isinstance(a, _PLAIN):
+            return cast(Hashable, a)
+        if isinstance(a, (Traced, _Book, _Reading, System)):
+            return None
+        known = self._parts.get(id(a))
+        if known is None:
+            found = self._composed(a)
+            known = self._parts[id(a)] = (self._numbers.setdefault(found, len(self._numbers)), a)
+        return known[0]
+
+    def _composed(self, a: Any) -> Hashable:
+        if isinstance(a, Mapping):
+            return tuple((k, self._part(v)) for k, v in a.items())
+        if isinstance(a, tuple):
+            return ("tuple", *map(self._part, a))
+        stands_on = getattr(a, "stands_on", None)
+        if stands_on is not None:
+            return (type(a), *map(self._part, stands_on))
+        self._alive.setdefault(id(a), a)
+        return (id(a),)

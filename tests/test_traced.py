@@ -1,0 +1,179 @@
+"""What a pass made is taken again where it reads the same, and only there: every derivation is as if nothing had been made before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from symsim.algebra.expr import ZERO, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import of_stage
+from symsim.algebra.quantity import Quantity
+from symsim.errors import InputError
+from symsim.evaluation.evaluated import evaluated
+from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.stored import deciding
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+from symsim.inputs.traced import Memory, once
+
+# options of all rooms: of drawn strategies few share a pass
+WIDE: dict[str, list[Any]] = {
+    "tp": [1, 2, 8],
+    "pp": [1, 4],
+    "vpp": [1, 2],
+    "cp": [1, 2],
+    "dp": [1, 16],
+    "recompute": ["none", "selective", "full"],
+    "zero": [0, 1, 3],
+    "tp_comm_overlap": [False, True],
+    "overlap_grad_reduce": [False, True],
+    "sp": [False, True],
+    "ep": [1, 8],
+    "etp": [None, 1],
+    "fusion": ["te", "eager"],
+    "schedule": ["1f1b", "gpipe", "zb_h1", "dualpipe"],
+    "fp8": ["none", "blockwise"],
+    "num_layers_at_start_in_bf16": [0, 1],
+    "optimizer": ["adam", "muon"],
+    "tuner_type": ["full", "lora"],
+    "reshard_after_forward": [True, 1],
+    "cp_comm_type": ["p2p", "a2a"],
+    "optimizer_cpu_offload": [False, True],
+}
+
+
+def memory_of(model: Architecture) -> Memory:
+    return Memory(SIZES, DEGREES, deciding(model))
+
+
+def drawn(options: dict[str, list[Any]], seed: int) -> Iterator[dict[str, Any]]:
+    draw = random.Random(seed)
+    while True:
+        yield {name: value for name, values in options.items() if (value := draw.choice(values)) is not None}
+
+
+def compared(model: Architecture, memory: Memory, asked: Iterable[dict[str, Any]], count: int) -> None:
+    """Derivations with what was made before, and by themselves, of the first that can run."""
+    system = load_system("h100-sxm")
+    for given in asked:
+        try:
+            strategy = load_strategy(None, {**given, "num_microbatches": 16})
+            alone = evaluated(model, strategy, system=system).derivation
+        except InputError:
+            continue
+        together = evaluated(model, strategy, system=system, memory=memory).derivation
+        assert list(together.definitions.items()) == list(alone.definitions.items()), strategy
+        count -= 1
+        if not count:
+            return
+
+
+@pytest.mark.parametrize(("name", "count"), [("llama3-8b", 5), ("mixtral-8x7b", 3)])
+def test_a_derivation_is_the_same_whatever_was_derived_before(name: str, count: int) -> None:
+    model = load_model(name).architecture
+    compared(model, memory_of(model), drawn(WIDE, 7), count)
+
+
+def test_options_add() -> None:
+    """Of 16 combinations of four options most passes run once or twice; those of a step's end, which read three of them, more often."""
+    model = load_model("llama3-8b").architecture
+    memory = memory_of(model)
+    base = {"tp": 2, "dp": 4, "pp": 2, "sp": True, "overlap_grad_reduce": True}
+    four = product((False, True), ("none", "full"), (1, 3), (False, True))
+    names = ("tp_comm_overlap", "recompute", "zero", "overlap_param_gather")
+    compared(model, memory, (base | dict(zip(names, values)) for values in four), 16)
+    ran = {name: counts[0] for name, counts in memory.runs.items()}
+    assert ran["declare"] == ran["_spelt"] == 1
+    # embedding, layers and head; what they keep, without and with recomputation, and layers that are run again
+    assert ran["_differentiated"] <= 4 and ran["_kernels"] <= 4 and ran["_remembered"] <= 7
+    assert ran["_step"] < ran["_tail"] <= 8 and ran["define_activations"] == 2
+
+
+def begun(memory: Memory, **options: Any) -> tuple[Strategy, Derivation]:
+    return memory.begin(Strategy(**options))
+
+
+def test_the_key_follows_an_option_that_is_read_late() -> None:
+    """An option that a pass reads only where another has some value, and that no list names."""
+    ran = []
+
+    @once
+    def work(strategy: Strategy) -> tuple[int, bool | None]:
+        ran.append(strategy.zero)
+        return strategy.zero, strategy.overlap_grad_reduce if strategy.zero == 2 else None
+
+    memory = memory_of(load_model("llama3-8b").architecture)
+    asked = [(zero, overlap) for zero in (1, 2) for overlap in (False, True)] * 2
+    made = [work(begun(memory, zero=zero, overlap_grad_reduce=overlap)[0]) for zero, overlap in asked]
+    assert made == [(1, None), (1, None), (2, False), (2, True)] * 2
+    assert ran == [1, 2, 2]
+
+
+def test_what_is_read_of_the_book_is_an_input() -> None:
+    """Definitions, whether there is one, and which there are of a quantity; not what a pass defined itself."""
+    ran = []
+
+    @once
+    def work(book: Derivation, strategy: Strategy) -> None:
+        ran.append(strategy.zero)
+        book.define(of_stage("own"), Quantity(symbol("b")), "its own")
+        assert of_stage("own") in book
+        there = book[of_stage("x")].expr if of_stage("x") in book else ZERO
+        book.define(of_stage("y"), Quantity(there + book[of_stage("own")].expr + len(book.keys("z"))), "made")
+
+    memory, found = memory_of(load_model("llama3-8b").architecture), []
+    for x, z in ((None, False), ("h", False), ("h", True), ("V", True), ("h", False), (None, False)):
+        strategy, book = begun(memory)
+        if x is not None:
+            book.define(of_stage("x"), Quantity(symbol(x)), "given")
+        if z:
+            book.define(of_stage("z"), Quantity(symbol("V")), "given")
+        work(book, strategy)
+        found.append(str(book[of_stage("y")].expr))
+        assert list(book.definitions)[-2:] == ["own_stage", "y_stage"]
+    assert found == ["b", "b + h", "1 + b + h", "1 + V + b", "b + h", "b"] and len(ran) == 4
+
+
+def test_degrees_are_read_as_what_decides() -> None:
+    """Any degree above 1 is the same to a pass, and a batch of any size; whether a number is given is not."""
+    ran = []
+
+    @once
+    def work(strategy: Strategy) -> tuple[bool, bool]:
+        ran.append(strategy.tp)
+        return strategy.tp > 1, strategy.num_microbatches is None
+
+    memory = memory_of(load_model("llama3-8b").architecture)
+    made = [work(begun(memory, tp=tp, pp=pp, num_microbatches=m)[0]) for tp, pp, m in ((2, 1, 4), (4, 2, 8), (1, 2, 8), (2, 1, None), (8, 1, 1))]
+    assert made == [(True, False), (True, False), (False, False), (True, True), (True, False)]
+    assert ran == [2, 1, 2]
+
+
+def test_true_is_another_value_than_one() -> None:
+    @once
+    def work(strategy: Strategy) -> str:
+        return repr(strategy.reshard_after_forward)
+
+    memory = memory_of(load_model("llama3-8b").architecture)
+    assert [work(begun(memory, zero=3, reshard_after_forward=given)[0]) for given in (True, 1, True)] == ["True", "1", "True"]
+
+
+def test_what_is_placed_by_names_or_of_drawn_rows_is_derived_by_itself() -> None:
+    """Both change what passes have made."""
+    model = load_model("llama3-8b").architecture
+    memory = memory_of(model)
+    for given in (
+        {"tp": 2, "cp": 2, "placement": ("lm_head.V=none", "lm_head.s=cp*tp")},
+        {"document_lengths": "lognormal:1000+0.5", "padding_free": True},
+    ):
+        strategy = load_strategy(None, given)
+        assert evaluated(model, strategy, memory=memory).derivation.definitions == evaluated(model, strategy).derivation.definitions
+    assert not memory.runs
