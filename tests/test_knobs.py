@@ -119,6 +119,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "modules_to_save": (DENSE, LORA, ("lm_head",)),
     "freeze_parameters": (DENSE, {}, ("layers.0-7",)),
     "trainable_parameters": (DENSE, {"freeze_parameters": ("layers",)}, ("layers.31",)),
+    "reference_models": (DENSE, {}, 1),
+    "further_forwards": (DENSE, {}, 1),
     "optimizer": (DENSE, {}, "sgd"),
     "optimizer_bits": (DENSE, {}, 8),
     "optimizer_rank": (DENSE, {"optimizer": "galore"}, 256),

@@ -15,6 +15,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
 from symsim.algebra.kinds import DEPTH, HEAD, in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
+from symsim.cost.forwards import define_forward_flops
 from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
 from symsim.inputs.conventions import Rule
@@ -358,6 +359,7 @@ def _model_totals(book: Derivation, lowered: Lowered) -> None:
         if n in lowered.checkpointed:
             again.append(Quantity(of_block("R", n, again=True).expr, FLOP) * whole)
     book.define(Key("R"), total(again, FLOP), "FLOPs computed again in backward, one micro-batch", unit=FLOP, latex="R")
+    define_forward_flops(book, lowered.profile.strategy)
 
 
 @once

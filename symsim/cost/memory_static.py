@@ -58,6 +58,13 @@ def _of_frozen(rank: Rank, width: int | Fraction) -> Expr:
     return sum((frozen[part] * width / shard for part, shard in _copies(rank, "parameters")), ZERO)
 
 
+def _of_reference(rank: Rank) -> Expr:
+    """Bytes of a frozen model in the type of the computation, without adapters, sharded as the trained one's parameters are."""
+    adapted = rank.strategy.tuner_type == "lora"
+    width = WIDTHS[rank.strategy.precision]
+    return _of_frozen(rank, width) + (ZERO if adapted else _of_each(rank, width, "parameters"))
+
+
 def _stored(rank: Rank) -> Expr:
     """Bytes more, less than none, for frozen weights that are stored in few bits."""
     split = rank.lowered.mesh.placement.stores["parameters"]
@@ -85,6 +92,7 @@ def define_static(rank: Rank) -> Static:
     weights = _of_each(rank, WIDTHS[main] if only_main else precision, "parameters") + _of_frozen(rank, precision)
     weights = weights + _stored(rank)
     shards_of_weights = weights
+    weights = weights + strategy.reference_models * _of_reference(rank)
     if strategy.offload_parameters:
         weights = ZERO
     if strategy.param_persistence_threshold:
@@ -95,7 +103,8 @@ def define_static(rank: Rank) -> Static:
         rank,
         of_stage("M", "weights"),
         held.get("weights", of_both(rank, weights)),
-        "parameters, with the forms in which a recipe keeps them" if strategy.fp8 != "none" else "parameters",
+        ("parameters, with the forms in which a recipe keeps them" if strategy.fp8 != "none" else "parameters")
+        + (", and those of reference models" if strategy.reference_models else ""),
         r"M^{(i)}_{\mathrm{weights}}",
         source="Megatron-Core docs/user-guide/features/dist_optimizer.md; FP8: TransformerEngine module/linear.py (cached for all micro-batches)",
         assumptions=(*(("fsdp_parameters",) if strategy.zero == 3 else ()), *(("fp8_layouts",) if strategy.fp8 != "none" else ())),

@@ -19,6 +19,7 @@ from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, NONE, SECOND, Quantity, Unit
 from symsim.algebra.reductions import stages_sum
 from symsim.cost.count import some_frozen
+from symsim.cost.forwards import forward_pass
 from symsim.cost.largest import SOURCE as OF_LARGEST
 from symsim.cost.largest import expected_largest
 from symsim.cost.reduce import expert_groups, shards
@@ -159,9 +160,8 @@ def _evaluation(book: Derivation, given: Mapping[str, Any]) -> Expr:
     """Seconds of evaluation a step, on average."""
     if "eval_interval" not in given:
         return ZERO
-    filled = symbol("m") * symbol("tf") + (symbol("sum_tf") - symbol("tf")) / symbol("vpp")
     meaning = "an evaluation: forward of its batches through the pipeline"
-    one = _define(book, "evaluation", symbol("eval_iters") * filled, meaning, r"t_v", SECOND)
+    one = _define(book, "evaluation", symbol("eval_iters") * forward_pass(), meaning, r"t_v", SECOND)
     return one / symbol("eval_interval")
 
 

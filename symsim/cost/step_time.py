@@ -21,6 +21,7 @@ from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
+from symsim.cost.forwards import further_seconds
 from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_seconds
@@ -432,7 +433,7 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
         define(of_step("exposed", axis="stragglers"), Quantity(slower, SECOND), meaning, rf"\epsilon^{{{label('stragglers')}}}", ("stragglers",))
         slower = of_step("exposed", axis="stragglers").expr
     waiting = longest_rows(book, lowered)
-    whole = symbol("t_pipeline") + slower + waiting + symbol("t_tail")
+    whole = symbol("t_pipeline") + slower + waiting + further_seconds(book, strategy) + symbol("t_tail")
     define(of_step("t", "step"), Quantity(whole, SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define(of_step("t", "compute"), Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")

@@ -1,6 +1,6 @@
 """MFU and HFU: the FLOPs of a step over what the peak rate allows in its time.
 
-    MFU = 3 F - F_frozen or (F + G), HFU = F + G + R, of all micro-batches and replicas, over t_step * world * Phi
+    MFU = 3 F - F_frozen or (F + G), HFU = F + G + R + F_further, of all micro-batches and replicas, over t_step * world * Phi
 
 A trained model needs twice the FLOPs of its forward pass for its gradients; F_frozen is what it does not need of them where a product's
 weight is frozen, or nothing before it is trained.
@@ -17,6 +17,7 @@ from symsim.algebra.key import Key, layers_of_model, of_block, of_stage, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
 from symsim.algebra.reductions import stages_sum
 from symsim.cost.count import flops, multiplicity, some_frozen
+from symsim.cost.forwards import forwards
 from symsim.cost.repeated import repeated_share
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered
@@ -41,7 +42,7 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     model = 3 * forward - _without(book, lowered) if assume["mfu_flops"] == "model" else forward + backward
     for name, counted, meaning, named in (
         ("mfu", model, "model FLOPs utilisation", ("mfu_flops", *rests_on)),
-        ("hfu", forward + backward + again, "hardware FLOPs utilisation", rests_on),
+        ("hfu", forward * (1 + forwards(lowered.profile.strategy)) + backward + again, "hardware FLOPs utilisation", rests_on),
     ):
         latex = rf"\mathrm{{{name.upper()}}}"
         book.define(of_step(name), Quantity(counted * replicas / rate), meaning, unit=NONE, latex=latex, assumptions=named)

@@ -45,6 +45,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
             "forward": int(number["F"]),
             "backward": int(number["G"]),
             "recompute": int(number["R"]),
+            **({"further_forwards": int(number["F_further"])} if "F_further" in number else {}),
             "by_module": flops_by_module(at),
             "per_rank": [
                 {"stage": s.index, "forward": int(n["X_stage"]), "backward": int(n["Y_stage"]), "recompute": int(n["Z_stage"])} for s, n in per_stage
@@ -91,6 +92,7 @@ def _time(at: Evaluation) -> dict[str, Any]:
             "bubble": float(number["t_bubble"]),
             "exposed": {axis: float(number[name]) for axis, name in exposed_axes(at.derivation).items()},
             "optimizer": float(number["t_optimizer"]),
+            **({"further_forwards": float(number["t_further"])} if "t_further" in number else {}),
             "stages": [
                 {"stage": s.index, **{key: float(n[of.text]) for key, of in STAGE_TIMES.items()}}
                 for s, n in ((s, at.stage_numbers(s)) for s in at.stages)

@@ -156,6 +156,12 @@ class Strategy(BaseModel):
     trainable_parameters: tuple[str, ...] | None = Field(
         None, max_length=64, description="parameters that are trained all the same, named as in freeze_parameters"
     )
+    reference_models: int = Field(
+        0, ge=0, le=8, description="frozen models of the same size beside the trained one, whose forward every micro-batch needs (DPO, KTO)"
+    )
+    further_forwards: int = Field(
+        0, ge=0, le=8, description="forwards of the trained model without gradients, a micro-batch: without its adapters, or before the update"
+    )
     # the optimizer
     optimizer: Literal[
         "adam",

@@ -22,6 +22,9 @@ def tuning(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.tuner_type == "lora":
         _targets(architecture, strategy)
     _stored(strategy)
+    if strategy.reference_models and strategy.offload_parameters:
+        said = "whether a reference model's weights are on the host too is not known; give one of them"
+        raise InputError(f"reference_models={strategy.reference_models} with offload_parameters=true: {said}")
     if tunes(strategy) and not trains_anything(architecture, strategy):
         raise InputError("nothing is trained: freeze_parameters leaves no parameter; name what is in trainable_parameters")
 

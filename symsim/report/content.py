@@ -101,6 +101,8 @@ class _Opening:
         rows += [("FLOPs forward, one micro-batch", number["F"], FLOP), ("FLOPs backward", number["G"], FLOP)]
         if number["R"]:
             rows.append(("FLOPs run again in backward", number["R"], FLOP))
+        if "F_further" in number:
+            rows.append(("FLOPs of further forwards, one micro-batch", number["F_further"], FLOP))
         rows += [
             ("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT),
             ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE),

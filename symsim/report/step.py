@@ -121,6 +121,7 @@ class Step:
         exposed = exposed_axes(self.result.derivation)
         named += [(axis_words(axis), name) for axis, name in exposed.items() if axis != "dp"]
         named += [(axis_words("dp"), exposed["dp"]), ("optimizer", "t_optimizer")]
+        named += [("reference and further forwards", "t_further")] if of_step("t", "further") in self.result.derivation else []
         step = self.number("t_step")
         # sums that cancel leave a rest of rounding
         found = ((words, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, name in named)

@@ -70,6 +70,8 @@ def _summary(result: Evaluation) -> str:
     rows += [("FLOPs forward", whole(number["F"]), FLOP), ("FLOPs backward", whole(number["G"]), FLOP)]
     if number["R"]:
         rows.append(("FLOPs run again", whole(number["R"]), FLOP))
+    if "F_further" in number:
+        rows.append(("FLOPs of further forwards", whole(number["F_further"]), FLOP))
     return table("Model, one micro-batch", ("", "about", "exactly"), [(t, human(n, u), digits(n)) for t, n, u in rows])
 
 
