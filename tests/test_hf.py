@@ -80,6 +80,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "dbrx": {"d_model": 64, "n_layers": 4, "n_heads": 4},
     **{name: {"n_embd": 2048, "n_layer": 4, "n_head": 32} for name in ("gptj", "codegen", "gpt_bigcode")},
     "gpt_neo": {"hidden_size": 64, "num_layers": 4, "num_heads": 4, "attention_types": [[["global", "local"], 2]]},
+    "openai-gpt": {"n_embd": 2048, "n_layer": 4, "n_head": 32},
+    "ctrl": {"n_embd": 2048, "n_layer": 4, "n_head": 32, "dff": 128},
+    "distilbert": {"dim": 64, "n_layers": 4, "n_heads": 4, "hidden_dim": 128},
+    "electra": {"embedding_size": 2048},
     "xglm": {"d_model": 64, "num_layers": 4, "attention_heads": 4, "ffn_dim": 128},
     "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
     "deepseek_v2": {"num_experts_per_tok": 2},
@@ -290,7 +294,7 @@ def test_a_fixed_tower_is_itself_whatever_it_is_called() -> None:
 
 def test_unsupported_type_names_the_nearest() -> None:
     assert "'qwen3_moe'" in refusal(small("qwen3_mo"))
-    assert "bert" in refusal(small("bert"))
+    assert "t5" in refusal(small("t5"))
 
 
 @pytest.mark.parametrize(

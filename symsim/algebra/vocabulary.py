@@ -33,11 +33,13 @@ h       | h             | 1    | hidden size
 L       | L             | 1    | decoder layers
 V       | V             | 1    | vocabulary size
 P       | P             | 1    | learned position embeddings
+T_v     | T_v           | 1    | token types
 h_e     | h_e           | 1    | width of the table of words, when not the model's
 a       | a             | 1    | query heads
 g       | g             | 1    | key/value heads (query groups)
 d       | d             | 1    | head dimension
 n_z     | n_z           | 1    | mean number of keys a query attends to
+n_b     | n_b           | 1    | the same where attention is not causal
 n_w     | n_w           | 1    | the same inside an attention window
 n_c     | n_c           | 1    | the same inside a chunk of attention
 n_k     | n_k           | 1    | the same among those that an indexer chose
@@ -141,7 +143,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
     **dict.fromkeys(
-        "u n_z n_w n_c n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
+        "u n_z n_b n_w n_c n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
         "positive",
     ),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),

@@ -68,6 +68,7 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
     reaches |= {"chosen"} if model.attention.dsa_indexer_topk else set()
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
+        ("both", "n_b", "the same before and behind it"),
         ("window", "n_w", "the same inside a window"),
         ("chunk", "n_c", "the same inside a chunk of attention"),
         ("chosen", "n_k", "the same among those that an indexer chose"),

@@ -38,7 +38,7 @@ def define_attention(book: Derivation, lowered: Lowered) -> None:
     parts = []
     for name, remembered in lowered.blocks.items():
         ops = remembered.placed.block.ops
-        whole = [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys == "n_z" and not written_out(op)]
+        whole = [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys in ("n_z", "n_b") and not written_out(op)]
         again = layers(name, again=True).expr if name in lowered.checkpointed else ZERO
         for i in whole:
             forward = Quantity(of_block("t", name, operation=ops[i].name, phase="forward").expr, SECOND)

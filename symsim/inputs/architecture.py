@@ -150,13 +150,16 @@ class LayerKind(Part):
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
+    bidirectional: bool = Field(False, description="attention is not causal (encoders)")
     rope: bool = True
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
 
     @property
-    def reach(self) -> Literal["all", "window", "chunk"]:
+    def reach(self) -> Literal["all", "both", "window", "chunk"]:
         """What a query may attend to."""
+        if self.bidirectional:
+            return "both"
         return "all" if self.window is None else "chunk" if self.chunked else "window"
 
 
@@ -263,6 +266,11 @@ class Architecture(Part):
     parallel_block: bool = Field(False, description="attention and feed-forward read the same stream (GPT-NeoX, Falcon)")
     final_norm: bool = True
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
+    token_types: Size | None = Field(None, description="rows of a table of token types, added to the words (BERT)")
+    head_transform: Literal["gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "silu"] | None = Field(
+        None, description="a projection, this activation and a norm before the output layer (masked language models)"
+    )
+    head_transform_bias: bool = True
     tie_word_embeddings: bool = False
     lm_head_bias: bool = False
     logit_softcap: bool = Field(False, description="tanh cap on the output logits (Gemma 2)")
@@ -302,6 +310,8 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has ffn: moe, but there is no moe section")
             if self.layer_kinds[kind].ffn == "mlp" and self.mlp is None:
                 raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
+            if self.layer_kinds[kind].bidirectional and self.layer_kinds[kind].window:
+                raise ValueError(f"layer kind '{kind}' has a window and is bidirectional, which is not supported together")
             if "none" in (self.layer_kinds[kind].mixer, self.layer_kinds[kind].ffn):
                 self._half(kind)
             mixer = self.layer_kinds[kind].mixer

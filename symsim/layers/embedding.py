@@ -22,6 +22,11 @@ def embedding(net: Net, model: Architecture) -> str:
             y = net.tensor("positioned", "b s h")
             net.op("add_positions", "add_positions", [x, positions], [y])
             x = y
+        if model.token_types:
+            types = net.weight("token_type_embeddings", "T_v h")
+            y = net.tensor("typed", "b s h")
+            net.op("add_positions", "add_token_types", [x, types], [y])
+            x = y
         if model.embedding_norm:
             x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight)
         if model.dropped_embedding:

@@ -28,6 +28,16 @@ def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
     return loss
 
 
+def transformed(net: Net, x: str, model: Architecture) -> str:
+    """`x[b s h] -> x[b s h]`: the projection, activation and norm of a masked language model's head (BERT)."""
+    with net.within("head_transform", "mlp"):
+        net.dim("h_t", "h")
+        x = net.einsum("b s h, h_t h -> b s h_t", x, Weight("dense", model.head_transform_bias))
+        x = n.activate(net, (x,), "act", model.head_transform or "")
+        x = n.norm(net, x, "norm", "h_t", kind=model.normalization, bias=model.norm_bias)
+        return n.view(net, x, "of_model", [("of_model", "b s h")])[0]
+
+
 def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "") -> str:
     """`x[b s h] -> loss[b s]`: norm, logits `[b s V]`, cross entropy.
 
@@ -35,6 +45,8 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borr
     """
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
+    if model.head_transform:
+        x = transformed(net, x, model)
     width = "h_e" if model.embedding_size else "h"
     if model.embedding_size:
         with net.within("", "mlp"):

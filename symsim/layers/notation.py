@@ -43,13 +43,14 @@ def rope(net: Net, x: str, name: str, head: str, *, fraction: float = 1.0) -> st
 
 
 def attend(net: Net, qkv: tuple[str, str, str], *, scores: str, values: str, reach: str = "all", sinks: bool = False, chosen: str = "") -> str:
-    """softmax(q k^T) v, causal: `scores` and `values` say its two products over the positions `s` of queries and `z` of keys.
+    """softmax(q k^T) v, causal unless it reaches both ways: `scores` and `values` say its two products over the
+    positions `s` of queries and `z` of keys.
 
     `q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]` where g is chosen by a: `b z g(a) d`. chosen: indices of the keys that a query
     attends to, `[b s k_x]`.
     """
     net.dim("z", "s")
-    keys = net.dim({"all": "n_z", "window": "n_w", "chunk": "n_c", "chosen": "n_k"}["chosen" if chosen else reach])
+    keys = net.dim({"all": "n_z", "both": "n_b", "window": "n_w", "chunk": "n_c", "chosen": "n_k"}["chosen" if chosen else reach])
     q, k, v = (net.dims_of(t) for t in qkv)
     of_keys, of_values = (tuple("z" if d == "s" else d for d in dims) for dims in (k, v))
     first = net.checked(scores, {0: q, 1: of_keys}, "scores of attention")

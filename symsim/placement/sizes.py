@@ -14,7 +14,7 @@ from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
 # the dimension of keys, and how far its attention reaches
-REACHES = {"n_z": "all", "n_w": "window", "n_c": "chunk", "n_k": "chosen"}
+REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_k": "chosen"}
 
 
 def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
@@ -38,6 +38,7 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "L": model.num_layers,
         "P": model.position_embedding_rows,
         "h_e": model.embedding_size,
+        "T_v": model.token_types,
         "a": at.num_attention_heads,
         "g": model.query_groups if at.kind == "gqa" else None,
         "d": model.head_dim if at.kind == "gqa" else None,
@@ -105,7 +106,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
 def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
-    reach: all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
+    reach: both: all before and behind it, whatever `causal` says; all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so
+    the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
     sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
 
     Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
@@ -114,6 +116,8 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     lengths = documents(strategy)
     s = symbol("s") if lengths is None else symbol("u")
     varied = lengths is not None and lengths.varied
+    if reach == "both":
+        return span(reach, strategy)
     if causal in ("full", "half"):
         every = span("all", strategy)
         if reach == "chosen":
@@ -137,9 +141,9 @@ def span(reach: str, strategy: Strategy) -> Expr:
     lengths = documents(strategy)
     if lengths is None or not lengths.varied:
         row = symbol("s") if lengths is None else symbol("u")
-        return row if reach == "all" else minimum(symbol("k_x" if reach == "chosen" else "w"), row)
+        return row if reach in ("all", "both") else minimum(symbol("k_x" if reach == "chosen" else "w"), row)
     u, w = symbol("u"), symbol("w")
-    if reach == "all":
+    if reach in ("all", "both"):
         return u * (1 + symbol("q_u"))
     if reach == "window":
         return (symbol("u_ww") + w * (u - symbol("u_w"))) / u
@@ -217,6 +221,7 @@ def dimensions(
         **flex,
         "E_r": Dim(symbol("E")),
         "n_z": Dim(symbol("n_z")),
+        "n_b": Dim(symbol("n_b")),
         "n_w": Dim(symbol("n_w")),
         "n_c": Dim(symbol("n_c")),
         "n_k": Dim(symbol("n_k")),

@@ -30,6 +30,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.hf import SUPPORTED, read_config
 from symsim.inputs.hf.config import ACTIVATIONS
+from symsim.inputs.hf.families_encoder import ENCODERS
 from symsim.inputs.hf.wrappers import WRAPPERS
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import check
@@ -107,6 +108,8 @@ SIZES: dict[str, Drawn] = {
     "vocab_size": within(3, 900),
     "intermediate_size": WIDTH,
     "ffn_dim": WIDTH,
+    "hidden_dim": WIDTH,
+    "dff": WIDTH,
     "pad_token_id": lambda d: 0,
     "num_experts_per_tok": lambda d: d.rng.randint(1, min(d.experts, 4)),
     "num_local_experts": lambda d: d.experts,
@@ -138,6 +141,9 @@ KEYS: dict[str, Drawn] = {
     "resid_dropout": DROPOUT,
     "embed_dropout": DROPOUT,
     "hidden_dropout_prob": DROPOUT,
+    "type_vocab_size": within(1, 3),
+    "is_decoder": FLAG,
+    "afn": lambda d: d.rng.choice(["relu", "gelu", "swish"]),
     "attention_probs_dropout_prob": DROPOUT,
     "scale_embedding": FLAG,
     "n_positions": within(40, 300),
@@ -250,6 +256,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "llama4_text": {"layer_types": layer_types("full_attention", "chunked_attention")},
     **{name: {"layer_types": layer_types("full_attention", "sliding_attention")} for name in WINDOWED},
     **{name: {"rotary_dim": lambda d: d.maybe(2 * d.rng.randint(1, max(1, d.hidden // d.heads // 2)))} for name in ("gptj", "codegen")},
+    **{name: {"tie_word_embeddings": lambda d: d.rng.random() < 0.9} for name in ENCODERS},
+    "electra": {"embedding_size": lambda d: d.hidden, "tie_word_embeddings": lambda d: True},
     "gpt_neo": {"attention_types": lambda d: [[[d.rng.choice(["global", "local"]) for _ in range(d.layers)], 1]]},
     "helium": {"head_dim": lambda d: d.hidden // d.heads},
     "apertus": {"hidden_act": lambda d: d.rng.choice(["xielu", *sorted(ACTIVATIONS)])},
@@ -266,8 +274,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
 PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "gptj": ("rotary_dim",),
-            "codegen": ("rotary_dim",),
+REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
+            "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}  # fmt: skip
 
 
@@ -338,7 +346,7 @@ def build(config: Json) -> Any:
     _quiet()
     import torch
     import transformers
-    from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.models.auto import modeling_auto
 
     values = json.loads(json.dumps(config))
@@ -356,12 +364,13 @@ def build(config: Json) -> Any:
         model_type
     )
     cls = getattr(transformers, found) if wraps and found else None
+    kind = AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
     with torch.device("meta"):
         for more in ({"experts_implementation": "batched_mm"}, {}):
             try:
                 if cls is not None:
                     return cls._from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more)
-                return AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more)
+                return kind.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more)
             except (ValueError, TypeError) as error:
                 if "experts" not in str(error) or not more:
                     raise
@@ -370,20 +379,21 @@ def build(config: Json) -> Any:
 
 def module_of(name: str) -> str | None:
     """Where symsim counts a parameter of that name (docs/json.md); None for what is not of the text tower."""
-    if re.search(r"vision|audio|projector|connector|adapter|aligner|image_newline|multi_modal|mm_|visual", name):
+    if re.search(r"vision|audio|(?<!vocab_)projector|connector|adapter|aligner|image_newline|multi_modal|mm_|visual", name):
         return None
     owner = name.split(".")[:-1]
     if name.endswith(("expert_bias", "e_score_correction_bias")):
         return "router"
-    if re.search(r"norm|^ln_|^ln$", owner[-1]) or "norms" in owner:
+    if re.search(r"norm|^ln_|^ln$|^layernorm", owner[-1], re.IGNORECASE) or "norms" in owner:
         return "norm"
-    if "project_out" in owner or owner[-1:] == ["dense"] and {"lm_head", "predictions"} & set(owner):
+    head = {"lm_head", "predictions", "generator_predictions"} & set(owner)
+    if {"project_out", "vocab_transform"} & set(owner) or (owner[-1] == "dense" and head):
         return "mlp"
-    if {"lm_head", "embed_out", "output_projection"} & set(owner):
+    if head or {"embed_out", "output_projection", "vocab_projector", "generator_lm_head"} & set(owner):
         return "lm_head"
     if "project_in" in owner:
         return "embedding"
-    if re.search(r"embed|^wte$|^wpe$", owner[-1]):
+    if re.search(r"embed|^wte$|^wpe$|^w$", owner[-1]):
         return "embedding"
     if {"shared_expert_gate", "router", "gate"} & set(owner):
         return "router"
@@ -398,9 +408,9 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
     """Parameters by module; a tied one counts once, where it comes first. Of a wrapper only the text tower's."""
     parts = (model.get_decoder(), getattr(model, "lm_head", None) or model.get_output_embeddings()) if wrapped else ()
     text = {id(p) for part in parts for p in part.parameters()}
-    found: Counter[str] = Counter()
+    table, found = model.get_input_embeddings(), Counter[str]()
     for name, parameter in model.named_parameters():
-        module = module_of(name)
+        module = "embedding" if parameter is table.weight and not wrapped else module_of(name)
         if module and (not wrapped or id(parameter) in text):
             found[module] += parameter.numel()
     return dict(found)

@@ -63,7 +63,7 @@ def _flops(question: Question) -> list[Difference]:
             {"attention_backward": Fraction(2)},
         ),
     ]
-    if any(model.layer_kinds[kind].reach != "all" for kind in model.kind_names()):
+    if any(model.layer_kinds[kind].reach not in ("all", "both") for kind in model.kind_names()):
         row = {"whole": {"attention": _all_scores}}
         found.append(Difference("windows", "a window counts its keys", "every layer sees all", _SOURCE, (FLOPS,), row))
     if model.moe is not None:

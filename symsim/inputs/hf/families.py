@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, integer, number
 from symsim.inputs.hf.families_dense import DENSE
+from symsim.inputs.hf.families_encoder import ENCODERS
 from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
 from symsim.inputs.hf.families_old import OLD
@@ -320,7 +321,7 @@ _FIRST: dict[str, Family] = {
 }
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | MIXING).items()}
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING).items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)

@@ -46,6 +46,19 @@ _GPT_J = Family(
 OLD: dict[str, Family] = {
     "gptj": _GPT_J,
     "codegen": Family(attention=_GPT_J.attention | {"fused_qkv": True}, mlp=_WIDE, model=_GPT_J.model, names=_GPT_J.names),
+    "openai-gpt": Family(
+        attention=FUSED_MHA | {"qkv_bias": True, "out_bias": True},
+        # modeling_openai.py, ACT_FNS: its gelu is gelu_new
+        mlp=PLAIN | {"bias": True, "ffn_hidden_size": four_wide,
+                     "activation": lambda c: c.word("afn", {"relu": "relu", "silu": "silu", "gelu": "gelu_new", "swish": "silu"})},
+        model=LAYERNORM | _POSITIONS | {"norms_after_residual": True, "norms": ("post_attention", "post_mlp"), "final_norm": False,
+                                        "hidden_dropout": number("resid_pdrop"), "embedding_dropout": number("embd_pdrop")},
+        names={"attention_dropout": ("attn_pdrop",)}),
+    "ctrl": Family(
+        attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True, "activation": "relu"},
+        model=LAYERNORM | {"position_embedding": "none", "embedding_scale": True, "lm_head_bias": True,
+                           "hidden_dropout": number("resid_pdrop"), "embedding_dropout": number("embd_pdrop")},
+        names={"intermediate_size": ("dff",)}),
     "gpt_bigcode": Family(
         attention=FUSED_MHA | {"qkv_bias": True, "out_bias": True, "num_query_groups": choose("multi_query", 1, None)}, mlp=_WIDE,
         model=LAYERNORM | _POSITIONS | {"hidden_dropout": number("resid_pdrop"), "embedding_dropout": number("embd_pdrop")},

@@ -20,6 +20,7 @@ from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFEC
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
 from symsim.inputs.hf.fields import BASE, HEADS
+from symsim.inputs.hf.refused import REFUSED
 from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
 
 
@@ -172,6 +173,8 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
         return None
     if wrapper in FAMILIES or (wrapper not in WRAPPERS and not isinstance(text, Mapping)):
         return None
+    if wrapper in REFUSED:
+        raise InputError(f"{where}: model_type '{wrapper}' is not supported: {REFUSED[wrapper]}.")
     known = WRAPPERS.get(str(wrapper))
     if known and known.flat and text is None:
         text = {key: value for key, value in config.items() if not _of_wrapper(key)}
@@ -235,6 +238,8 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     model_type = config.get("model_type")
     if model_type is None:
         raise InputError(f"{where}: key '{prefix}model_type' is missing; it says which of transformers' models this is.")
+    if str(model_type) in REFUSED:
+        raise InputError(f"{where}: model_type '{model_type}' is not supported: {REFUSED[str(model_type)]}.")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise InputError(f"{where}: model_type {model_type!r:.60} is not supported; {_others(str(model_type))}")
     family = FAMILIES[model_type]
