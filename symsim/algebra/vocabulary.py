@@ -143,7 +143,8 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
     **dict.fromkeys(
-        "u n_z n_b n_w n_c n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
+        "u n_z n_b n_w n_c n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi "
+        "B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
         "positive",
     ),
     **dict.fromkeys("eta_gemm eta_group eta_fa eta_fab eta_mem eta_permute eta_ce".split(), "share"),

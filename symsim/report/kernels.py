@@ -132,7 +132,8 @@ def _worked(result: Evaluation) -> dict[str, Number]:
     known = result.numbers
     inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
     chosen = minimum(symbol("k_x"), symbol("s") / 2).evaluate(known) if "k_x" in known else known["s"] / 2
-    return {**known, "n_k": min(known["n_k"], chosen) if "n_k" in known else chosen, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2}
+    sparse = min(known["n_k"], chosen) if "n_k" in known else chosen
+    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2}
 
 
 def _kernel(
