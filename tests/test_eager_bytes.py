@@ -69,6 +69,14 @@ INDEXED = SMALL | {
     "index_head_dim": 16,
     "first_k_dense_replace": 1,
 }
+MINIMAX = GROUPED | {
+    "model_type": "minimax",
+    "intermediate_size": 48,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "block_size": 16,
+    "layer_types": ["linear_attention", "full_attention"],
+}
 THREE_TAPS = {"linear_num_key_heads": 4, "linear_conv_kernel_dim": 3}
 
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
@@ -108,6 +116,11 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "deepseek v3.2": (INDEXED, 0, "eager", 2, 48, 548352, 768),
     "deepseek v3.2, mixture": (INDEXED, 1, "eager", 3, 40, 716800, 640),
     "glm 5": (INDEXED | {"model_type": "glm_moe_dsa"}, 0, "eager", 2, 48, 548352, 768),
+    "minimax lightning, blocks": (MINIMAX, 0, "eager", 2, 48, 436272, 0),
+    "minimax lightning, one row": (MINIMAX, 0, "eager", 1, 48, 214064, 0),
+    "minimax lightning, a part of a block": (MINIMAX, 0, "eager", 2, 40, 364592, 0),
+    "minimax lightning, one block": (MINIMAX, 0, "eager", 2, 16, 137248, 0),
+    "minimax attention": (MINIMAX, 1, "eager", 2, 48, 503456, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
 

@@ -65,6 +65,7 @@ H_v     | H_v           | 1    | linear-attention value heads
 D_k     | D_k           | 1    | linear-attention key head dimension
 D_v     | D_v           | 1    | linear-attention value head dimension
 W_c     | W_c           | 1    | linear-attention convolution kernel width
+C_l     | C_l           | 1    | tokens of a block of lightning attention
 W_l     | W_l           | 1    | short-convolution kernel width
 r       | r             | 1    | rank of the adapters
 D       | D             | 1    | multi-token prediction depths

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
+from symsim.frameworks.eager_lightning import eager_lightning
 from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
 from symsim.frameworks.eager_modules import module_code
 from symsim.frameworks.kernels import (
@@ -344,6 +345,7 @@ LOWERINGS: dict[str, Lowering] = {
     "concat": keep,
     "convolution": eager_convolution,
     "index_scores": index_scores,
+    "lightning": eager_lightning,
     "delta_rule": eager_delta_rule,
     "clip": eager_clip,
 }

@@ -24,6 +24,7 @@ from symsim.frameworks.kernels import (
     index_scores,
     joined_linear,
     keep_inputs,
+    lightning,
     pool,
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
@@ -473,5 +474,6 @@ LOWERINGS: dict[str, Lowering] = {
     "combine": te_combine,
     "convolution": convolution,
     "index_scores": index_scores,
+    "lightning": lightning,
     "delta_rule": delta_rule,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from symsim.algebra.expr import ZERO, ceil, expr, product
+from symsim.algebra.expr import ZERO, ceil, expr, floor, minimum, product
 from symsim.frameworks.framework import Framework
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.conventions import OWN, Conventions
@@ -252,6 +252,31 @@ def convolution_products(k: Kernels, op: Op) -> dict[str, Any]:
         k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims[taps].size - 1, parts=("s",)))
         tap[tap.index("s")] = "s_padded"
     return {"products": [tuple(tap)], "backward": [("dgrad", tuple(tap)), ("wgrad", tuple(tap))]}
+
+
+def lightning(k: Kernels, op: Op) -> None:
+    """Linear attention with a fixed decay: keeps its inputs."""
+    k.emit("lightning", op.inputs, op.outputs, saves=op.inputs, **lightning_products(k))
+
+
+def lightning_products(k: Kernels) -> dict[str, Any]:
+    """Matrix products of lightning attention, forward and backward (assumption linear_attention_flops).
+
+    recurrence: the state is written and read, two `[d, d]` products a head and token. chunked: inside a block scores `[C, C]` over d and these
+    times values, between blocks the state read by queries and written by keys. The first state needs no gradient and the last is not used.
+    """
+    once = ("b", "s", "a", "d", "d")
+    s, block = k.dims["s"].size, k.dims["C_l"].size
+    whole, blocks = floor(s / block), ceil(s / block)
+    rest = s - whole * block
+    k.dims.setdefault("in_block", Dim((whole * block * block + rest * rest) / s))
+    k.dims.setdefault("s_but_first", Dim(s - minimum(block, s), parts=("s",)))
+    k.dims.setdefault("s_but_last", Dim(block * (blocks - 1), parts=("s",)))
+    if k.profile.assumptions["linear_attention_flops"] == "recurrence":
+        return {"products": [once] * 2, "backward": [("state", once)] * 4}
+    inside, read, written = ("b", "s", "a", "in_block", "d"), ("b", "s_but_first", "a", "d", "d"), ("b", "s_but_last", "a", "d", "d")
+    backward = [("scores", inside)] * 4 + [("queries", once), ("state", read), ("keys", written), ("values", written)]
+    return {"products": [inside, inside, once, once], "backward": backward}
 
 
 def delta_rule(k: Kernels, op: Op) -> None:

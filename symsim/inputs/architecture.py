@@ -92,6 +92,13 @@ class LinearAttention(Part):
     )
 
 
+class LightningAttention(Part):
+    """Linear attention with a fixed decay a head, of as many heads as attention (MiniMax-Text-01)."""
+
+    block_size: Size = Field(256, description="tokens of a block, inside which scores are made")
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
+
+
 class ShortConvolution(Part):
     """A convolution of each channel over a few positions, between two gates (LFM2)."""
 
@@ -146,7 +153,7 @@ class Moe(Part):
 class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention", "short_convolution", "none"] = "attention"
+    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "none"] = "attention"
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
@@ -254,6 +261,7 @@ class Architecture(Part):
     layer_kinds: dict[str, LayerKind] = Field(default_factory=lambda: {"dense": LayerKind()})
     attention: Attention
     linear_attention: LinearAttention | None = None
+    lightning_attention: LightningAttention | None = None
     short_convolution: ShortConvolution | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
@@ -264,6 +272,7 @@ class Architecture(Part):
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] = ("pre_attention", "pre_mlp")
     norms_after_residual: bool = Field(False, description="the post norms are of the stream, after what they follow is added (BERT, OPT-350m)")
     parallel_block: bool = Field(False, description="attention and feed-forward read the same stream (GPT-NeoX, Falcon)")
+    residual_after_norm: bool = Field(False, description="what is added to a branch is the normed stream that it read (MiniMax)")
     final_norm: bool = True
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
     token_types: Size | None = Field(None, description="rows of a table of token types, added to the words (BERT)")

@@ -51,6 +51,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "D_k": ("linear_attention", "linear_key_head_dim"),
     "D_v": ("linear_attention", "linear_value_head_dim"),
     "W_c": ("linear_attention", "linear_conv_kernel_dim"),
+    "C_l": ("lightning_attention", "block_size"),
     "W_l": ("short_convolution", "conv_kernel_dim"),
     "f": ("mlp", "ffn_hidden_size"),
     "D": ("mtp_num_layers",),
@@ -82,7 +83,7 @@ _EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
-_SECTIONS = ("attention", "linear_attention", "short_convolution", "mlp", "moe")
+_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mlp", "moe")
 
 
 def system_path(name: str) -> tuple[str, ...] | None:

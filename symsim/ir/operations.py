@@ -351,6 +351,7 @@ OPERATIONS: dict[str, Operation] = {
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
     "column_norm": Operation("primitive", transpose="none"),
     "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",)),
+    "lightning": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
     "embed": Operation("lookup", Lookup, partial="V"),

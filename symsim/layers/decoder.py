@@ -8,6 +8,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net
 from symsim.layers import notation as n
 from symsim.layers.attention import attention
+from symsim.layers.lightning_attention import lightning_attention
 from symsim.layers.linear_attention import linear_attention
 from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
@@ -18,6 +19,7 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
     "attention": attention,
     "mla": mla,
     "linear_attention": linear_attention,
+    "lightning_attention": lightning_attention,
     "short_convolution": short_convolution,
 }
 
@@ -65,7 +67,9 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
     if kind.mixer != "none":
-        x = added(mixed(normed(x, "pre_attention")), x, "post_attention", "add_attention")
+        read = normed(x, "pre_attention")
+        x = added(mixed(read), read if model.residual_after_norm else x, "post_attention", "add_attention")
     if kind.ffn == "none":
         return x
-    return added(fed(normed(x, "pre_mlp")), x, "post_mlp", "add_ffn")
+    read = normed(x, "pre_mlp")
+    return added(fed(read), read if model.residual_after_norm else x, "post_mlp", "add_ffn")

@@ -71,7 +71,7 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.distribute_saved_activations and tp == 1:
         raise InputError("distribute_saved_activations=true needs tp above 1: it splits saved activations over the tensor-parallel ranks")
     mixers = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
-    if "attention" in mixers or architecture.mtp_num_layers or strategy.mtp_num_layers:
+    if mixers & {"attention", "lightning_attention"} or architecture.mtp_num_layers or strategy.mtp_num_layers:
         _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups
         if attention.kind == "gqa" and groups % tp and tp % groups:

@@ -98,6 +98,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
             "D_v": la.linear_value_head_dim,
             "W_c": la.linear_conv_kernel_dim,
         }
+    if model.lightning_attention:
+        found["C_l"] = model.lightning_attention.block_size
     if model.short_convolution:
         found["W_l"] = model.short_convolution.conv_kernel_dim
     return found

@@ -231,6 +231,7 @@ KEYS: dict[str, Drawn] = {
     "block_auto_adjust_ff_dim": FLAG,
     "full_attn_idxs": lambda d: d.maybe(d.some_layers()),
     "use_expert_bias": FLAG,
+    "block_size": within(2, 20),
     "index_topk": within(1, 20),
     "index_n_heads": within(1, 5),
     "index_head_dim": lambda d: 2 * d.rng.randint(9, 16),
@@ -248,6 +249,7 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         kind: {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)}
         for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     },
+    "minimax": {"layer_types": layer_types("full_attention", "linear_attention")},
     "lfm2": {"layer_types": layer_types("full_attention", "conv")},
     "lfm2_moe": {"layer_types": lambda d: [d.rng.choice(["full_attention", "conv"]) for _ in range(d.layers)]},
     "gpt_oss": {"layer_types": layer_types("full_attention", "sliding_attention")},

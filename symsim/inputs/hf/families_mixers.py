@@ -5,11 +5,11 @@ Source: transformers 5.23, src/transformers/models/<model_type>/modeling_*.py.
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import Fields, choose, flag, integer
+from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts
+from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
-from symsim.inputs.hf.patterns_mixers import glm_indexers, lfm2_mixers, lfm2_width
+from symsim.inputs.hf.patterns_mixers import glm_indexers, lfm2_mixers, lfm2_width, mixed
 
 # fmt: off
 
@@ -37,11 +37,18 @@ _LATENT_UNREAD = {key: why for why, keys in {
 }.items() for key in keys.split()}
 
 
+_MINIMAX_FACTORS = [f"{branch}_{which}_factor" for branch in ("full_attn", "linear_attn", "mlp") for which in ("alpha", "beta")]
+
+
 MIXING: dict[str, Family] = {
     "deepseek_v32": Family(attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, ffns=sparse_from("first_k_dense_replace"), unread=_LATENT_UNREAD),
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
                           unread=_LATENT_UNREAD),
+    "minimax": Family(
+        moe=experts("num_local_experts", "intermediate_size"), ffns=sparse, mixers=mixed("linear_attention", lambda i: i % 2 == 0),
+        lightning={"block_size": integer("block_size"), "activation": act()}, model={"residual_after_norm": True},
+        unread={key: "scale, clamp or noise, elementwise" for key in _MINIMAX_FACTORS} | {"sliding_window": "no layer has one"}),
     "lfm2": Family(attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
                    names=_LFM2_NAMES, unread=_LFM2_UNREAD),
     "lfm2_moe": Family(

@@ -28,6 +28,7 @@ class Family:
     mlp: Fields = field(default_factory=lambda: GATED)
     moe: Fields | None = None
     linear: Fields | None = None
+    lightning: Fields | None = None
     short_convolution: Fields | None = None
     mixers: Mixers = full
     ffns: Ffns = dense

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config
+from symsim.inputs.hf.fields import Mixers
 
 
 def lfm2_mixers(c: Config) -> list[LayerKind]:
@@ -50,3 +53,16 @@ def glm_indexers(c: Config) -> list[LayerKind]:
     if types[0] == "shared":
         raise InputError(f"{c.where}: key 'indexer_types' begins with a shared indexer, and no layer before it has one.")
     return [LayerKind(shared_index=t == "shared") for t in types]
+
+
+def mixed(other: str, whole: Callable[[int], bool]) -> Mixers:
+    """`layer_types`, or attention where the rule `whole` says so; the others are lightning attention."""
+
+    def kinds(c: Config) -> list[LayerKind]:
+        types = c.items("layer_types", str, c.depth) or ["full_attention" if whole(i) else other for i in range(c.depth)]
+        wrong = [t for t in types if t not in (other, "full_attention")]
+        if wrong:
+            raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]}', which this model_type does not have.")
+        return [LayerKind(mixer="lightning_attention" if t == other else "attention") for t in types]
+
+    return kinds

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from symsim.errors import InputError, nearest
-from symsim.inputs.architecture import Architecture, Attention, LayerKind, LinearAttention, Mlp, Moe, ShortConvolution, compress
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, LightningAttention, LinearAttention, Mlp, Moe, ShortConvolution, compress
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
@@ -35,7 +35,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-_MIXER_TAGS = {"linear_attention": "linear", "short_convolution": "conv"}
+_MIXER_TAGS = {"linear_attention": "linear", "short_convolution": "conv", "lightning_attention": "linear"}
 
 
 def _tag(kind: LayerKind) -> str:
@@ -93,6 +93,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
             )
         if any(kind.mixer == "linear_attention" for kind in layers["layer_kinds"].values()):
             parts["linear_attention"] = linear
+    if family.lightning and any(kind.mixer == "lightning_attention" for kind in layers["layer_kinds"].values()):
+        parts["lightning_attention"] = LightningAttention(**c.resolve("lightning_attention", family.lightning))
     if family.short_convolution and any(kind.mixer == "short_convolution" for kind in layers["layer_kinds"].values()):
         parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
     attention = parts["attention"]
