@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from symsim.api.result import derive
-from symsim.evaluation import idle
-from symsim.evaluation.idle import idle_options
+from symsim.evaluation import evaluated
+from symsim.evaluation.idle import idle_fields, idle_options
 from symsim.inputs.architecture import parse_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.models import load_model
+from symsim.inputs.models import load_model, override_architecture
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system, override_system
-from symsim.inputs.watched import forget, was_read, watched
+from symsim.inputs.watched import forget, paths_read, unheeded, was_read, watched
 
 DENSE, MOE, MLA, LINEAR, INDEXED = "llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b", "deepseek-v3.2"
 BASE = {"seq_length": 4096}
@@ -274,18 +274,57 @@ def test_options_without_effect_are_named() -> None:
 
 def test_nothing_is_derived_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is remembered; of what is read everywhere, whether it decides what its default would."""
-    monkeypatch.setattr(idle, "evaluated", None)
     one_node = load_strategy(
         "tp=2,pp=2,vpp=2,schedule=interleaved,rank_order=dp-tp-cp-ep-pp,reshard_after_backward=false,moe_token_dispatcher_type=allgather,"
         "precision=fp32,grad_reduce_in_fp32=false,tp_comm_overlap_disable_fc1=true,bias_dropout_fusion=false,num_microbatches=4"
     )
-    said = idle_options(derive(load_model(DENSE).architecture, watched(one_node), system=SYSTEM))
+    several = load_strategy("tp=4,dp=8,zero=3,rank_order=dp-tp-cp-ep-pp,reshard_after_backward=false,grad_reduce_in_fp32=false")
+    made, other = (derive(load_model(DENSE).architecture, watched(s), system=SYSTEM) for s in (one_node, several))
+    monkeypatch.setattr(evaluated, "lower", None)
+    said = idle_options(made)
     assert sorted(said) == sorted(
         "schedule rank_order reshard_after_backward moe_token_dispatcher_type grad_reduce_in_fp32 tp_comm_overlap_disable_fc1 "
         "bias_dropout_fusion".split()
     )
-    several = load_strategy("tp=4,dp=8,zero=3,rank_order=dp-tp-cp-ep-pp,reshard_after_backward=false,grad_reduce_in_fp32=false")
-    assert idle_options(derive(load_model(DENSE).architecture, watched(several), system=SYSTEM)) == []
+    assert idle_options(other) == []
+
+
+FIELDS: list[tuple[str, str, dict[tuple[str, ...], Any], list[str]]] = [
+    # sizes of another kind of attention stand in no formula, and a number of rows only where positions are learned
+    (DENSE, "tp=2", {("attention", "v_head_dim"): 64, ("vocab_size",): 64000, ("position_embedding_rows",): 5}, ["attention.v_head_dim", "rows"]),
+    ("gpt2", "", {("position_embedding_rows",): 512, ("num_layers",): 6}, []),
+    # the groups that a router may choose hold tokens back where they enter a node once
+    (MOE, "ep=4,dp=4", {("moe", "moe_router_group_topk"): 1}, ["moe.moe_router_group_topk"]),
+    (MOE, "ep=4,dp=4", {("mtp_use_repeated_layer",): True}, ["mtp_use_repeated_layer"]),
+    (MOE, "ep=4,dp=4,moe_token_dispatcher_type=flex", {("moe", "moe_router_group_topk"): 1}, []),
+    # what the model has already, and what another change needs, are not named
+    (DENSE, "", {("vocab_size",): 128256, ("attention", "clip_qkv"): False}, []),
+    (DENSE, "", {("position_embedding",): "learned", ("position_embedding_rows",): 8192}, []),
+]
+
+
+@pytest.mark.parametrize(("model", "strategy", "changes", "said"), FIELDS)
+def test_fields_without_effect_are_named(
+    model: str, strategy: str, changes: dict[tuple[str, ...], Any], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = load_model(model).architecture
+    made = derive(watched(override_architecture(own, changes)), watched(load_strategy(strategy or None)), system=SYSTEM)
+    monkeypatch.setattr(evaluated, "lower", None)
+    assert [path.removeprefix("position_embedding_") for path in idle_fields(made, own, changes)] == said
+
+
+def test_parts_remember_together() -> None:
+    own = load_model(MOE).architecture
+    remembers = watched(own)
+    assert remembers.moe is not None and repr(remembers) == repr(own) and paths_read(own) is None
+    assert remembers.moe.moe_router_topk == 2 and remembers.layer_kinds["moe"].ffn == "moe"
+    with unheeded(remembers):
+        assert remembers.hidden_size == 4096
+    copied = remembers.model_copy(update={"vocab_size": 5})
+    assert copied.attention.kind == "gqa"
+    read = paths_read(remembers)
+    assert read is not None and {("moe", "moe_router_topk"), ("layer_kinds", "moe", "ffn"), ("attention", "kind")} <= read
+    assert not {("hidden_size",), ("moe", "moe_ffn_hidden_size")} & read
 
 
 def test_a_strategy_that_remembers_is_the_same_in_all_else() -> None:

@@ -406,7 +406,8 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     if asked.system and system is None:
         raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None
-    result = derive(architecture, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
+    remembers = watched(architecture) if asked.architecture else architecture
+    result = derive(remembers, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
     notes = []
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:

@@ -79,8 +79,8 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     experts = lowered.profile.model.moe
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
     strategy = lowered.profile.strategy
-    limit = experts.moe_router_group_topk if experts else None
     moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None
+    limit = experts.moe_router_group_topk if experts and (once or moe) else None
     ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
     return Network(
         book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe, one_ring=ring

@@ -108,7 +108,7 @@ def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[
         yield from _of_block(result, _kind_of(result, layer), False)
     if (held.last == model.num_layers and held.last > held.first) if model.mtp_num_layers else held.loss:
         yield from (p for p in _of_block(result, HEAD, False) if p[1] != "lm_head")
-    for _ in range(min(held.mtp, 1) if model.mtp_use_repeated_layer else held.mtp):
+    for _ in range(min(held.mtp, 1) if held.mtp and model.mtp_use_repeated_layer else held.mtp):
         yield from _of_block(result, DEPTH, False)
     at = result.stage_values(stage)
     output = {"P_output": at["output_i"], "P_output_bias": at["loss_i"] if model.lm_head_bias else 0}

@@ -66,6 +66,7 @@ def evaluated(
     model = trained(model, strategy.mtp_num_layers, strategy.task_type)
     check(model, strategy)
     forget(strategy)
+    forget(model)
     if "lam" in symbols:
         _imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})

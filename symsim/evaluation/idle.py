@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from symsim.algebra.key import of_stage
 from symsim.cost.collectives import groups, inside_unit
 from symsim.errors import InputError
-from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.watched import was_read
+from symsim.inputs.trained import trained
+from symsim.inputs.watched import Path, paths_read, was_read
 from symsim.lowering.checks import check
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
+from symsim.placement.sizes import values
 
 # Options that decide when things happen, and so show in times alone
 TIME_ONLY = (
@@ -210,20 +211,26 @@ def untimed_options(result: Evaluation) -> list[str]:
     return [n for n in TIME_ONLY if n in given and getattr(result.strategy, n) != Strategy.model_fields[n].default]
 
 
-def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[tuple[str, ...], Any]) -> list[str]:
-    """Fields of the original architecture that were changed without effect: the output is the same without the change."""
-    found = []
-    for path in changes:
-        try:
-            other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
-            if other != override_architecture(original, changes) and _output(
-                evaluated(other, result.strategy, result.assumptions, result.overrides, result.system)
-            ) == _output(result):
-                found.append(".".join(path))
-        except InputError:
-            continue  # the other changes need this one
-    return found
+def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[Path, Any]) -> list[str]:
+    """Fields of the original architecture that were changed without effect: nothing read them, neither for the derivation nor for the output,
+    and no formula has the sizes that they are. The result is of an architecture that remembers (`watched`); nothing is derived again."""
+    json_object(result)
+    read = paths_read(result.model)
+    unread = [path for path in changes if read is not None and path not in read]
+    changed = override_architecture(original, changes) if unread else original
+    sizes = {name for d in result.derivation.definitions.values() for name in d.expr.symbols()} if unread else set()
+    return [".".join(path) for path in unread if _is_idle(result, original, changed, changes, path, sizes)]
 
 
-def _output(result: Evaluation) -> dict:
-    return {key: value for key, value in json_object(result).items() if key not in ("model", "strategy", "symbols")}
+def _is_idle(
+    result: Evaluation, original: Architecture, changed: Architecture, changes: Mapping[Path, Any], path: Path, sizes: Collection[str]
+) -> bool:
+    """Whether a change of a field that nothing read differs from what the model has, moves no size, and is not needed by the others."""
+    try:
+        other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
+        with_it, without = (trained(model, result.strategy.mtp_num_layers, result.strategy.task_type) for model in (changed, other))
+        check(without, result.strategy)
+    except InputError:
+        return False
+    old, new = values(without, result.strategy), values(with_it, result.strategy)
+    return other != changed and not any(old.get(name) != new.get(name) for name in sizes)

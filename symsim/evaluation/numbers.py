@@ -273,7 +273,7 @@ class Evaluation:
             "loss_i": loss,
             "mtp_i": mtp,
             "last_layer_i": int(holds_norm),
-            "mtp_copies_i": min(mtp, 1) if model.mtp_use_repeated_layer else mtp,
+            "mtp_copies_i": min(mtp, 1) if mtp and model.mtp_use_repeated_layer else mtp,
             "embedding_i": int(bool(first or mtp)),
             "output_i": int(loss and not (model.tie_word_embeddings and first)),
         }

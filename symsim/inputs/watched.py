@@ -1,41 +1,95 @@
-"""A strategy that remembers which of its options were read: one that nothing reads moves nothing."""
+"""Inputs that remember which of their fields were read: one that nothing reads moves nothing.
+
+A strategy remembers its options, an architecture its fields and those of its parts (`moe.moe_router_topk`).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
 
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
-from symsim.inputs.strategy import Strategy
-
-_OPTIONS = frozenset(Strategy.model_fields)
-
-
-class Watched(Strategy):
-    """The strategy that it was made of, in all but that it remembers. Copies remember together."""
-
-    _read: set[str] = PrivateAttr(default_factory=set)
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OPTIONS:
-            object.__getattribute__(self, "__pydantic_private__")["_read"].add(name)
-        return super().__getattribute__(name)
-
-    def __repr_name__(self) -> str:
-        return Strategy.__name__
+Of = TypeVar("Of", bound=BaseModel)
+Path = tuple[str, ...]
 
 
-def watched(strategy: Strategy) -> Watched:
-    """The strategy, none of whose options has been read yet."""
-    return Watched.model_construct(set(strategy.model_fields_set), **dict(strategy))
+def watched(part: Of) -> Of:
+    """The same input, none of whose fields has been read yet. Copies remember together."""
+    return _watching(part, set(), ())
 
 
-def forget(strategy: Strategy) -> None:
-    """As if nothing had been read: what refuses a strategy reads all of it."""
-    if isinstance(strategy, Watched):
-        strategy._read.clear()
+def forget(part: BaseModel) -> None:
+    """As if nothing had been read: what refuses an input reads all of it."""
+    if (read := _reads(part)) is not None:
+        read.clear()
 
 
-def was_read(strategy: Strategy) -> frozenset[str]:
-    """The options that were read since; all of a strategy that does not remember."""
-    return frozenset(strategy._read) if isinstance(strategy, Watched) else _OPTIONS
+@contextmanager
+def unheeded(part: BaseModel) -> Iterator[None]:
+    """What is read inside is not remembered."""
+    read = _reads(part)
+    before = set(read or ())
+    try:
+        yield
+    finally:
+        if read is not None:
+            read.intersection_update(before)
+
+
+def paths_read(part: BaseModel) -> frozenset[Path] | None:
+    """The fields that were read since, with the parts that they lie in; None for an input that does not remember."""
+    return None if (read := _reads(part)) is None else frozenset(read)
+
+
+def was_read(part: BaseModel) -> frozenset[str]:
+    """The names of an input's own fields that were read since; all of an input that does not remember."""
+    read = _reads(part)
+    return frozenset(type(part).model_fields) if read is None else frozenset(path[0] for path in read)
+
+
+def _reads(part: BaseModel) -> set[Path] | None:
+    read: set[Path] | None = (part.__pydantic_private__ or {}).get("_read")
+    return read
+
+
+def _watching(part: Of, read: set[Path], at: Path) -> Of:
+    values = {name: _inside(value, read, (*at, name)) for name, value in part}
+    made: Of = _remembering(type(part)).model_construct(set(part.model_fields_set), **values)
+    assert made.__pydantic_private__ is not None
+    made.__pydantic_private__.update(_read=read, _at=at)
+    return made
+
+
+def _inside(value: Any, read: set[Path], at: Path) -> Any:
+    if isinstance(value, BaseModel):
+        return _watching(value, read, at)
+    if isinstance(value, Mapping):
+        return {key: _inside(one, read, (*at, str(key))) for key, one in value.items()}
+    return value
+
+
+@cache
+def _remembering(kind: type[Of]) -> type[Of]:
+    """The kind of input, in all but that it remembers."""
+    names = frozenset(kind.model_fields)
+
+    def read_of(self: BaseModel, name: str) -> Any:
+        if name in names:
+            private = object.__getattribute__(self, "__pydantic_private__")
+            private["_read"].add((*private["_at"], name))
+        return kind.__getattribute__(self, name)
+
+    body = {
+        "__module__": __name__,
+        "__annotations__": {"_read": "set[Path]", "_at": "Path"},
+        "_read": PrivateAttr(default_factory=set),
+        "_at": PrivateAttr(default=()),
+        "model_config": {"defer_build": True},
+        "__getattribute__": read_of,
+    }
+    metaclass: Any = type(kind)
+    made: type[Of] = metaclass(kind.__name__, (kind,), body)
+    return made

@@ -9,6 +9,7 @@ from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, log2, maxi
 from symsim.inputs.architecture import Architecture, Moe
 from symsim.inputs.lengths import documents
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.watched import unheeded
 from symsim.ir.block import Dim
 from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
@@ -26,7 +27,13 @@ def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
 
 
 def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
-    """Every symbol of vocabulary.py that the model and the strategy determine."""
+    """Every symbol of vocabulary.py that the model and the strategy determine. Sizes that no formula holds move nothing: reading them here is no
+    use of them."""
+    with unheeded(model):
+        return _values(model, strategy)
+
+
+def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     at, lengths = model.attention, documents(strategy)
     found: dict[str, Number | None] = {
         "b": strategy.micro_batch_size,
