@@ -41,8 +41,7 @@ def test_no_pass_asks_for_a_kind_of_operation_by_name() -> None:
     asking = re.compile(r"\b(?:op|o|ops\[\w+\])\.kind (?:==|!=|in|not in) [\[({]*\"(\w+)\"")
     rooms = ("layers", "placement", "lowering", "cost", "evaluation")
     paths = [path for room in rooms for path in (ROOT / "symsim" / room).glob("*.py")]
-    # what stays a shard when it is kept is a gather that communicate put in
-    assert {(p.name, kind) for p in paths for kind in asking.findall(p.read_text())} == {("remember.py", "all_gather")}
+    assert not {(p.name, kind) for p in paths for kind in asking.findall(p.read_text())}
 
 
 def test_no_layer_knows_an_axis_of_the_mesh() -> None:

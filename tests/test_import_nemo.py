@@ -60,11 +60,28 @@ def test_a_configuration_of_nemo(tmp_path: Path) -> None:
     [
         (("sync_batch_comm: false", "sync_batch_comm: true"), "model.sync_batch_comm", "not_modelled"),
         (("mcore_gpt: true", "headscale: true"), "model.headscale", "not_modelled"),
-        (("  optim:", "  peft:\n    peft_scheme: lora\n  optim:"), "model.peft.peft_scheme", "not_modelled"),
+        (("  optim:", "  peft:\n    peft_scheme: ia3\n  optim:"), "model.peft.peft_scheme", "not_modelled"),
     ],
 )
 def test_what_nemo_does_besides(tmp_path: Path, changed: tuple[str, str], key: str, fate: str) -> None:
     assert {row.key: row.fate for row in job(tmp_path, NEMO.replace(*changed)).rows}[key] == fate
+
+
+def test_adapters_of_nemo_and_of_what_is_built_on_it(tmp_path: Path) -> None:
+    tuning = "{target_modules: [attention, mlp_fc2], adapter_dim: 16, adapter_dropout: 0.0, column_init_method: xavier}"
+    plain = NEMO.replace("  fp8: true\n", "") if "  fp8: true\n" in NEMO else NEMO
+    made = job(tmp_path, plain.replace("  optim:", f"  peft:\n    peft_scheme: lora\n    lora_tuning: {tuning}\n  optim:"))
+    found = made.strategy or {}
+    assert (found["tuner_type"], found["lora_rank"], found["target_modules"]) == ("lora", 16, ["linear_qkv", "linear_proj", "linear_fc2"])
+    rows = {row.key: row.fate for row in made.rows}
+    assert rows["model.peft.lora_tuning.target_modules"] == rows["model.peft.lora_tuning.adapter_dim"] == "mapped"
+    assert rows["model.peft.lora_tuning.column_init_method"] == "no_cost_effect"
+    bridge = load_job(
+        "megatron", "peft.dim=8", "peft.target_modules=[linear_qkv]", "peft.alpha=16", "model.tensor_model_parallel_size=2", model="llama3-8b"
+    )
+    assert bridge.placed().lora_rank == 8 and bridge.placed().target_modules == ("linear_qkv",)
+    none = job(tmp_path, NEMO.replace("  optim:", "  peft:\n    peft_scheme: null\n  optim:"))
+    assert "tuner_type" not in (none.strategy or {})
 
 
 def test_keys_that_nemo_does_not_have_and_fsdp(tmp_path: Path) -> None:

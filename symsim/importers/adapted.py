@@ -51,8 +51,9 @@ class Names:
     default_targets: tuple[str, ...] = ("all_linear",)
 
 
-def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, names: Names) -> None:
-    """Adapters of a job. What no linear map of the model is called has none, and its row says so."""
+def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, names: Names, told: Iterable[str] = ()) -> None:
+    """Adapters of a job. What no linear map of the model is called has none, and its row says so. told: what the names of linear maps mean
+    where a system has its own."""
     strategy["tuner_type"] = "lora"
     strategy["lora_rank"] = keys.integer(names.rank, names.default_rank, to="lora_rank", least=1)
     dropout = keys.number(names.dropout, names.default_dropout, to="lora_dropout", why="a mask of bytes, at any rate above 0")
@@ -62,7 +63,7 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
     asked = keys.texts(names.targets, None, to="target_modules")
     if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
         asked = [keys.given[names.targets].value]
-    strategy["target_modules"], lost = targets(asked or names.default_targets, strategy, architecture)
+    strategy["target_modules"], lost = targets([*told] or asked or names.default_targets, strategy, architecture)
     if lost:
         keys.note(names.targets, "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
     saved = keys.texts(names.saved, None, to="modules_to_save") or []

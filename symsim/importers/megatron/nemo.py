@@ -12,6 +12,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Silent, silent
+from symsim.importers.megatron.adapters import ARGUMENTS
 from symsim.inputs.reading import Document, KeyPath
 
 # (argument, key as written, its value for the argument, its value as written, where); an empty argument: the key is none of Megatron-LM's
@@ -77,7 +78,7 @@ TABLE: dict[str, Silent] = {
     **silent("not_modelled", "the device waits after each boundary tensor", "sync_batch_comm"),
     **silent("not_modelled", "attention in another kernel than te's", "use_emha"),
     **silent("not_modelled", "reductions inside switches", "sharp"),
-    **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "peft", ({"peft_scheme": None},)),
+    **silent("no_cost_effect", "numbers of adapters' beginnings, or of a scheme that is not chosen", "peft"),
     **silent("not_modelled", "other stages run other numbers of layers again", "activations_checkpoint_layers_per_pipeline"),
     **silent("not_modelled", "some micro-batches run fewer layers again", "num_micro_batches_with_partial_activation_checkpoints"),
     **silent("no_cost_effect", "read with fsdp alone", "fsdp_sharding_strategy fsdp_grad_reduce_dtype fsdp_use_orig_params"),
@@ -116,7 +117,6 @@ PRIMUS: dict[str, Silent] = {
         "a window of attention in layers with sinks: the share of scores outside it",
         "sink_sliding_window sink_window_even_layers_only",
     ),
-    **silent("not_modelled", "adapters: gradients and states of adapters alone; full training is timed", "lora peft peft_dim", ("none", None)),
     **silent("no_cost_effect", "names a recipe, whose sizes --of MODEL gives", "flavor"),
     **silent("no_cost_effect", "learning rates, scales and the data", "finetune_lr peft_alpha nemo_aligned_lr_warmup data_paths dataset_name mock"),
     **silent("no_cost_effect", "of the run: checkpoints, random numbers and environment", "skip_save per_step_rng_reseed use_fla_data mlperf_mode"),
@@ -182,6 +182,12 @@ def _section(document: Document, section: str, data: Mapping[str, Any]) -> Found
             continue
         argument = "" if name == "tokenizer.type" and value is None else _RENAMED.get(name, "")
         value = resolved(document.data, ("model", section, key), value)
+        if name == "peft.lora_tuning" and isinstance(value, dict):
+            for inner, one in value.items():
+                place = document.place(("model", section, key, inner))
+                yield ARGUMENTS.get(f"{name}.{inner}", ""), f"model.{name}.{inner}", one, one, place
+            continue
+        argument = argument if value is None else ARGUMENTS.get(name, argument)
         if name == "data.train_ds" and isinstance(value, dict) and isinstance(value.get("max_seq_length"), int):
             length = value["max_seq_length"]
             yield "seq_length", "model.data.train_ds.max_seq_length", length, length, document.place(("model", section, key, "max_seq_length"))
@@ -239,7 +245,9 @@ def of_primus(document: Document) -> Found:
             if key == "use_sink_attention":
                 yield "softmax_type", f"overrides.{key}", "learnable" if value is True else "vanilla", value, document.place(("modules", module))
                 continue
-            argument = "" if key in PRIMUS else _OF_PRIMUS.get(str(key), str(key))
+            argument = "" if key in PRIMUS else _OF_PRIMUS.get(str(key), ARGUMENTS.get(str(key), str(key)))
+            if argument.startswith("peft.") and isinstance(value, dict):
+                raise InputError(f"{document.place(('modules', module, 'overrides', key))}: {key} is a section, and a value is expected")
             yield argument, f"overrides.{key}", text, value, document.place(("modules", module, "overrides", key))
     for key, value in document.data.items():
         if key != "modules":

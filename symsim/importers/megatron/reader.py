@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent
+from symsim.importers.megatron.adapters import lora
 from symsim.importers.megatron.arguments import SWITCHED_OFF
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.model import ignore_model, read_model
@@ -60,6 +61,7 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
     architecture = _model(keys, source, options.model, tp, where)
     settings = read_strategy(keys, source.dialect, architecture)
     strategy = settings.options
+    lora(keys, strategy, architecture)
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]
     weight_shards(keys, strategy, settings.assumptions, settings.mixture or architecture is None)
     settle(keys, strategy, architecture, _WHO)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
+from symsim.importers.megatron.adapters import ARGUMENTS
 from symsim.importers.megatron.arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
@@ -24,7 +25,9 @@ Dialect = Literal["arguments", "fields", "recipe"]
 
 # sections of a recipe, and of files that name their arguments in groups
 _SECTIONS = frozenset(
-    "model train training ddp optimizer dist comm_overlap mixed_precision dataset data tokenizer language_model model_parallel MODEL_ARGS".split()
+    """
+    model train training peft ddp optimizer dist comm_overlap mixed_precision dataset data tokenizer language_model model_parallel MODEL_ARGS
+    """.split()
 )
 _RUN_SECTIONS = frozenset(
     """
@@ -264,6 +267,10 @@ def _nested(found: Source, section: str, key: str, value: Any, where: str) -> No
         found.run.append(Entry(written, shown(value) if not isinstance(value, dict) else "..", "no_cost_effect", why=f"of the run: {section}"))
     elif not key and section == "mixed_precision" or (section, key) == ("model", "mixed_precision"):
         found.put("mixed_precision", written, value, where)
+    elif section == "peft" and written in ARGUMENTS:
+        found.put(ARGUMENTS[written], written, value, where)
+    elif section == "peft":
+        found.run.append(Entry(written, shown(value), "no_cost_effect", why="a number of adapters' beginnings"))
     elif not key or isinstance(value, dict):
         raise InputError(f"{where}: {cut(written)} is {cut(shown(value))}; it should be {'a section of keys' if not key else 'a value'}")
     else:
