@@ -47,6 +47,7 @@ PAGES = (
     "docs/anchor.md",
     "docs/run.md",
     "docs/sweep.md",
+    "docs/plan.md",
     "docs/audit.md",
     *IMPORTS,
 )
@@ -57,7 +58,7 @@ MOST_EM = 44.0  # width of a formula in a table
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 _FILE = re.compile(r"^```(?:csv|json|yaml|toml|sh|python) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_TOOK = re.compile(r"^(symsim: .* derivations?, )([\d.]+ s)$", re.MULTILINE)
+_TOOK = re.compile(r"^((?:symsim: .* |  [\d,]+ )derivations?, )([\d.]+ s)$", re.MULTILINE)
 _MADE = re.compile(r"^(<!-- made: (\w+)(.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture
     from symsim.inputs.strategy import Strategy
     from symsim.inputs.system import System
+    from symsim.planning.plan import Plan, plan
     from symsim.report import write_report
 
 
@@ -41,6 +42,7 @@ __all__ = [
     "Formula",
     "InputError",
     "Job",
+    "Plan",
     "Result",
     "Strategy",
     "SweepRows",
@@ -54,6 +56,7 @@ __all__ = [
     "load_model",
     "load_strategy",
     "load_system",
+    "plan",
     "run",
     "sweep",
     "write_report",
@@ -64,6 +67,7 @@ _HOMES = {
     "Formula": "symsim.algebra.formula",
     "InputError": "symsim.errors",
     "Job": "symsim.importers.job",
+    "Plan": "symsim.planning.plan",
     "Result": "symsim.api.result",
     "Strategy": "symsim.inputs.strategy",
     "SweepRows": "symsim.grid.api",
@@ -77,6 +81,7 @@ _HOMES = {
     "load_model": "symsim.api.python",
     "load_strategy": "symsim.api.python",
     "load_system": "symsim.api.python",
+    "plan": "symsim.planning.plan",
     "run": "symsim.api.run",
     "sweep": "symsim.grid.api",
     "write_report": "symsim.report",

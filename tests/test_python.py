@@ -42,7 +42,7 @@ WRONG = {
 }
 
 
-VERBS = ("symsim.api.python", "symsim.api.anchored", "symsim.audit.python", "symsim.compat.verbs", "symsim.grid.api", "symsim.importers.reading")
+VERBS = ("symsim.api.python", "symsim.api.anchored", "symsim.audit.python", "symsim.compat.verbs", "symsim.grid.api", "symsim.importers.reading", "symsim.api.run", "symsim.planning.plan")
 
 
 def examples(module: str) -> list[doctest.DocTest]:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from symsim.api import planned
+from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName
 from symsim.api.listing import LISTS
+from symsim.api.terminal import leave_output, print_out, say
 from symsim.compat.registry import KINDS as SYSTEMS
-from symsim.errors import InputError, cut, nearest, printable, sentence
+from symsim.errors import InputError, cut, nearest
 from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
-_BROKEN_PIPE = 141
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -35,20 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote."
-    ),
-]
-_Strategy = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
-_System = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
-_Report = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
-]
 _SYSTEMS = "{" + ",".join(SYSTEMS) + "}"
-_Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
 
 
 def _version(given: bool) -> None:
@@ -59,7 +48,7 @@ def _version(given: bool) -> None:
             number = version("symsim")
         except PackageNotFoundError:
             number = "from a checkout that is not installed"
-        _print(f"symsim {number}\n")
+        print_out(f"symsim {number}\n")
         raise typer.Exit()
 
 
@@ -69,27 +58,27 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 @app.command()
-def derive(model: _Model, strategy: _Strategy = None, system: _System = None, settings: _Set = None, output: _Report = None) -> None:
+def derive(model: Model, strategy: StrategyText = None, system: SystemName = None, settings: Settings = None, output: ReportFile = None) -> None:
     """Derive the closed forms of a model's cost under a strategy, as a report."""
     result, notes = _result(model, strategy, system, settings)
     if output is None:
         from symsim.report import render_markdown
 
-        _print(render_markdown(result))
+        print_out(render_markdown(result))
     else:
         from symsim.report import write_report
 
         notes += write_report(result, output)
     for note in notes:
-        _say(note)
+        say(note)
 
 
 @app.command("eval")
 def evaluate(
-    model: _Model,
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    model: Model,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compat: Annotated[str | None, typer.Option("--compat", metavar=_SYSTEMS, help="As this system computes it.")] = None,
 ) -> None:
@@ -102,23 +91,23 @@ def evaluate(
         notes: list[str] = []
     else:
         result, notes = _result(model, strategy, system, settings)
-    _print(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n" if as_json else result.table().rstrip("\n") + "\n")
+    print_out(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n" if as_json else result.table().rstrip("\n") + "\n")
     for note in notes:
-        _say(note)
+        say(note)
 
 
 @app.command("run")
 def whole_run(
-    model: _Model,
-    strategy: _Strategy = None,
-    system: _System = None,
+    model: Model,
+    strategy: StrategyText = None,
+    system: SystemName = None,
     tokens: Annotated[str | None, typer.Option("--tokens", metavar="N", help="Tokens of the run, such as 15T.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", metavar="N", help="Its steps instead.")] = None,
     days: Annotated[str | None, typer.Option("--days", metavar="D", help="Instead, what fits in so many days.")] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="DATE", help="The day on which it begins, as 2026-12-01.")] = None,
-    settings: _Set = None,
+    settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: _Report = None,
+    output: ReportFile = None,
 ) -> None:
     """Evaluate a whole run: days, cost, energy, checkpoints and failures."""
     from symsim.api.run import printed
@@ -126,18 +115,18 @@ def whole_run(
     length = [f"{name}={value}" for name, value in (("tokens", tokens), ("steps", steps), ("days", days)) if value is not None]
     result, notes = _result(model, strategy, system, [*(settings or ()), *length])
     text, more = printed(result, start, output, as_json)
-    _print(text)
+    print_out(text)
     for note in [*notes, *more]:
-        _say(note)
+        say(note)
 
 
 @app.command("compare")
 def beside(
-    model: _Model,
+    model: Model,
     compat: Annotated[str, typer.Option("--compat", metavar=_SYSTEMS, help="The system whose numbers stand beside symsim's.")],
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Set another system's numbers beside symsim's, and list what they come from, largest first."""
@@ -145,15 +134,15 @@ def beside(
     from symsim.compat.verbs import compare_with
 
     made = compare_with(compat, model, strategy, system, settings or ())
-    _print(json.dumps(made.to_json()) + "\n" if as_json else comparison_text(made))
+    print_out(json.dumps(made.to_json()) + "\n" if as_json else comparison_text(made))
 
 
 @app.command()
 def sweep(
-    model: _Model,
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    model: Model,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     axes: Annotated[
         list[str] | None,
         typer.Option("--axis", metavar="NAME=VALUES", help="1,2,4 | 1:8 | 8:64:8 | 1:64:*2 | @FILE#COLUMN, or an expression: dp=world/(tp*pp)."),
@@ -182,15 +171,19 @@ def sweep(
     options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, as_json=as_json)
     found = run(model, strategy, system, settings or (), axes or (), options, as_json=as_json)
     if output is None:
-        _print(found)
+        print_out(found)
+
+
+app.command()(planned.plan)
+app.command()(planned.diff)
 
 
 @app.command("compile")
 def make(
-    model: _Model,
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    model: Model,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     free: Annotated[
         str | None, typer.Option("--free", metavar="NAMES", help="The module's arguments, separated by commas; all other symbols become numbers.")
     ] = None,
@@ -205,7 +198,7 @@ def make(
         raise InputError(f"{output}: a Python module ends in .py")
     source = compile_module(read_base(model, strategy, system, settings or ()), free_names(free))
     if output is None:
-        _print(source)
+        print_out(source)
     else:
         write_text(output, source)
 
@@ -222,7 +215,7 @@ def bench(
     """Time symsim on this machine, in relation to what the machine can do."""
     from symsim.bench import run
 
-    run(names or (), peers, as_json, _print)
+    run(names or (), peers, as_json, print_out)
 
 
 @app.command("list")
@@ -230,7 +223,7 @@ def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}"
     """List what symsim knows."""
     if what not in LISTS:
         raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
-    _print(LISTS[what]())
+    print_out(LISTS[what]())
 
 
 @app.command("import", context_settings={"ignore_unknown_options": True})
@@ -253,19 +246,19 @@ def bring(
     given = dict(_pair("--var", text) for text in variables or ())
     job = read_job(kind, inputs or (), Options(lenient, version, given, model, faithful))
     written = write_job(job, output) if output is not None else []
-    _print(json.dumps(job.to_json()) + "\n" if as_json else ledger_text(job))
+    print_out(json.dumps(job.to_json()) + "\n" if as_json else ledger_text(job))
     for note in job.notes:
-        _say(note)
-    _say(f"wrote {', '.join(map(str, written))}" if written else "nothing written; -o DIR writes what follows from it")
+        say(note)
+    say(f"wrote {', '.join(map(str, written))}" if written else "nothing written; -o DIR writes what follows from it")
 
 
 @app.command("export")
 def take(
     kind: Annotated[str, typer.Argument(metavar="{" + ",".join(TARGETS) + "}", help="The system to write for.")],
-    model: _Model,
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    model: Model,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The file; for simumax a directory.")] = None,
 ) -> None:
     """Write a strategy as a file that another system starts from, and say what it cannot carry."""
@@ -278,8 +271,8 @@ def take(
     result, _ = _result(model, strategy, system, settings)
     written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
     for note in lost:
-        _say(note)
-    _say(f"wrote {', '.join(map(str, written))}")
+        say(note)
+    say(f"wrote {', '.join(map(str, written))}")
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:
@@ -298,9 +291,9 @@ def hold(
     formula: Annotated[str | None, typer.Option("--formula", metavar="EXPR", help="A formula of one's own instead, in symsim's symbols.")] = None,
     says: Annotated[str | None, typer.Option("--is", metavar="NAME", help="The definition, or expression over some, that it is said to be.")] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Of which model: as for derive, or one for claims.")] = None,
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
     explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -313,7 +306,7 @@ def hold(
         if says is None or model is None or sources or accepted or output is not None:
             raise InputError("--formula needs --is and --model, and takes no SOURCE, no --accept and no -o")
         named = dict(_pair("--set", text) for text in settings or ())
-        status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, _print)
+        status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, print_out)
     elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
         raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
     else:
@@ -321,7 +314,7 @@ def hold(
 
         if accepted and output is not None:
             raise InputError("--accept stores verdicts and writes no report: give -o without it")
-        status = run_accept(accepted, sources or (), _say) if accepted else run(sources or (), as_json, output, _print, _say)
+        status = run_accept(accepted, sources or (), say) if accepted else run(sources or (), as_json, output, print_out, say)
     if status:
         raise SystemExit(status)
 
@@ -351,16 +344,16 @@ def calibrate(
     found = fit(load_system(system), read_points(points), op, shortest / 1000)
     if output is not None:
         write_system(output, plain(system), found, Path(points).name)
-    _print(table(found))
-    _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
+    print_out(table(found))
+    say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
 
 
 @app.command()
 def anchor(
     model: Annotated[str, typer.Argument(metavar="{MODEL}", help="As for derive; the system, where --measured says what ran.")],
-    strategy: _Strategy = None,
-    system: _System = None,
-    settings: _Set = None,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
     step: Annotated[str | None, typer.Option("--step", metavar="TIME", help="Measured time of a step, such as 12.9s.")] = None,
     rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help="More measured steps: .csv or .yaml with step and what ran.")] = None,
     trace: Annotated[str | None, typer.Option("--trace", metavar="FILE", help="Kernels of the step by kind: .csv with kind and seconds.")] = None,
@@ -385,8 +378,8 @@ def anchor(
         found = moved(None, None, model, rows=measured, overrides=named)
     if output is not None:
         found.write(output)
-    _print(anchor_table(found))
-    _say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
+    print_out(anchor_table(found))
+    say(f"wrote {output}" if output is not None else "nothing written; -o FILE writes a system file")
 
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "tuple[Result, list[str]]":
@@ -424,32 +417,8 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     return result, notes
 
 
-def _print(text: str) -> None:
-    """Write to standard output; a reader that has gone away is no error, a full disk is."""
-    if sys.stdout is None:
-        raise InputError("standard output is closed")
-    try:
-        sys.stdout.write(printable(text))
-        sys.stdout.flush()
-    except OSError as error:
-        _leave_output(error)
-
-
-def _leave_output(error: OSError) -> NoReturn:
-    # what is left in the buffer would fail once more, with a traceback, when Python shuts down
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        raise SystemExit(_BROKEN_PIPE)
-    raise InputError(f"standard output cannot be written: {error.strerror}")
-
-
-def _say(note: str) -> None:
-    """One line on standard error."""
-    print(f"symsim: {sentence(note)}", file=sys.stderr)
-
-
 def _fail(reason: str, status: int) -> NoReturn:
-    _say(reason)
+    say(reason)
     raise SystemExit(status)
 
 
@@ -458,7 +427,7 @@ def _run(command: Any, arguments: list[str]) -> Any:
         return command.main(args=arguments, prog_name="symsim", standalone_mode=False)
     except OSError as error:
         # the commands report their own files; what is left is help that cannot be printed
-        _leave_output(error)
+        leave_output(error)
     except ValueError as error:
         # of a path with a NUL or half a character, which older typer hands to the system as it is
         if not isinstance(error, UnicodeError) and "embedded null" not in str(error):

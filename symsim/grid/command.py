@@ -100,7 +100,7 @@ def sweep(
     began = time.perf_counter()
     base = read_base(model, strategy, system, settings)
     made = make_sweep(base, axes, options)
-    with _watched() as progress:
+    with shown_progress() as progress:
         made.prepare(progress)
         try:
             found = answer(
@@ -227,7 +227,7 @@ def _say(note: str) -> None:
 
 
 @contextmanager
-def _watched() -> Iterator[Progress]:
+def shown_progress() -> Iterator[Progress]:
     """Progress with rate and time left on standard error, where that is a terminal and there is something to wait for."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda what, done, total: None

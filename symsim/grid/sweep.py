@@ -68,7 +68,8 @@ class Task:
 
 @dataclass
 class Sweep:
-    """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'."""
+    """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'. excluded: of parts that this process
+    searched by bounds, how many points were not looked at, and what none of them is below."""
 
     space: Space
     question: Question
@@ -77,6 +78,7 @@ class Sweep:
     threads: int = 1
     variants: list[Variant] = field(default_factory=list)
     parts: list[Task] = field(default_factory=list)
+    excluded: dict[int, tuple[int, float]] = field(default_factory=dict)
     _families: list[Family] = field(default_factory=list)
     _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
@@ -200,6 +202,8 @@ class Sweep:
             objective, wanted = work.values
             found = best_points(work.program, objective, wanted, sink.count, worst, patient=self.search == "bounds")
             if found is not None:
+                points = self.variants[task.variant].running_points()
+                self.excluded[part] = (max(0, points - found.evaluated), found.bound)
                 sink.add(found.values, _numbers(work.variant.chosen, found.positions, self.space.sizes))
                 return {"value": sink.values, "number": sink.places}
         work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink, self.threads)

@@ -42,11 +42,13 @@ _WORTH_IT = 0.15
 
 @dataclass
 class Found:
-    """The best points: values in rising order and positions along every axis, one row a point. evaluated: points looked at."""
+    """The best points: values in rising order and positions along every axis, one row a point. evaluated: points looked at; bound: none of the
+    others is below it."""
 
     values: Array
     positions: Array
     evaluated: int
+    bound: float
 
 
 def best_points(
@@ -100,7 +102,7 @@ def _search(
         if progress is not None:
             progress(at / len(candidates))
     positions = np.stack(np.unravel_index(numbers, program.sizes), axis=1) if len(numbers) else np.empty((0, len(program.sizes)), dtype=np.int64)
-    return Found(values, positions, evaluated)
+    return Found(values, positions, evaluated, float(bounds[at]) if at < len(candidates) else limit)
 
 
 def _least(values: Array, numbers: Array, count: int) -> tuple[Array, Array]:

@@ -1,0 +1,22 @@
+"""The arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote."
+    ),
+]
+StrategyText = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
+SystemName = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
+]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]

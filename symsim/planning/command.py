@@ -1,0 +1,161 @@
+"""`symsim plan` and `symsim diff`: from the texts of the command line to what they print."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from symsim.algebra.quantity import BYTE
+from symsim.api.python import derive
+from symsim.api.result import Result
+from symsim.errors import InputError, cut
+from symsim.exporters.export import Asked, export
+from symsim.grid.answer import Progress
+from symsim.grid.axes import Axis, parse_axis
+from symsim.grid.command import shown_progress
+from symsim.grid.names import is_whole
+from symsim.inputs.models import load_model
+from symsim.inputs.settings import split_settings
+from symsim.planning.difference import changes, difference, difference_text
+from symsim.planning.plan import Plan, plan
+from symsim.planning.text import plan_text, sizes_text
+from symsim.report.amounts import human
+
+_MOST_SIZES = 32
+
+Write = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `symsim plan` was asked, as text where it is to be read."""
+
+    model: str
+    system: str | None
+    world: str | None
+    batch: int | None
+    tokens: str | None
+    seq_length: int
+    goal: str
+    framework: str
+    fix: str | None
+    allow: tuple[str, ...]
+    share: float
+    top: int
+    settings: tuple[str, ...]
+
+
+def run(request: Request, why_not: str | None, written: tuple[str, Path] | None, as_json: bool, write: Write, say: Write) -> None:
+    """Print a plan; why_not: a strategy to set beside its best; written: a system to write it for, and where."""
+    if request.world is None:
+        raise InputError("a plan is for a number of accelerators: give --world")
+    if not 1 <= request.top <= 100:
+        raise InputError(f"--top {request.top}: a number of strategies from 1 to 100 is needed")
+    sizes = _sizes(request.world)
+    if len(sizes) > 1 and (why_not is not None or written is not None):
+        raise InputError("--why-not and --export are of one number of accelerators: give one --world")
+    with shown_progress() as progress:
+        plans = [_planned(request, world, 1 if len(sizes) > 1 else request.top, progress) for world in sizes]
+    found = plans[0]
+    if len(plans) > 1:
+        made = {"sizes": [{"world": p.asked.world, **p.to_json()} for p in plans]}
+        write(json.dumps(made, indent=2, allow_nan=False) + "\n" if as_json else sizes_text(plans))
+    elif why_not is not None:
+        write(_why_not(found, why_not, as_json))
+    elif as_json:
+        write(json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
+    else:
+        write(plan_text(found, changes(found.asked, found.best[0].options) if found.fits else ()))
+    if written is not None:
+        best = found.best[0].result
+        files, lost = export(written[0], Asked(best.model, best.strategy, best.system, best.assumptions), written[1])
+        for note in lost:
+            say(note)
+        say(f"wrote {', '.join(map(str, files))}")
+
+
+def _planned(request: Request, world: int, top: int, progress: Progress) -> Plan:
+    return plan(
+        load_model(request.model),
+        request.system,
+        world=world,
+        global_batch_size=request.batch,
+        tokens_per_step=_tokens(request.tokens) if request.tokens is not None else None,
+        seq_length=request.seq_length,
+        goal=request.goal,
+        framework=request.framework,
+        fix=request.fix,
+        allow=request.allow,
+        fits_with=request.share,
+        top=top,
+        overrides=dict(_pair(text) for text in request.settings),
+        progress=progress,
+    )
+
+
+def _sizes(text: str) -> list[int]:
+    """128; 16,64; 16:4096:*2, as axes are written."""
+    try:
+        axis = parse_axis(f"world={text}")
+        values = axis.columns[0] if isinstance(axis, Axis) else ()
+    except InputError as error:
+        raise InputError(f"--world {cut(text)}: {error}") from None
+    if not values or not all(is_whole(v) for v in values):
+        raise InputError(f"--world {cut(text)}: whole numbers above 0 are needed, such as 128, or 16:4096:*2")
+    if len(values) > _MOST_SIZES:
+        raise InputError(f"--world {cut(text)}: {len(values)} sizes are too many; at most {_MOST_SIZES} are planned one after the other")
+    return [int(v) for v in values]
+
+
+def _why_not(found: Plan, text: str, as_json: bool) -> str:
+    """A strategy beside the best: the rule that refuses it, or where it is slower."""
+    best = found.best[0]
+    try:
+        other = found.at(text)
+    except InputError as error:
+        return json.dumps({"refused": str(error)}) + "\n" if as_json else f"It cannot run: {error}\n"
+    made = difference(best.result, other)
+    if as_json:
+        return json.dumps(made.to_json(), allow_nan=False) + "\n"
+    lacks = other.value("memory.peak") + other.value("memory.reserve") - other.value("memory.capacity") * found.share
+    said = f"It does not fit: {human(int(lacks), BYTE)} too much.\n\n" if lacks > 0 else ""
+    return f"{said}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
+
+
+def run_diff(models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], settings: Sequence[str], as_json: bool, write: Write) -> None:
+    """Print two evaluations side by side. InputError where nothing is given twice, or anything three times."""
+    for what, given in (("MODEL", models), ("-s", strategies), ("-y", systems)):
+        if len(given) > 2:
+            raise InputError(f"{what} is given {len(given)} times; two are set side by side")
+    if max(len(models), len(strategies), len(systems)) < 2:
+        raise InputError("there is nothing to set side by side: give two models, or -s or -y twice")
+    overrides = dict(_pair(text) for text in settings)
+
+    def made(which: int) -> Result:
+        def of(given: Sequence[str]) -> str | None:
+            return given[min(which, len(given) - 1)] if given else None
+
+        result = derive(of(models) or "", of(strategies), overrides=overrides, system=of(systems))
+        if result.system is None:
+            raise InputError("steps are set side by side on a system: give one with -y")
+        return result
+
+    found = difference(made(0), made(1))
+    write(json.dumps(found.to_json(), allow_nan=False) + "\n" if as_json else difference_text(found, ("first", "second")))
+
+
+def _tokens(text: str) -> int:
+    """4194304, or 4M: batches are written in powers of two, so K and M are 2^10 and 2^20."""
+    found = re.fullmatch(r"([1-9][0-9]{0,15})([KkM]?)", text.strip())
+    if found is None:
+        raise InputError(f"--tokens-per-step '{cut(text)}': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    split_settings([text])
+    name, _, value = text.partition("=")
+    return cut(name.strip()), value.strip()

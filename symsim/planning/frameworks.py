@@ -1,0 +1,118 @@
+"""What a framework can run, as data: the options that a plan settles, and those that it tries as single changes of what it found.
+
+Sources: megatron: Megatron-Core, megatron/training/arguments.py; torchtitan: torchtitan/config (job_config.py); deepspeed: the JSON of
+deepspeed/runtime/config.py with the Trainer of transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symsim.errors import InputError, nearest
+from symsim.inputs.architecture import Architecture
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Options that are chosen together: `rows` of their values. applies: to which models."""
+
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+    applies: Callable[[Architecture], bool] = lambda model: True
+
+
+@dataclass(frozen=True)
+class Framework:
+    """title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
+    derived: options that follow from others. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
+    at a time on what was found."""
+
+    title: str
+    fixed: Mapping[str, Any]
+    degrees: frozenset[str]
+    derived: Mapping[str, str]
+    choices: tuple[Choice, ...]
+    further: tuple[str, ...]
+
+
+def _experts(model: Architecture) -> bool:
+    return model.moe is not None
+
+
+def _shared_experts(model: Architecture) -> bool:
+    return model.moe is not None and bool(model.moe.moe_shared_expert_intermediate_size)
+
+
+def _latent(model: Architecture) -> bool:
+    return model.attention.kind == "mla"
+
+
+_DATA_OVERLAP = Choice(("overlap_grad_reduce", "overlap_param_gather"), ((False, False), (True, True)))
+
+FRAMEWORKS: dict[str, Framework] = {
+    "megatron": Framework(
+        "Megatron-LM",
+        {"fusion": "te", "zero": 1},
+        frozenset({"tp", "pp", "vpp", "cp", "ep", "etp"}),
+        {"sp": "tp>1", "overlap_p2p_comm": "vpp>1"},
+        (
+            Choice(("recompute", "recompute_modules"), (("none", "core_attn"), ("full", "core_attn"))),
+            Choice(("recompute", "recompute_modules"), (("selective", "moe_act+layernorm"), ("selective", "moe")), _experts),
+            Choice(("recompute", "recompute_modules"), (("selective", "mla_up_proj"),), _latent),
+            Choice(("recompute", "recompute_modules"), (("selective", "mlp+layernorm"),), lambda model: not _experts(model)),
+            _DATA_OVERLAP,
+            Choice(("tp_comm_overlap",), ((False,), (True,)), lambda model: not _experts(model)),
+            Choice(("moe_token_dispatcher_type",), (("alltoall",), ("flex",)), _experts),
+            Choice(("overlap_moe_expert_parallel_comm",), ((False,), (True,)), _experts),
+            Choice(("moe_shared_expert_overlap",), ((False,), (True,)), _shared_experts),
+        ),
+        (
+            "cuda_graph_impl=local",
+            "cross_entropy_fusion=te",
+            "cross_entropy_fusion=linear",
+            "account_for_loss_in_pipeline_split=true",
+            "account_for_embedding_in_pipeline_split=true",
+            "defer_embedding_wgrad_compute=true",
+            "delay_wgrad_compute=true",
+            "use_precision_aware_optimizer=true",
+            "use_precision_aware_optimizer=true,exp_avg_dtype=bf16,exp_avg_sq_dtype=bf16",
+            "grad_reduce_in_fp32=false",
+            "optimizer_cpu_offload=true,use_precision_aware_optimizer=true",
+            "schedule=zb_h1",
+        ),
+    ),
+    "torchtitan": Framework(
+        "torchtitan",
+        {"fusion": "compile", "grad_reduce_in_fp32": True},
+        frozenset({"tp", "pp", "cp", "ep"}),
+        {"sp": "tp>1"},
+        (
+            Choice(("zero", "reshard_after_forward"), ((3, True), (3, False), (2, True))),
+            Choice(("recompute",), (("none",), ("full",), ("sac_mm",))),
+        ),
+        ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
+    ),
+    "deepspeed": Framework(
+        "DeepSpeed",
+        {"fusion": "eager"},
+        frozenset({"ep"}),
+        {},
+        (
+            Choice(("zero",), ((0,), (1,), (2,), (3,))),
+            Choice(("recompute",), (("none",), ("full",))),
+            Choice(("overlap_grad_reduce",), ((False,), (True,))),
+        ),
+        ("fused_kernels=norm+activation+rope", "fusion=compile", "optimizer_cpu_offload=true", "cross_entropy_fusion=liger"),
+    ),
+}
+
+
+def framework_of(name: str) -> Framework:
+    """InputError for one that is not here."""
+    if name not in FRAMEWORKS:
+        raise InputError(f"--framework {name}: {nearest(name, list(FRAMEWORKS))}")
+    return FRAMEWORKS[name]

@@ -1,0 +1,118 @@
+"""The strategies that a framework can run on so many ranks, as the axes of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from symsim.api.python import derive
+from symsim.api.result import Result
+from symsim.errors import InputError
+from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
+from symsim.grid.names import field_of
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.models import LoadedModel
+from symsim.planning.frameworks import Choice, Framework, Row
+
+_CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)
+_MICRO_BATCHES = (1, 2, 4, 8, 16)
+# a context-parallel rank with fewer tokens has more to say than to do
+_FEWEST_TOKENS = 1024
+_DEEPEST = 128
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is for. model: with the fields that the overrides change. batch: sequences a step. fixed: options given; allowed: axes as of
+    --axis, besides those of the framework. overrides: as of --set."""
+
+    loaded: LoadedModel
+    model: Architecture
+    system: str
+    world: int
+    batch: int
+    seq_length: int
+    framework: Framework
+    fixed: Mapping[str, Any]
+    allowed: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def evaluated(self, options: Mapping[str, Any]) -> Result:
+        """A strategy's options on this model and system. InputError where it cannot run."""
+        told = {name.removeprefix("assume.") for name in self.overrides}
+        assumptions = {n: v for n, v in self.loaded.assumptions.items() if n not in told}
+        return derive(self.loaded.architecture, options, assumptions, self.overrides, self.system)
+
+
+def options_of(asked: Asked) -> dict[str, Any]:
+    """The options that all strategies of the space have."""
+    return {**asked.framework.fixed, **asked.fixed, "world": asked.world, "global_batch_size": asked.batch, "seq_length": asked.seq_length}
+
+
+def axes_of(asked: Asked) -> tuple[list[Axis], list[DerivedAxis], list[str]]:
+    """Free axes, derived ones, and conditions that join them. InputError for what is allowed and not an axis."""
+    free, derived = parse_axes(asked.allowed)
+    own = {field_of(n) for axis in free for n in axis.names} | {field_of(d.name) for d in derived}
+    fixed = {field_of(n) for n in asked.fixed}
+    if own & fixed:
+        raise InputError(f"{min(own & fixed)} is fixed by --fix and varies by --allow; give it in one of them")
+    axes, where = list(free), []
+    for choice in (*_degrees(asked), *_choices(asked)):
+        left = _without(choice, own, {field_of(n): v for n, v in asked.fixed.items()})
+        if left is not None:
+            axes.append(Axis(left.names, tuple(zip(*left.rows))))
+    varies = {n for axis in axes for n in axis.names}
+    for name, text in asked.framework.derived.items():
+        if name not in own | fixed:
+            made = parse_axis(f"{name}=={text}")
+            assert isinstance(made, DerivedAxis)
+            derived = (*derived, made)
+    if "etp" in varies:
+        where.append("etp == 1 or etp == tp")
+    return axes, list(derived), where
+
+
+def _degrees(asked: Asked) -> Iterable[Choice]:
+    model, world, has = asked.model, asked.world, asked.framework.degrees
+    if "tp" in has:
+        yield Choice(("tp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
+    if "pp" in has:
+        depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
+        chunks = _CHUNKS if "vpp" in has else (1,)
+        yield Choice(("pp", "vpp"), tuple((p, v) for p in depths for v in chunks if v == 1 or (p > 1 and p * v <= model.num_layers)))
+    if "cp" in has:
+        yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
+    if model.moe is not None and "ep" in has:
+        yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
+        if "etp" in has:
+            yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
+    yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
+
+
+def _choices(asked: Asked) -> Iterable[Choice]:
+    """The framework's, those of the same options as one."""
+    rows: dict[tuple[str, ...], tuple[Row, ...]] = {}
+    for choice in asked.framework.choices:
+        if choice.applies(asked.model):
+            rows[choice.names] = (*rows.get(choice.names, ()), *choice.rows)
+    return [Choice(names, found) for names, found in rows.items()]
+
+
+def _without(choice: Choice, own: set[str], fixed: Mapping[str, Any]) -> Choice | None:
+    """The choice that is left where some of its options are fixed, or vary by an axis of the user's; None where nothing is."""
+    kept = [k for k, name in enumerate(choice.names) if name not in own and name not in fixed]
+    at = {k: fixed[name] for k, name in enumerate(choice.names) if name in fixed}
+    rows = [row for row in choice.rows if all(row[k] == value for k, value in at.items())] or list(choice.rows)
+    distinct = dict.fromkeys(tuple(row[k] for k in kept) for row in rows)
+    return Choice(tuple(choice.names[k] for k in kept), tuple(distinct)) if kept else None
+
+
+def divisors(number: int) -> list[int]:
+    """In rising order.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})

@@ -1,0 +1,146 @@
+"""A plan in 80 columns: the best strategies, what binds the first, the certificate, and what would gain more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from symsim.algebra.quantity import BYTE
+from symsim.planning.difference import Change, parts_table
+from symsim.report.amounts import human, percent, seconds
+from symsim.report.columns import table, wrapped
+from symsim.report.step import between
+
+if TYPE_CHECKING:
+    from symsim.planning.plan import Choice, Plan
+
+_DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp")
+_MOST_RULES = 6
+
+
+def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
+    """changes: what a single option more would do to the best (`knobs.py`)."""
+    asked = plan.asked
+    first = plan.best[0]
+    lines = [
+        f"{asked.model.name} on {asked.world:,} of {asked.system}{_title(first)}",
+        wrapped(
+            f"{asked.framework.title}; {asked.batch:,} sequences of {asked.seq_length:,} tokens a step ({asked.batch * asked.seq_length:,} tokens)"
+        ),
+        "",
+        _best(plan),
+        f"first: -s {first.text} -y {asked.system}",
+        "",
+        *_where(first),
+        "",
+        _certificate(plan),
+    ]
+    if changes:
+        lines += ["", _changes(changes)]
+    return "\n".join(lines) + "\n"
+
+
+def _title(first: Choice) -> str:
+    system = first.result.system
+    return f": {system.title}" if system is not None and system.title else ""
+
+
+def _best(plan: Plan) -> str:
+    title = f"Best of each kind, by {plan.goal}" if plan.fits else _no_fit(plan)
+    return _choices(title, "", [(str(place), choice) for place, choice in enumerate(plan.best, 1)])
+
+
+def sizes_text(plans: Sequence[Plan]) -> str:
+    """The best strategy of every number of accelerators, a line each; those of which nothing fits are named below."""
+    fits = [p for p in plans if p.fits]
+    first = plans[0].asked
+    lines = [f"{first.model.name} on {first.system}; {first.framework.title}; {first.batch:,} sequences of {first.seq_length:,} tokens a step", ""]
+    if fits:
+        lines.append(_choices(f"Best of each size, by {fits[0].goal}", "GPUs", [(f"{p.asked.world:,}", p.best[0]) for p in fits]))
+    if len(fits) < len(plans):
+        lines.append(f"  nothing fits on {', '.join(f'{p.asked.world:,}' for p in plans if not p.fits)}")
+    looked = sum(p.certificate.configurations for p in plans)
+    lines += ["", f"  No other of {looked:,} configurations is better. {sum(p.seconds for p in plans):.1f} s."]
+    return "\n".join(lines) + "\n"
+
+
+def _choices(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
+    degrees = [n for n in _DEGREES if any(getattr(c.result.strategy, n) not in (1, None) for _, c in choices)]
+    rows = []
+    for place, choice in choices:
+        strategy, number = choice.result.strategy, choice.numbers
+        rows.append(
+            [
+                place,
+                *(str(getattr(strategy, n) or strategy.tp) for n in degrees),
+                str(strategy.micro_batch_size),
+                _recompute(choice),
+                seconds(number["time"]["step"]),
+                f"{number['tokens_per_second']:,.0f}",
+                percent(number["mfu"]).replace("\u2009", " "),
+                human(number["memory"]["peak"], BYTE),
+            ]
+        )
+    return table(title, [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows)
+
+
+def _recompute(choice: Choice) -> str:
+    strategy = choice.result.strategy
+    return "+".join(strategy.recompute_modules) if strategy.recompute == "selective" else strategy.recompute
+
+
+def _no_fit(plan: Plan) -> str:
+    share = "" if plan.share == 1 else f"{plan.share:.0%} of "
+    said = f"Nothing fits in {share}{human(int(plan.best[0].result.value('memory.capacity')), BYTE)}; the least memory of each kind"
+    more = f" ({plan.smallest:,} accelerators are enough)" if plan.smallest is not None else ""
+    return said + more
+
+
+def _where(first: Choice) -> list[str]:
+    lines = [parts_table("Where the time of its step goes", first.result)]
+    if first.result.interval is not None:
+        lines.append(wrapped(f"  {between(first.result.interval)}", hanging=4))
+    return lines
+
+
+def _certificate(plan: Plan) -> str:
+    found = plan.certificate
+    rows = [["configurations of the space", f"{found.configurations:,}"]]
+    worst = sorted(found.refused, key=lambda rule: -found.refused[rule])
+    rows += [[f"refused by {rule}", f"{found.refused[rule]:,}"] for rule in worst[:_MOST_RULES]]
+    if len(worst) > _MOST_RULES:
+        rows.append([f"refused by {len(worst) - _MOST_RULES} other rules", f"{sum(found.refused[r] for r in worst[_MOST_RULES:]):,}"])
+    rows.append(["excluded by bounds", f"{found.excluded:,}"])
+    rows.append(["evaluated", f"{found.evaluated:,}"])
+    wide = [max(len(r[c]) for r in rows) for c in range(2)]
+    made = "\n".join(["Certificate", *(f"  {what:<{wide[0]}}  {count:>{wide[1]}}" for what, count in rows)])
+    fits = " that fits" if plan.fits else ""
+    said = f"No other strategy of this space{fits} is better, under the assumptions of 'symsim eval'."
+    if found.bound is not None:
+        said += f" The best that one of the excluded could be is {found.bound:,.6g}."
+    return "\n".join([made, wrapped(said + _lead(plan), "  ", hanging=2), f"  {_took(plan)}"])
+
+
+def _took(plan: Plan) -> str:
+    return f"{plan.certificate.derivations:,} derivation{'s' if plan.certificate.derivations > 1 else ''}, {plan.seconds:.1f} s"
+
+
+def _lead(plan: Plan) -> str:
+    """How far the next kind is behind, beside how far the formulas may be off."""
+    if not plan.fits or len(plan.best) < 2 or plan.best[0].result.interval is None:
+        return ""
+    first, second = (float(c.result.value("time.step")) for c in plan.best[:2])
+    within = plan.best[0].result.interval
+    behind, half = second / first - 1, (within.high - within.low) / (2 * first)
+    said = "less than" if behind < half else "more than"
+    return f" The second kind's step is {percent(behind)} longer, {said} the {percent(half)} by which a step may be off.".replace("\u2009", " ")
+
+
+def _changes(changes: Sequence[Change]) -> str:
+    lines = ["One option more, outside this space"]
+    for change in changes:
+        less = percent(1 - change.after / change.before).replace("\u2009", " ")
+        memory = f"{human(abs(change.memory), BYTE)} {'more' if change.memory > 0 else 'less'} memory" if change.memory else "the same memory"
+        lines.append(f"  {change.text}")
+        lines.append(wrapped(f"    {seconds(change.before)} -> {seconds(change.after)} ({less} less), {memory}; less: {change.removes}", hanging=6))
+    return "\n".join(lines)

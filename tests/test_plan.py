@@ -1,0 +1,175 @@
+"""Plans against brute force; the numbers of their certificates; what they refuse; two evaluations side by side."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import symsim
+from symsim.planning.command import run_diff
+from symsim.planning.difference import changes, difference
+from symsim.planning.frameworks import FRAMEWORKS, Choice
+from symsim.planning.plan import Plan, plan
+from symsim.planning.space import _without, axes_of
+from tests.in_process import run
+
+MODEL, SYSTEM = "smollm2-360m", "h100-sxm"
+FIXED = "cp=1,vpp=1,tp_comm_overlap=false,overlap_grad_reduce=true"
+
+
+@pytest.fixture(scope="module")
+def made() -> Plan:
+    return plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED)
+
+
+def test_nothing_is_better_than_the_best(made: Plan) -> None:
+    """Every configuration of the space by `derive`, one at a time."""
+    free, derived, _ = axes_of(made.asked)
+    assert {d.name for d in derived} == {"sp", "overlap_p2p_comm"}
+    points = ran = 0
+    best = float("inf")
+    for rows in product(*(zip(*axis.columns) for axis in free)):
+        values = {name: value for axis, row in zip(free, rows) for name, value in zip(axis.names, row)}
+        points += 1
+        try:
+            found = made.at({**values, "sp": values["tp"] > 1})
+        except symsim.InputError:
+            continue
+        ran += 1
+        if found.value("memory.peak") + found.value("memory.reserve") <= found.value("memory.capacity"):
+            best = min(best, float(found.value("time.step")))
+    assert best == pytest.approx(float(made.best[0].result.value("time.step")), rel=1e-12)
+    certificate = made.certificate
+    assert (points, ran) == (certificate.configurations, certificate.evaluated) and certificate.excluded == 0
+    assert sum(certificate.refused.values()) + certificate.evaluated == certificate.configurations
+
+
+def test_kinds_come_in_order_and_differ(made: Plan) -> None:
+    steps = [c.numbers["time"]["step"] for c in made.best]
+    assert steps == sorted(steps) and len(steps) == 5
+    kinds = {(c.result.strategy.tp, c.result.strategy.pp, c.result.strategy.recompute) for c in made.best}
+    assert len(kinds) == 5
+    again = symsim.derive(MODEL, made.best[0].text, system=SYSTEM)
+    assert again.value("time.step") == made.best[0].result.value("time.step")
+    assert {"strategy", "time", "memory", "tokens_per_second", "mfu", "binds", "interval"} <= made.to_json()["best"][0].keys()
+
+
+def test_an_option_more_is_never_worse_and_one_fixed_never_better(made: Plan) -> None:
+    step = made.best[0].result.value("time.step")
+    more = plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED, allow=["cross_entropy_fusion=unfused,te"], top=1)
+    assert more.best[0].result.value("time.step") < step
+    assert more.certificate.configurations == 2 * made.certificate.configurations
+    fewer = plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED + ",pp=2", top=1)
+    assert fewer.best[0].result.value("time.step") >= step and fewer.best[0].result.strategy.pp == 2
+
+
+def test_single_changes_are_what_derive_says(made: Plan) -> None:
+    first = made.best[0]
+    found = changes(made.asked, first.options)
+    assert found and [c.after for c in found] == sorted(c.after for c in found)
+    after = symsim.derive(MODEL, f"{first.text},{found[0].text}", system=SYSTEM)
+    assert float(after.value("time.step")) == found[0].after < found[0].before == float(first.result.value("time.step"))
+
+
+def test_parts_of_a_difference_add_up(made: Plan) -> None:
+    made_of = difference(made.best[0].result, made.at("pp=4,recompute=full"))
+    for rows in (made_of.time, made_of.memory):
+        assert sum(r.one for r in rows[:-1]) == pytest.approx(rows[-1].one) and sum(r.other for r in rows[:-1]) == pytest.approx(rows[-1].other)
+        assert [abs(r.more) for r in rows[:-1]] == sorted((abs(r.more) for r in rows[:-1]), reverse=True)
+
+
+def test_where_nothing_fits_the_nearest_and_the_smallest_world_are_said() -> None:
+    found = plan("llama3-8b", SYSTEM, world=1, global_batch_size=64, fix=FIXED + ",recompute=full,micro_batch_size=1")
+    assert not found.fits and found.smallest == 2
+    peaks = [c.result.value("memory.peak") for c in found.best]
+    assert peaks == sorted(peaks) and "2 accelerators are enough" in repr(found)
+
+
+def test_fixed_options_leave_the_rows_that_have_them() -> None:
+    choice = Choice(("x", "y"), ((False, False), (True, True), (True, False)))
+    assert _without(choice, set(), {"x": True}) == Choice(("y",), ((True,), (False,)))
+    assert _without(choice, {"y"}, {"x": True}) is None
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_option_of_a_framework_is_one(name: str) -> None:
+    framework = FRAMEWORKS[name]
+    options = {*framework.fixed, *framework.degrees, *framework.derived, *(n for c in framework.choices for n in c.names)}
+    assert options <= set(symsim.Strategy.model_fields)
+    for text in framework.further:
+        symsim.load_strategy(text)
+    for choice in framework.choices:
+        assert all(len(row) == len(choice.names) for row in choice.rows)
+
+
+def test_experts_take_their_own_tensor_degree_or_one() -> None:
+    found = plan(
+        "olmoe-1b-7b",
+        SYSTEM,
+        world=4,
+        global_batch_size=8,
+        fix="pp=1,vpp=1,cp=1,overlap_grad_reduce=true,recompute=none,moe_token_dispatcher_type=alltoall,overlap_moe_expert_parallel_comm=false",
+        top=2,
+    )
+    assert all(c.result.strategy.etp in (None, 1, c.result.strategy.tp) for c in found.best)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--world", "0", "--global-batch-size", "8"], "--world 0: whole numbers above 0 are needed"),
+        (["--world", "a:b", "--global-batch-size", "8"], "--world a:b"),
+        (["--world", "4,8", "--global-batch-size", "8", "--why-not", "tp=1"], "--why-not and --export are of one number of accelerators"),
+        (["--global-batch-size", "8"], "give --world"),
+        (["--world", "8"], "a plan needs a batch: give --global-batch-size"),
+        (["--world", "8", "--global-batch-size", "8", "--tokens-per-step", "4M"], "one of the two"),
+        (["--world", "8", "--tokens-per-step", "4000000"], "4001792 is the nearest that is"),
+        (["--world", "8", "--tokens-per-step", "4Q"], "--tokens-per-step '4Q'"),
+        (["--world", "8", "--global-batch-size", "8", "--fix", "tp=3"], "--fix: world=8 is no multiple of tp*cp*pp = 3*1*1 = 3"),
+        (
+            ["--world", "8", "--global-batch-size", "8", "--fix", "seq_length=8192"],
+            "--fix seq_length: the length of a sequence is given by --seq-length",
+        ),
+        (["--world", "8", "--global-batch-size", "8", "--fix", "tp=2", "--allow", "tp=1,2"], "tp is fixed by --fix and varies by --allow"),
+        (["--world", "8", "--global-batch-size", "8", "--for", "speed"], "--for speed"),
+        (["--world", "8", "--global-batch-size", "8", "--framework", "megatorn"], "--framework megatorn: did you mean 'megatron'?"),
+        (["--world", "8", "--global-batch-size", "8", "--fits-with", "2"], "--fits-with 2: a share"),
+        (["--world", "8", "--global-batch-size", "8", "--top", "0"], "--top 0"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(asked: list[str], said: str) -> None:
+    ended = run("plan", MODEL, "-y", SYSTEM, *asked)
+    assert ended.returncode == 2 and said in ended.stderr and ended.stderr.count("\n") == 1
+
+
+def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) -> None:
+    asked = ["plan", MODEL, "-y", SYSTEM, "--world", "8", "--global-batch-size", "32", "--fix", FIXED + ",pp=1"]
+    ended = run(*asked, "--export", "megatron", str(tmp_path / "train.sh"))
+    assert ended.returncode == 0 and "Certificate" in ended.stdout and "No other strategy of this space that fits is better" in ended.stdout
+    assert max(len(line) for line in ended.stdout.splitlines() if not line.startswith("first: ")) <= 80
+    assert "wrote" in ended.stderr and "--global-batch-size" in (tmp_path / "train.sh").read_text()
+    ended = run(*asked, "--why-not", "tp=5,sp=true")
+    assert ended.returncode == 0 and ended.stdout.startswith("It cannot run: ")
+    ended = run(*asked, "--why-not", "pp=4", "--json")
+    assert ended.returncode == 0 and {"time", "memory"} == json.loads(ended.stdout).keys()
+
+
+def test_a_difference_needs_two_of_something() -> None:
+    ended = run("diff", MODEL, "-s", "tp=1", "-s", "pp=2", "-y", SYSTEM)
+    assert ended.returncode == 0 and "Time of a step" in ended.stdout and "pipeline bubble" in ended.stdout
+    for given, said in ((["-s", "tp=1"], "nothing to set side by side"), (["-s", "a", "-s", "b", "-s", "c"], "-s is given 3 times")):
+        ended = run("diff", MODEL, *given, "-y", SYSTEM)
+        assert ended.returncode == 2 and said in ended.stderr
+    with pytest.raises(symsim.InputError, match="give one with -y"):
+        run_diff([MODEL, "llama3-8b"], (), (), (), False, print)
+
+
+def test_several_sizes_are_a_curve_of_the_best_of_each() -> None:
+    ended = run("plan", MODEL, "-y", SYSTEM, "--world", "2:8:*2", "--global-batch-size", "32", "--fix", FIXED + ",recompute=none", "--json")
+    rows = json.loads(ended.stdout)["sizes"]
+    assert ended.returncode == 0 and [r["world"] for r in rows] == [2, 4, 8]
+    alone = plan(MODEL, SYSTEM, world=4, global_batch_size=32, fix=FIXED + ",recompute=none", top=1)
+    assert rows[1]["best"][0]["strategy"] == alone.best[0].text and rows[1]["certificate"] == alone.certificate.to_json()
