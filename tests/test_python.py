@@ -42,7 +42,16 @@ WRONG = {
 }
 
 
-VERBS = ("symsim.api.python", "symsim.api.anchored", "symsim.audit.python", "symsim.compat.verbs", "symsim.grid.api", "symsim.importers.reading", "symsim.api.run", "symsim.planning.plan")
+VERBS = (
+    "symsim.api.python",
+    "symsim.api.anchored",
+    "symsim.api.run",
+    "symsim.audit.python",
+    "symsim.compat.verbs",
+    "symsim.grid.api",
+    "symsim.importers.reading",
+    "symsim.planning.plan",
+)
 
 
 def examples(module: str) -> list[doctest.DocTest]:
