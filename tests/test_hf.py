@@ -5,16 +5,21 @@ from __future__ import annotations
 import copy
 import json
 import random
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from symsim.api.result import derive
 from symsim.errors import InputError
-from symsim.inputs.architecture import Architecture, format_layers, parse_layers
+from symsim.inputs.architecture import Architecture, LayerKind, format_layers, parse_layers
 from symsim.inputs.hf import SUPPORTED, read_config
-from symsim.inputs.models import format_model
+from symsim.inputs.hf.families import FAMILIES
+from symsim.inputs.hf.family import _facts
+from symsim.inputs.hf.refused import REFUSED
+from symsim.inputs.models import format_model, load_model
 from symsim.inputs.reading import read_yaml
 from symsim.inputs.strategy import Strategy
 
@@ -127,6 +132,16 @@ def test_every_supported_type_reads(model_type: str) -> None:
     told = [key for key, fate, _ in rows if fate != "default"]
     assert told == list(config)
     assert not [row for row in rows if row[1] in ("unknown", "refused")]
+
+
+@pytest.mark.parametrize("model_type", sorted(set(SUPPORTED) - {"kimi_k2"}))
+def test_every_key_of_a_config_class_is_accounted_for(model_type: str) -> None:
+    """A config with every key that transformers' class declares: none is unknown. DBRX's tables are read by their keys."""
+    facts, config = _facts()[model_type], small(model_type)
+    spelled = [{ours, *theirs} for ours, theirs in FAMILIES[model_type].names.items()]
+    written = set(config).union(*(names for names in spelled if names & config.keys()))
+    config |= {key: value for key, value in facts["defaults"].items() if key not in written and key not in ("attn_config", "ffn_config")}
+    assert [key for key, (fate, _) in fates(config).items() if fate == "unknown"] == []
 
 
 def test_llama3_8b() -> None:
@@ -270,6 +285,64 @@ def test_sizes_that_a_text_config_omits_are_those_of_transformers() -> None:
 def test_biases_and_norms_that_a_key_adds(model_type: str, key: str, more: int) -> None:
     without, with_it = (derive(read(small(model_type) | {key: value}), Strategy()).value("N") for value in (False, True))
     assert with_it - without == more
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        # as the files of weights on the hub have them
+        ("apertus-8b", 8_053_338_176),
+        ("bert-base", 109_514_298),
+        ("bert-large", 335_174_458),
+        ("command-r7b", 8_028_033_024),
+        ("distilbert-base", 66_985_530),
+        ("ernie-4.5-0.3b", 360_748_032),
+        ("exaone-4-32b", 32_003_216_384),
+        ("gpt-j-6b", 6_050_882_784),
+        ("gpt-neo-1.3b", 1_315_575_808),
+        ("olmo3-7b", 7_298_011_136),
+        ("opt-350m", 331_196_416),
+        ("roberta-base", 124_697_433),
+        ("roberta-large", 355_412_057),
+        ("starcoder-15b", 15_517_456_384),
+        ("xlm-roberta-base", 278_295_186),
+    ],
+)
+def test_published_counts(name: str, parameters: int) -> None:
+    assert derive(load_model(name).architecture, Strategy()).value("N") == parameters
+
+
+def test_an_encoder_attends_both_ways_whatever_is_assumed_of_causal_masks() -> None:
+    """Scores and values of bert-base: 4 s^2 h FLOPs a layer; as a decoder with causal=exact the half of it."""
+    bert = load_model("bert-base").architecture
+    decoder = bert.model_copy(update={"layer_kinds": {"dense": LayerKind()}})
+    exact = {"causal": "exact"}
+    both, one = (derive(model, Strategy(seq_length=512), exact).value("F") for model in (bert, decoder))
+    assert both - one == 12 * 4 * 512 * 768 * (512 - Fraction(513, 2))
+    assert derive(bert, Strategy(seq_length=512), {"causal": "full"}).value("F") == both
+
+
+def test_norms_after_the_residual_and_a_narrower_table() -> None:
+    """OPT-350m: two projections of 512 by 1024 beside what a table of 1024 would have; no norm at the end."""
+    opt = load_model("opt-350m").architecture
+    wide = derive(opt.model_copy(update={"embedding_size": None}), Strategy()).value("N")
+    assert wide - derive(opt, Strategy()).value("N") == 50272 * 512 - 2 * 512 * 1024
+    with pytest.raises(ValidationError, match="norms_after_residual"):
+        Architecture.model_validate(opt.model_dump() | {"norms": ("pre_attention", "post_mlp")})
+
+
+def test_flat_configs_of_qwen_vl_are_read() -> None:
+    """Qwen2.5-VL's config.json on the hub has the text tower's keys beside vision_config."""
+    text = {k: v for k, v in small("qwen2_5_vl_text").items() if k != "model_type"}
+    config = {"model_type": "qwen2_5_vl", "vision_config": {"depth": 32}, "tie_word_embeddings": True, **text}
+    nested = {"model_type": "qwen2_5_vl", "vision_config": {"depth": 32}, "tie_word_embeddings": True, "text_config": text}
+    assert read(config) == read(nested) and read(config).tie_word_embeddings
+    assert [key for key, fate, _ in read_config(config, "m", "config.json")[1] if fate == "unknown"] == []
+
+
+@pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "albert"])
+def test_what_is_refused_says_why(model_type: str) -> None:
+    assert REFUSED[model_type] in refusal(small(model_type) | {"text_config": {}})
 
 
 def test_norms_of_cohere_have_a_weight_for_every_head() -> None:

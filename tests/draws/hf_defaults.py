@@ -26,7 +26,7 @@ def facts() -> dict[str, Any]:
     """model_type -> its defaults, and the common names of keys that it calls otherwise."""
     from transformers import CONFIG_MAPPING, PretrainedConfig
 
-    without = ({f.name for f in fields(PretrainedConfig)} | NO_EFFECT.keys()) - {"tie_word_embeddings", "max_position_embeddings"}
+    without = ({f.name for f in fields(PretrainedConfig)} | NO_EFFECT.keys()) - {"tie_word_embeddings", "max_position_embeddings", "n_positions"}
     found = {}
     for name in sorted(set(SUPPORTED) - SAME_CLASS):
         made = CONFIG_MAPPING[name]

@@ -38,7 +38,7 @@ NO_EFFECT: dict[str, str] = {
         "begin_suppress_tokens forced_bos_token_id forced_eos_token_id prefix tokenizer_class word_embed_proj_bias",
         "sets the angles of rotary positions": "rope_theta rope_scaling rope_parameters rope_type rope_interleave rope_local_base_freq "
         "rotary_emb_base rope_ratio original_max_position_embeddings max_position_embeddings "
-        "max_seq_len seq_length n_ctx "
+        "max_seq_len seq_length n_ctx n_positions "
         "max_sequence_length initial_context_length use_dynamic_ntk alibi_bias_max",
         "initial weights": "initializer_range init_std initializer_factor init_device init_config initializer_cutoff_factor mup_use_scaling",
         "small constant of a norm": "rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps moe_norm_min",
@@ -71,7 +71,7 @@ NO_EFFECT: dict[str, str] = {
 MTP_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
 
 
-MTP_DETAILS = ("use_mtp", "mtp_transformer_layers", "mtp_loss_factor", "mtp_layer_types", "mtp_use_repeated_layer")
+MTP_DETAILS = ("use_mtp", "mtp_transformer_layers", "mtp_loss_factor", "mtp_layer_types", "mtp_mlp_layer_types", "mtp_use_repeated_layer")
 
 
 FORBIDDEN = {

@@ -19,6 +19,7 @@ from symsim.inputs.hf.fields import (
     FUSED_MHA,
     GATED,
     GEMMA,
+    GREEDY,
     LAYERNORM,
     MLA,
     PLAIN,
@@ -131,7 +132,7 @@ _FIRST: dict[str, Family] = {
             "moe_router_num_groups": lambda c: expert_groups(c) if v2_limited(c) else None,
             "moe_router_group_topk": lambda c: group_topk(c) if v2_limited(c) else None},
         ffns=after_first, mlp=GATED | {"bias": flag("mlp_bias")}, heads_divide=True,
-        unread=_MLA_UNREAD | {"norm_topk_prob": "not read by DeepseekV2TopkRouter"}, names={"n_routed_experts": ("num_experts",)}),
+        unread=_MLA_UNREAD | {"norm_topk_prob": "not read by DeepseekV2TopkRouter"} | GREEDY, names={"n_routed_experts": ("num_experts",)}),
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
     "gpt2": Family(

@@ -9,6 +9,7 @@ from symsim.inputs.hf.fields import (
     DEEPSEEK_MOE,
     FOUR_NORMS,
     GATED,
+    GREEDY,
     MLA,
     QWEN_MOE,
     SQUARE,
@@ -109,8 +110,10 @@ SPARSE: dict[str, Family] = {
                                        "moe_router_num_groups": lambda c: expert_groups(c) if v2_limited(c) else None,
                                        "moe_router_group_topk": lambda c: group_topk(c) if v2_limited(c) else None},
         names={"n_routed_experts": ("num_experts",)},
-        unread=_ROUTER | {"norm_topk_prob": "not read by the router", "head_dim": "hidden_size / num_attention_heads, whatever this says"}),
-    "qwen3_omni_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE, ffns=stepped),
+        unread=_ROUTER | {"norm_topk_prob": "not read by the router"} | GREEDY | {
+            "head_dim": "hidden_size / num_attention_heads, whatever this says"}),
+    "qwen3_omni_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE, ffns=stepped,
+                                  unread={"sliding_window": "its layers all attend to everything before them"}),
     "qwen3_vl_moe_text": Family(attention=BIASED | {"qk_norm": "head"}, moe=QWEN_MOE | {"norm_topk_prob": True}, ffns=stepped,
                                 unread={"norm_topk_prob": "always so"}),
 }

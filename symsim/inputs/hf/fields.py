@@ -140,6 +140,10 @@ def v2_limited(c: Config) -> bool:
     return c.word("topk_method", {"greedy": "", "group_limited_greedy": "yes"}) == "yes"
 
 
+# of DeepSeek-V2's router without groups
+GREEDY = dict.fromkeys(("n_group", "topk_group"), "topk_method is greedy")
+
+
 # modeling_deepseek_v3.py and the modules generated from it: sigmoid scores, a selection bias that is a buffer, groups
 DEEPSEEK_MOE: Fields = experts(
     "n_routed_experts",

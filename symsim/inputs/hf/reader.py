@@ -108,7 +108,7 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
 def _readable(c: Config, family: Family) -> set[str]:
     """Every key that this family's tables read in some config, whether this one has such layers or not."""
     probe = Config(c.values, family, c.where)
-    for part in (BASE | family.model, HEADS | family.attention, family.mlp, family.moe or {}, family.linear or {}):
+    for part in (BASE | family.model, HEADS | family.attention, family.mlp, family.moe or {}, family.linear or {}, family.short_convolution or {}):
         for value in part.values():
             if callable(value):
                 with suppress(InputError):
