@@ -56,7 +56,7 @@ def test_full_with_zero_3_by_its_name() -> None:
 def test_adapters_and_pairs_are_said() -> None:
     made = load_job("llama-factory", str(FILES / "lora" / "train.yaml"))
     told = rows(made)
-    assert told["stage"].fate == "not_modelled" and {told[key].fate for key in ("quantization_bit", "lora_rank")} == {"mapped"}
+    assert {told[key].fate for key in ("stage", "quantization_bit", "lora_rank")} == {"mapped"} and strategy(made)["further_forwards"] == 1
     assert strategy(made)["quantize_base"] == "nf4_double"
     assert strategy(made)["tuner_type"] == "lora" and strategy(made)["lora_rank"] == 8 and strategy(made)["target_modules"] == ["all_linear"]
     assert strategy(made)["zero"] == 0 and strategy(made)["overlap_grad_reduce"] and strategy(made)["dp"] == 8

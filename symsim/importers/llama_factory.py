@@ -18,6 +18,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
 from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
@@ -198,7 +199,6 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "model_name_or_path", options)
-    _workload(keys)
     _tuned(keys, strategy, architecture)
     batch(keys, strategy)
     precision(keys, strategy)
@@ -217,15 +217,19 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         replicas(keys, strategy, assumptions)
         _pure(keys, strategy)
     _stored(keys, strategy)
+    _workload(keys, strategy)
     settle(keys, strategy, architecture, "LLaMA-Factory")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
     return Job("llama-factory", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
 
 
-def _workload(keys: Keys) -> None:
-    """What is trained of which model: full training is timed, what else is asked for is said."""
+def _workload(keys: Keys, strategy: dict[str, Any]) -> None:
+    """What is trained of which model: full training is timed and pairs with their reference, what else is asked for is said."""
     stage = keys.choice("stage", {name: name for name in _STAGES}, "sft")
+    loss = keys.text("pref_loss", "sigmoid", to="reference_models") if stage == "dpo" else ""
+    if preferred(keys, "stage", loss if loss in ("orpo", "simpo") else stage, strategy, copy=keys.has("ref_model")):
+        return
     if _STAGES[stage]:
         keys.note("stage", "not_modelled", why=_STAGES[stage])
 

@@ -19,6 +19,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.losses import liger_loss
+from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import settle
@@ -54,7 +55,6 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "base_model", options)
-    _workload(keys)
     _tuned(keys, strategy, architecture)
     pure = _precision(keys, strategy)
     _batch(keys, strategy, options)
@@ -71,16 +71,17 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _replicas(keys, strategy, assumptions, pure)
     _stored(keys, strategy)
     _headed(keys, strategy)
+    _workload(keys, strategy)
     settle(keys, strategy, architecture, "axolotl")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
     return Job("axolotl", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
 
 
-def _workload(keys: Keys) -> None:
-    """What is trained of which model: full training is timed, what else is asked for is said."""
+def _workload(keys: Keys, strategy: dict[str, Any]) -> None:
+    """What is trained of which model: full training is timed and pairs with their reference, what else is asked for is said."""
     kind = keys.choice("rl", {name: name for name in (*_ROLLS, *_PAIRS)}, None)
-    if kind is not None:
+    if kind is not None and not preferred(keys, "rl", kind, strategy):
         keys.note("rl", "not_modelled", why=_ROLLS.get(kind) or _PAIRS[kind])
 
 

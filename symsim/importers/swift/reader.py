@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.adapted import QUANTISED, Names, four_bits, frozen, leading_layers, stored_base, targets
@@ -18,6 +18,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.silent import SILENT
+from symsim.importers.preferences import preferred
 from symsim.importers.ranks import variable
 from symsim.importers.rules import settle
 from symsim.importers.swift.command import Run, read_run
@@ -72,7 +73,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _tuned(reading, adapters)
     _headed(reading, run)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
-    _workload(keys, run, adapters)
+    _workload(keys, run, adapters, reading.strategy)
     rows = (*keys.finish(), *reading.further, _of_version(version, options, reading.assumptions))
     return Job("swift", rows, reading.architecture, reading.strategy, assumptions=reading.assumptions, notes=(*run.notes, *notes))
 
@@ -222,12 +223,13 @@ def _further(r: Reading) -> None:
     stored_base(keys, strategy, "int8" if bits == 8 else four_bits(kind, double), "quant_method")
 
 
-def _workload(keys: Keys, run: Run, adapters: str | None) -> None:
+def _workload(keys: Keys, run: Run, adapters: str | None, strategy: dict[str, Any]) -> None:
     """Rows for what makes the step another one than the one timed here."""
     for key in ("tuner_type", "train_type"):
         if keys.has(key) and key != adapters:
             keys.note(key, "mapped", "all parameters are trained")
     if run.method == "rlhf":
-        keys.note("rlhf_type", "not_modelled", why=other_models())
+        if not preferred(keys, "rlhf_type", str(keys.text("rlhf_type", "")), strategy, copy=keys.has("ref_model")):
+            keys.note("rlhf_type", "not_modelled", why=other_models())
     elif keys.has("rlhf_type"):
         keys.note("rlhf_type", "no_cost_effect", why="read by 'rlhf' alone")

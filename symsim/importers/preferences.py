@@ -1,0 +1,35 @@
+"""Losses over pairs of rows, one chosen and one rejected: rows twice, and where there is one the forward of a reference.
+
+The reference of adapters is the model without them (trl trainer/dpo_trainer.py null_ref_context; LLaMA-Factory train/trainer_utils.py
+create_ref_model; Megatron-SWIFT megatron/trainers/rlhf_mixin.py null_ref_context), else a frozen copy. ORPO, SimPO and CPO have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symsim.importers.keys import Keys
+
+_REFERENCE = {"dpo": True, "ipo": True, "orpo": False, "simpo": False, "cpo": False}
+
+
+def preferred(keys: Keys, key: str, loss: str, strategy: dict[str, Any], *, copy: bool = False) -> bool:
+    """Whether the loss, which `key` says, is one over pairs; then the strategy has its rows and forwards. copy: the reference is a
+    model of its own beside adapters."""
+    if loss not in _REFERENCE:
+        return False
+    packed = {"packed_document_length", "document_lengths"} & strategy.keys() and not strategy.get("padding_free")
+    if not packed:
+        # pairs of a packed row lie in it; else each sample is two rows
+        strategy["micro_batch_size"] = 2 * strategy.get("micro_batch_size", 1)
+        if strategy.get("global_batch_size"):
+            strategy["global_batch_size"] *= 2
+    rows = "two rows for each sample" if not packed else "pairs lie in the packed rows"
+    if not _REFERENCE[loss]:
+        keys.note(key, "mapped", "micro_batch_size", f"{rows}, and no reference model")
+        return True
+    option = "further_forwards" if strategy.get("tuner_type") == "lora" and not copy else "reference_models"
+    strategy[option] = 1
+    what = "the model without its adapters is the reference" if option == "further_forwards" else "a frozen copy is the reference"
+    keys.note(key, "mapped", option, f"{what}; {rows}")
+    return True
