@@ -17,7 +17,7 @@ FILES = Path(__file__).parent / "imported" / "llama-factory"
 BASE = {"model_name_or_path": "meta-llama/Llama-3.1-8B", "stage": "sft", "finetuning_type": "full", "bf16": True}
 
 # of the classes at ff6d4d12e
-NAMES = """adapter_name_or_path cache_dir resize_vocab split_special_tokens rope_scaling flash_attn shift_attn mixture_of_depths use_unsloth
+NAMES = """kt_config adapter_name_or_path cache_dir resize_vocab split_special_tokens rope_scaling flash_attn shift_attn mixture_of_depths use_unsloth
 use_unsloth_gc enable_liger_kernel moe_aux_loss_coef disable_gradient_checkpointing use_reentrant_gc upcast_layernorm train_from_scratch
 infer_backend use_kv_cache hf_hub_token trust_remote_code quantization_bit quantization_type double_quantization image_max_pixels
 export_dir vllm_maxlen sglang_maxlen use_kt kt_weight_path template dataset cutoff_len streaming mix_strategy max_samples val_size packing

@@ -85,3 +85,11 @@ def test_four_bits_magnitudes_and_chunks(tmp_path: Path) -> None:
     assert (compiled["quantize_base"], compiled["cross_entropy_fusion"]) == ("nf4_torchao_compiled", "compiled_chunks")
     made = load_job("torchtune", str(FILES / "lora" / "3B_lora_single_device.yaml"))
     assert "use_dora" not in (made.strategy or {}) and {row.key: row for row in made.rows}["loss._component_"].fate == "mapped"
+
+
+def test_what_is_trained_of_a_model_with_towers_is_no_unknown_key(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    model = {"_component_": "torchtune.models.llama4.lora_llama4_scout_17b_16e", "decoder_trainable": "lora", "encoder_trainable": "frozen"}
+    path.write_text(format_yaml({"model": model, "tokenizer": {"max_seq_len": 1024}}))
+    told = {row.key: row.fate for row in load_job("torchtune", str(path)).rows}
+    assert told["model.decoder_trainable"] == told["model.encoder_trainable"] == "no_cost_effect"

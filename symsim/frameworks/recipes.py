@@ -24,7 +24,7 @@ class Recipe:
     maxima: when maxima are summed up over ranks: "gather": of a tensor that tensor ranks gather, before it is cast; "forward": of all
     tensors, after a chunk's forward and after its backward; "": never. keeps_original: whether a linear map can keep its input as it
     was, and cast it again for the weight gradient. gathers: the type in which weights that are kept so are gathered; "": that of the
-    computation. weight_scales: bytes of scales for an element of a weight. rows: an expert's rows are padded to a multiple of them. kernels: of a
+    computation. weight_scales: bytes of scales for an element of a weight. kernels: of a
     cast. together: one kernel casts the rows of all experts.
     """
 
@@ -36,7 +36,6 @@ class Recipe:
     keeps_original: bool = True
     gathers: str = ""
     weight_scales: Fraction = Fraction(0)
-    rows: int = 16
     kernels: int = 1
     together: bool = False
     source: str = ""
@@ -82,7 +81,6 @@ RECIPES = {
         32,
         "fp8",
         weight_scales=Fraction(1, 32),
-        rows=32,
         source="blocks of 32, scales of 8 bits: common/recipe/__init__.py MXFP8BlockScaling; fp8_utils.py get_fp8_align_size; weights are "
         "gathered in 16 bits and cast: distributed/param_and_grad_buffer.py",
     ),
@@ -94,7 +92,6 @@ RECIPES = {
         maxima="gather",
         gathers="fp4",
         weight_scales=Fraction(1, 16),
-        rows=128,
         kernels=2,
         together=True,
         source="blocks of 16, 16 x 16 of weights, beside a scale of the tensor; columns after a Hadamard transform of 16, inside the passes "

@@ -158,7 +158,7 @@ _TABLE: dict[str, Silent] = {
         "no_cost_effect",
         "read with use_kt alone",
         """kt_cpu_activation kt_weight_path kt_non_expert_weight_path kt_expert_checkpoint_path kt_lora_expert_num
-        kt_lora_expert_intermediate_size kt_config_path kt_optimize_rule kt_mode cpu_infer chunk_size""",
+        kt_lora_expert_intermediate_size kt_config kt_config_path kt_optimize_rule kt_mode cpu_infer chunk_size""",
     ),
     **silent("no_cost_effect", "norms' weights alone, or a cast that the loss makes anyway", "upcast_layernorm upcast_lmhead_output"),
     **silent("no_cost_effect", "frequencies of rotary embeddings", "rope_scaling"),
@@ -195,7 +195,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         raise InputError("'symsim import llama-factory' reads a YAML and, where it names one, its DeepSpeed JSON")
     known_variables(options, SAID)
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
-    keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config")), _TABLE, options.lenient)
+    keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config", "kt_config")), _TABLE, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "model_name_or_path", options)

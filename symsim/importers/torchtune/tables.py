@@ -20,6 +20,11 @@ _UNITS = "parameters of their own units, gathered apart: as many bytes"
 _HOOKED = "gradients live until their own update alone: less by all but the largest"
 
 SILENT: dict[str, Silent] = {
+    **silent(
+        "no_cost_effect",
+        "towers for images are another workload; of the decoder what the builder's name says is trained",
+        "model.encoder_trainable model.decoder_trainable model.fusion_trainable",
+    ),
     **silent("no_cost_effect", PATHS, "output_dir resume_from_checkpoint base_model_path name enable_async_checkpointing"),
     **silent("no_cost_effect", SAVING, "save_adapter_weights_only use_distributed_state_dict"),
     **silent("not_modelled", SAVING, "save_every_n_steps save_every_n_epochs"),
