@@ -79,6 +79,28 @@ MINIMAX = GROUPED | {
 }
 THREE_TAPS = {"linear_num_key_heads": 4, "linear_conv_kernel_dim": 3}
 
+SPACES = GROUPED | {
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 12,
+    "mamba_chunk_size": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+}
+BAMBA = SPACES | {"model_type": "bamba", "attn_layer_indices": [1]}
+GRANITE = SPACES | {"model_type": "granitemoehybrid", "layer_types": ["mamba", "attention"], "num_local_experts": 4, "shared_intermediate_size": 40}
+NEMOTRON = {
+    "model_type": "nemotron_h",
+    "hidden_size": 64,
+    "hybrid_override_pattern": "M",
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 12,
+    "n_groups": 2,
+    "ssm_state_size": 12,
+    "chunk_size": 16,
+}
+
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
 MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmo": (OLMO, 0, "flash", 2, 48, 250392, 3072),
@@ -101,6 +123,13 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "qwen3_next delta net, chunks": (NEXT, 0, "flash", 3, 200, 7833040, 0),
     "qwen3_next delta net, three taps, a chunk": (NEXT | THREE_TAPS, 0, "flash", 2, 48, 1268864, 0),
     "qwen3_next delta net, three taps, chunks": (NEXT | THREE_TAPS, 0, "flash", 3, 200, 7909744, 0),
+    "bamba state space, a chunk": (BAMBA, 0, "eager", 2, 11, 355592, 0),
+    "bamba state space, chunks": (BAMBA, 0, "eager", 3, 48, 1830080, 0),
+    "bamba attention": (BAMBA, 1, "eager", 2, 40, 261760, 1280),
+    "granitemoehybrid state space and experts": (GRANITE, 0, "eager", 2, 40, 1263216, 0),
+    "granitemoehybrid attention": (GRANITE, 1, "eager", 3, 48, 740176, 0),
+    "nemotron_h state space, a whole chunk": (NEMOTRON, 0, "eager", 2, 16, 318088, 0),
+    "nemotron_h state space, chunks": (NEMOTRON, 0, "eager", 2, 40, 881888, 0),
     "qwen3_next attention": (NEXT, 1, "flash", 2, 48, 603768, 768),
     "qwen3_next attention, longer": (NEXT, 1, "flash", 3, 200, 3769896, 3200),
     # python tests/draws/kept.py, on the CPU

@@ -24,7 +24,7 @@ def derived(model: str, strategy: str) -> Result:
     return made
 
 
-SPLIT_BY_TP = "a, g, f, f_s, V, h_o, h_c, H_k, H_v"
+SPLIT_BY_TP = "a, g, f, f_s, V, h_o, h_c, H_k, H_v, H_m, G_m"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_reports_print_it():
     assert ["a,", "g,", "V", "tp"] in lines and ["s", "cp,", "sp"] in lines
 
 
-DIMS = ["a", "g", "f", "V", "f_e", "E", "s", "f_s", "h_o", "H_k", "H_v"]
+DIMS = ["a", "g", "f", "V", "f_e", "E", "s", "f_s", "h_o", "H_k", "H_v", "H_m", "G_m"]
 WHERE = {
     "f_e": "mixtral-8x7b",
     "E": "mixtral-8x7b",
@@ -79,6 +79,8 @@ WHERE = {
     "h_o": "deepseek-v3",
     "H_k": "qwen3-next-80b-a3b",
     "H_v": "qwen3-next-80b-a3b",
+    "H_m": "nemotron-3-nano-30b-a3b",
+    "G_m": "nemotron-3-nano-30b-a3b",
 }
 
 

@@ -67,6 +67,12 @@ D_v     | D_v           | 1    | linear-attention value head dimension
 W_c     | W_c           | 1    | linear-attention convolution kernel width
 C_l     | C_l           | 1    | tokens of a block of lightning attention
 W_l     | W_l           | 1    | short-convolution kernel width
+H_m     | H_m           | 1    | heads of a state-space mixer (Mamba-2)
+D_m     | D_m           | 1    | their dimension
+G_m     | G_m           | 1    | groups of them that share B and C
+N_m     | N_m           | 1    | dimension of their state
+W_m     | W_m           | 1    | width of their convolution
+Q_m     | Q_m           | 1    | tokens of a chunk of their scan
 r       | r             | 1    | rank of the adapters
 D       | D             | 1    | multi-token prediction depths
 tp      | t             | 1    | tensor-parallel degree

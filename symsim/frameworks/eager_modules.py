@@ -16,6 +16,8 @@ class ModuleCode:
 
     norm_weight_in_fp32: bool = False
     """*RMSNorm: (weight * x).to(dtype), where Llama casts x first."""
+    norm_weight_cast: bool = False
+    """The same, of an fp32 copy of the weight."""
     norm_in_fp32: bool = False
     """layer_norm of an fp32 copy."""
     centred_norm: bool = False
@@ -93,6 +95,8 @@ MODULE_CODE = {
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
+    "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True),
+    "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,

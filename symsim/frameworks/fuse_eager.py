@@ -14,6 +14,7 @@ from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, e
 from symsim.frameworks.eager_lightning import eager_lightning
 from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
 from symsim.frameworks.eager_modules import module_code
+from symsim.frameworks.eager_state_space import eager_state_space
 from symsim.frameworks.kernels import (
     Kernels,
     Lowering,
@@ -87,7 +88,7 @@ def eager_norm(k: Kernels, op: Op) -> None:
         weight = run(k, "add", [parameters[0]], dtype="fp32", kind="index")
         cast(k, run(k, "mul", [unscaled, weight], of=parameters), precision, into=y)
     elif code.norm_weight_in_fp32 or code.centred_norm:
-        weight = cast(k, parameters[0], "fp32") if code.centred_norm else parameters[0]
+        weight = cast(k, parameters[0], "fp32") if code.centred_norm or code.norm_weight_cast else parameters[0]
         cast(k, run(k, "mul", [weight, unscaled], k.dims_of(x), "fp32", of=[] if weight in parameters else parameters), precision, into=y)
     else:
         run(k, "mul", [parameters[0], cast(k, unscaled, precision)], k.dims_of(x), precision, into=y)
@@ -235,8 +236,11 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         sparsemixer(k, scores, weights, indices)
         return
     if code.top_k_first:
-        best = run(k, "topk", [scores], chosen, also=[indices])
-        run(k, "softmax", [best], into=weights)
+        best = run(k, "topk", [cast(k, scores, "fp32") if code.router_casts_weights else scores], chosen, also=[indices])
+        if code.router_casts_weights:
+            cast(k, run(k, "softmax", [best]), precision, into=weights)
+        else:
+            run(k, "softmax", [best], into=weights)
         return
     scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [scores if code.router_in_compute_type else cast(k, scores, "fp32")])
     if at.score == "sigmoid" or code.router_gathers:
@@ -347,5 +351,6 @@ LOWERINGS: dict[str, Lowering] = {
     "index_scores": index_scores,
     "lightning": eager_lightning,
     "delta_rule": eager_delta_rule,
+    "state_space": eager_state_space,
     "clip": eager_clip,
 }

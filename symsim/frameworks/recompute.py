@@ -31,7 +31,9 @@ MODULES: Mapping[str, Module] = {
     "mla_up_proj": Module(frozenset({"up_projection"}), discards=True),
     "mtp": Module(frozenset({"mtp"})),
 }
-DISCARD = frozenset(name for name, module in MODULES.items() if module.discards)
+KERNEL = "kernel"
+"""The region of what a fused kernel makes again in its own backward, whatever else runs again."""
+DISCARD = frozenset(name for name, module in MODULES.items() if module.discards) | {KERNEL}
 
 
 @cache

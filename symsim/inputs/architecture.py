@@ -106,6 +106,27 @@ class ShortConvolution(Part):
     conv_bias: bool = Field(False, description="biases in both projections and the convolution")
 
 
+class Mamba(Part):
+    """Mamba-2 (Dao and Gu 2024): a state-space mixer with a short convolution, run in chunks."""
+
+    mamba_num_heads: Size
+    mamba_head_dim: Size
+    mamba_num_groups: Size = Field(1, description="groups of heads that share B and C")
+    mamba_state_dim: Size = 128
+    mamba_conv_kernel_dim: Size = 4
+    mamba_chunk_size: Size = Field(128, description="tokens that are multiplied with each other; states are passed on between chunks")
+    conv_bias: bool = True
+    in_bias: bool = False
+    out_bias: bool = False
+    gated_norm: bool = Field(True, description="a norm of what is gated, group by group")
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> "Mamba":
+        if self.mamba_num_heads % self.mamba_num_groups:
+            raise ValueError(f"mamba_num_heads {self.mamba_num_heads} is not a multiple of mamba_num_groups {self.mamba_num_groups}")
+        return self
+
+
 class Mlp(Part):
     """The dense feed-forward network."""
 
@@ -153,7 +174,7 @@ class Moe(Part):
 class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "none"] = "attention"
+    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "none"] = "attention"
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
@@ -263,6 +284,7 @@ class Architecture(Part):
     linear_attention: LinearAttention | None = None
     lightning_attention: LightningAttention | None = None
     short_convolution: ShortConvolution | None = None
+    mamba: Mamba | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"

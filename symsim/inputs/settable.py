@@ -53,6 +53,12 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "W_c": ("linear_attention", "linear_conv_kernel_dim"),
     "C_l": ("lightning_attention", "block_size"),
     "W_l": ("short_convolution", "conv_kernel_dim"),
+    "H_m": ("mamba", "mamba_num_heads"),
+    "D_m": ("mamba", "mamba_head_dim"),
+    "G_m": ("mamba", "mamba_num_groups"),
+    "N_m": ("mamba", "mamba_state_dim"),
+    "W_m": ("mamba", "mamba_conv_kernel_dim"),
+    "Q_m": ("mamba", "mamba_chunk_size"),
     "f": ("mlp", "ffn_hidden_size"),
     "D": ("mtp_num_layers",),
     "E": ("moe", "num_moe_experts"),
@@ -83,7 +89,7 @@ _EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
-_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mlp", "moe")
+_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "mlp", "moe")
 
 
 def system_path(name: str) -> tuple[str, ...] | None:

@@ -234,6 +234,14 @@ class Redistribution:
     target: str | None = None
 
 
+@dataclass(frozen=True)
+class StateSpace:
+    """biased: the convolution has a bias; over: the dimensions that what is gated is normalised over, or none."""
+
+    biased: bool = False
+    over: tuple[str, ...] = ()
+
+
 Attributes = (
     Plain
     | Cast
@@ -251,6 +259,7 @@ Attributes = (
     | Exchange
     | View
     | Redistribution
+    | StateSpace
 )
 
 Role = Literal["declared", "product", "attention", "kernel", "loss", "lookup", "moves", "exchange", "primitive", "view", "aside", "redistribution"]
@@ -273,7 +282,8 @@ class Operation:
     of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
-    that backward needs only where the gradient arrives as a partial sum.
+    that backward needs only where the gradient arrives as a partial sum. whole_sequences: it passes states from token to token, so context
+    parallelism gives its ranks heads in place of tokens.
     """
 
     role: Role
@@ -291,6 +301,7 @@ class Operation:
     stored_by: tuple[str, ...] = ()
     where_partial: bool = False
     in_place: bool = False
+    whole_sequences: bool = False
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
 
@@ -314,6 +325,7 @@ _EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
 OPERATIONS: dict[str, Operation] = {
     "linear": Operation("declared", Projection),
     "pool": Operation("declared"),
+    "state_space": Operation("declared", StateSpace),
     "rope_part": Operation("declared", Rope),
     "rope_concat": Operation("declared", Rope),
     "pack": Operation("declared"),
@@ -353,6 +365,7 @@ OPERATIONS: dict[str, Operation] = {
     "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",)),
     "lightning": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "scan": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
     "embed": Operation("lookup", Lookup, partial="V"),
     "view": Operation("view", View, transpose="passes"),

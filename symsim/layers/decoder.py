@@ -10,6 +10,7 @@ from symsim.layers import notation as n
 from symsim.layers.attention import attention
 from symsim.layers.lightning_attention import lightning_attention
 from symsim.layers.linear_attention import linear_attention
+from symsim.layers.mamba import mamba
 from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
@@ -21,6 +22,7 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
     "linear_attention": linear_attention,
     "lightning_attention": lightning_attention,
     "short_convolution": short_convolution,
+    "mamba": mamba,
 }
 
 

@@ -121,6 +121,20 @@ def multiply(net: Net, x: str, y: str, name: str) -> str:
     return z
 
 
+def scan(net: Net, parts: "Sequence[str]", convolution: "Sequence[str]", per_head: "Sequence[str]", name: str, *, norm: str = "") -> str:
+    """States passed on from token to token: parts are z (the gate), x, B, C and the steps dt; x, B and C are convolved first (weight, bias).
+
+    per_head: A, D and the bias of the steps. norm: dimensions of the weight of a norm of what is gated, over the last of them.
+    """
+    y = net.tensor(f"{name}.out", net.dims_of(parts[0]))
+    inputs = [*parts, *convolution, *per_head]
+    if norm:
+        with net.within("", "norm"):
+            inputs.append(net.weight("norm", norm))
+    net.op("state_space", name, inputs, [y], biased=len(convolution) == 2, over=tuple(norm.split()[1:]))
+    return y
+
+
 def sigmoid(net: Net, x: str, name: str) -> str:
     y = net.tensor(f"{name}.out", net.dims_of(x))
     net.op("sigmoid", name, [x], [y])

@@ -19,6 +19,7 @@ from symsim.inputs.trained import depths
 from symsim.lowering.checks_loss import loss
 from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
+from symsim.lowering.checks_state_space import state_space
 from symsim.lowering.checks_tuning import tuning
 from symsim.lowering.checks_update import on_the_host, optimizer_states
 from symsim.pipeline.layout import pipeline_layout
@@ -82,6 +83,8 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
     if "short_convolution" in mixers:
         _divides("tp", tp, "hidden_size", architecture.hidden_size)
+    if "mamba" in mixers and architecture.mamba is not None:
+        state_space(architecture.mamba, strategy)
     if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp

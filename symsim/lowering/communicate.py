@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from symsim.algebra.expr import Expr, symbol
+from symsim.frameworks.recompute import KERNEL
 from symsim.ir.block import Block, Dim, Op, Tensor
 from symsim.ir.collectives import Held, between
 from symsim.ir.operations import OPERATIONS, Projection, Redistribution
@@ -167,7 +168,7 @@ def _insert(state: State, consumer: Op, name: str, axis: str, source: str | None
                 source,
                 target,
             ),
-            regions=maker.regions,
+            regions=maker.regions - {KERNEL},
         )
     )
     state.iteration.append(layout)

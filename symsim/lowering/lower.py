@@ -19,7 +19,7 @@ from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD
 from symsim.frameworks.choices import framework_of
 from symsim.frameworks.fuse import fuse
 from symsim.frameworks.kernels import Profile
-from symsim.frameworks.recompute import RUN
+from symsim.frameworks.recompute import KERNEL, RUN
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN, Conventions
@@ -132,7 +132,7 @@ def _remembered(differentiated: Differentiated, profile: Profile, whole: bool) -
     strategy, framework, placed = profile.strategy, profile.framework, differentiated.placed
     remembered = remember(
         differentiated,
-        regions=_regions(strategy) | frozenset(r for op in placed.block.ops for r in op.regions if r.startswith(RUN)),
+        regions=_regions(strategy) | {KERNEL} | frozenset(r for op in placed.block.ops for r in op.regions if r.startswith(RUN)),
         full=whole and strategy.recompute == "full",
         distribute=strategy.distribute_saved_activations,
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",

@@ -81,7 +81,8 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
     operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
-    wanted = {d: _axes(mesh, block, d, op.name, attention=OPERATIONS[op.kind].role == "attention") for d in block.iteration(op)}
+    row = OPERATIONS[op.kind]
+    wanted = {d: _axes(mesh, block, d, op.name, attention=row.role == "attention", whole=row.whole_sequences) for d in block.iteration(op)}
     taken = {a for axes in wanted.values() for a in axes.always}
 
     def usable(axes: Axes) -> tuple[str, ...]:
@@ -90,10 +91,10 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     return {d: usable(axes) for d, axes in wanted.items()}
 
 
-def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = False) -> Axes:
+def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = False, whole: bool = False) -> Axes:
     """Where a dimension lies; one of several parts lies where the first of them that the table has does."""
     part = next((p for p in (dim, *block.dims[dim].parts) if p in mesh.placement.dims), dim)
-    return mesh.placement.of(part, within=within, attention=attention)
+    return mesh.placement.of(part, within=within, attention=attention, whole=whole)
 
 
 def divisor(mesh: Mesh, axes: Iterable[str]) -> Expr:

@@ -16,7 +16,7 @@ from symsim.inputs.traced import once, reading
 
 # Dimensions that tensor parallelism splits: heads, feed-forward widths, vocabulary, and what merges the streams of multi-token
 # prediction (Megatron-Core multi_token_prediction.py: eh_proj is a column-parallel linear)
-BY_TENSOR = ("a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v")
+BY_TENSOR = ("a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m")
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,30 @@ WHOLE = Axes()
 
 @dataclass(frozen=True)
 class Placement:
-    """The axes of every named dimension, in attention those that differ there, and of what is kept of every parameter.
+    """The axes of every named dimension, those that differ in attention and in what needs whole sequences, and of what is kept of every parameter.
 
     named: of operations by name (`lm_head`, `mlp.down_proj`), the dimensions that lie elsewhere than the table says.
     """
 
     dims: Mapping[str, Axes]
     attention: Mapping[str, Axes]
+    whole: Mapping[str, Axes]
     stores: Mapping[str, tuple[str, ...]]
     named: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     @property
     def stands_on(self) -> tuple[Any, ...]:
-        return self.dims, self.attention, self.stores, self.named
+        return self.dims, self.attention, self.whole, self.stores, self.named
 
-    def of(self, dim: str, *, within: str = "", attention: bool = False) -> Axes:
+    def of(self, dim: str, *, within: str = "", attention: bool = False, whole: bool = False) -> Axes:
         """Where a dimension lies in the operation named `within`."""
         for name, moved in self.named.items():
             if dim in moved and (within == name or within.startswith(f"{name}.")):
                 return Axes(moved[dim])
         if attention and dim in self.attention:
             return self.attention[dim]
+        if whole and dim in self.whole:
+            return self.whole[dim]
         return self.dims.get(dim, WHOLE)
 
     def __str__(self) -> str:
@@ -61,7 +64,7 @@ class Placement:
 
 def placement_of(strategy: Strategy) -> Placement:
     """The whole of what a strategy says to the compiler about where things lie. Axes of one rank are listed too."""
-    dims, attention = _dims(strategy)
+    dims, attention, whole = _dims(strategy)
     replicas = ("dp", *_context(strategy))
     kept_whole = strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch"
     stores = {
@@ -69,7 +72,7 @@ def placement_of(strategy: Strategy) -> Placement:
         "gradients": replicas if strategy.zero >= 2 and not kept_whole else (),
         "optimizer states": replicas if strategy.zero >= 1 else (),
     }
-    return Placement(dims, attention, reading(strategy, "store", stores), {})
+    return Placement(dims, attention, whole, reading(strategy, "store", stores), {})
 
 
 def _context(strategy: Strategy) -> tuple[str, ...]:
@@ -77,8 +80,8 @@ def _context(strategy: Strategy) -> tuple[str, ...]:
 
 
 @once
-def _dims(strategy: Strategy) -> tuple[dict[str, Axes], dict[str, Axes]]:
-    """The axes of dimensions, and in attention those that differ there."""
+def _dims(strategy: Strategy) -> tuple[dict[str, Axes], dict[str, Axes], dict[str, Axes]]:
+    """The axes of dimensions, and those that differ in attention and in what needs whole sequences."""
     kind, context = strategy.cp_comm_type if strategy.cp > 1 else "p2p", _context(strategy)
     by_heads = {"a2a": ("cp",), "a2a+p2p": ("cp_a2a",)}.get(kind, ())
     sequence = ("tp",) if strategy.sp else ()
@@ -95,7 +98,9 @@ def _dims(strategy: Strategy) -> tuple[dict[str, Axes], dict[str, Axes]]:
     if by_heads:  # the sequence moves to the heads
         attention = {dim: Axes(("tp", *by_heads)) for dim in BY_TENSOR}
         attention["s"] = Axes(tuple(a for a in context if a not in by_heads), left=sequence)
-    return dims, attention
+    # Megatron-Core ssm/mamba_context_parallel.py: heads on every rank of context parallelism, whatever attention does
+    whole = {dim: Axes(("tp", *context)) for dim in BY_TENSOR} | {"s": Axes(left=sequence)} if strategy.cp > 1 else {}
+    return dims, attention, whole
 
 
 def table(placement: Placement, dims: Iterable[str] | None = None, degrees: Mapping[str, int] | None = None) -> list[tuple[str, str]]:

@@ -83,7 +83,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
 
 
 def _of_networks(model: Architecture) -> dict[str, Number | None]:
-    """Sizes of feed-forward networks, experts and linear attention, where the model has them."""
+    """Sizes of feed-forward networks, experts, linear attention and state-space mixers, where the model has them."""
     found: dict[str, Number | None] = {}
     if model.mlp:
         found["f"] = model.mlp.ffn_hidden_size
@@ -109,6 +109,16 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
         found["C_l"] = model.lightning_attention.block_size
     if model.short_convolution:
         found["W_l"] = model.short_convolution.conv_kernel_dim
+    if model.mamba:
+        ssm = model.mamba
+        found |= {
+            "H_m": ssm.mamba_num_heads,
+            "D_m": ssm.mamba_head_dim,
+            "G_m": ssm.mamba_num_groups,
+            "N_m": ssm.mamba_state_dim,
+            "W_m": ssm.mamba_conv_kernel_dim,
+            "Q_m": ssm.mamba_chunk_size,
+        }
     return found
 
 

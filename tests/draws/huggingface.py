@@ -122,6 +122,17 @@ SIZES: dict[str, Drawn] = {
     "topk_group": lambda d: d.rng.randint(1, d.n_group),
     "linear_num_key_heads": lambda d: d.key_heads,
     "linear_num_value_heads": lambda d: d.key_heads * d.rng.randint(1, 3),
+    "mamba_n_heads": lambda d: d.heads,
+    "mamba_num_heads": lambda d: d.heads,
+    "mamba_n_groups": lambda d: d.groups,
+    "n_groups": lambda d: d.groups,
+    "mamba_d_state": within(2, 20),
+    "ssm_state_size": within(2, 20),
+    "mamba_head_dim": within(2, 20),
+    "mamba_chunk_size": within(2, 20),
+    "chunk_size": within(2, 20),
+    "moe_shared_expert_intermediate_size": WIDTH,
+    "shared_intermediate_size": WIDTH,
 }
 # what is written in about half of the configs; otherwise transformers' default counts
 KEYS: dict[str, Drawn] = {
@@ -207,6 +218,16 @@ KEYS: dict[str, Drawn] = {
     "moe_layer_start_index": lambda d: d.rng.randint(0, d.layers),
     "moe_layer_end_index": lambda d: d.rng.randint(-1, d.layers - 1),
     "moe_layer_interval": within(1, 3),
+    "mamba_expand": within(1, 3),
+    "mamba_d_conv": within(2, 6),
+    "conv_kernel": within(2, 6),
+    "mamba_conv_bias": FLAG,
+    "mamba_proj_bias": FLAG,
+    "use_conv_bias": FLAG,
+    "attn_layer_indices": lambda d: d.maybe(d.some_layers(), 0.8),
+    "position_embedding_type": lambda d: d.maybe("rope"),
+    "moe_latent_size": lambda d: d.maybe(d.width()),
+    "mlp_hidden_act": lambda d: d.rng.choice(sorted(ACTIVATIONS)),
     "expansion_ratio": within(1, 5),
     "learned_pos_emb": FLAG,
     "no_bias": FLAG,
@@ -264,6 +285,11 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "helium": {"head_dim": lambda d: d.hidden // d.heads},
     "apertus": {"hidden_act": lambda d: d.rng.choice(["xielu", *sorted(ACTIVATIONS)])},
     "smollm3": {"layer_types": layer_types("full_attention", "sliding_attention")},
+    "granitemoehybrid": {
+        "layer_types": layer_types("mamba", "attention", "linear_attention", "full_attention"),
+        "num_local_experts": lambda d: d.rng.choice([0, d.experts]),
+    },
+    "nemotron_h": {"layers_block_type": lambda d: [d.rng.choice(["mamba", "full_attention", "moe", "mlp"]) for _ in range(d.layers)]},
     "dbrx": {
         "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
         "ffn_config": lambda d: (
@@ -278,7 +304,8 @@ PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v
 # needed where the config class has no usable default
 REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
-            "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config")}  # fmt: skip
+            "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
+            "nemotron_h": ("layers_block_type",)}  # fmt: skip
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:
@@ -399,11 +426,16 @@ def module_of(name: str) -> str | None:
         return "embedding"
     if {"shared_expert_gate", "router", "gate"} & set(owner):
         return "router"
+    if {"mamba", "mixer"} & set(owner) and {*owner, name.rsplit(".", 1)[-1]} & {"in_proj", "out_proj", "conv1d", "A_log", "D", "dt_bias"}:
+        return "attention"
+    if {"fc1_latent_proj", "fc2_latent_proj"} & set(owner):
+        return "router"
     if {"shared_expert", "shared_experts", "shared_mlp"} & set(owner):
         return "shared_experts"
     if "experts" in owner:
         return "experts"
-    return "attention" if any("attn" in part or "attention" in part or part == "conv" for part in owner) else "mlp"
+    of_attention = {"q_proj", "k_proj", "v_proj", "o_proj"} & set(owner)
+    return "attention" if of_attention or any("attn" in part or "attention" in part or part == "conv" for part in owner) else "mlp"
 
 
 def parameters(model: Any, wrapped: bool = False) -> Counts:
@@ -415,6 +447,8 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
         module = "embedding" if parameter is table.weight and not wrapped else module_of(name)
         if module and (not wrapped or id(parameter) in text):
             found[module] += parameter.numel()
+    if not found["experts"]:  # what Granite 4 calls shared stands alone where there are no experts
+        found["mlp"] += found.pop("shared_experts", 0)
     return dict(found)
 
 

@@ -33,6 +33,8 @@ ACTIVATIONS = {
 NO_EFFECT: dict[str, str] = {
     key: why
     for why, keys in {
+        "how a state space begins, or is run": "time_step_min time_step_max time_step_limit time_step_floor time_step_rank mamba_dt_min "
+        "mamba_dt_max mamba_dt_limit mamba_dt_init_floor mamba_ssm_cache_dtype use_mamba_kernels",
         "names a token": "pad_token_id bos_token_id eos_token_id sep_token_id cls_token_id unk_token_id decoder_start_token_id "
         "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id suppress_tokens "
         "begin_suppress_tokens forced_bos_token_id forced_eos_token_id prefix tokenizer_class word_embed_proj_bias",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, integer, number
 from symsim.inputs.hf.families_dense import DENSE
 from symsim.inputs.hf.families_encoder import ENCODERS
+from symsim.inputs.hf.families_hybrid import HYBRID
 from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
 from symsim.inputs.hf.families_old import OLD
@@ -322,7 +323,7 @@ _FIRST: dict[str, Family] = {
 }
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING).items()}
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID).items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)

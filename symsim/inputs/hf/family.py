@@ -30,6 +30,7 @@ class Family:
     linear: Fields | None = None
     lightning: Fields | None = None
     short_convolution: Fields | None = None
+    mamba: Fields | None = None
     mixers: Mixers = full
     ffns: Ffns = dense
     model: Fields = field(default_factory=dict)

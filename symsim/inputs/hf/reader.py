@@ -15,7 +15,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from symsim.errors import InputError, nearest
-from symsim.inputs.architecture import Architecture, Attention, LayerKind, LightningAttention, LinearAttention, Mlp, Moe, ShortConvolution, compress
+from symsim.inputs.architecture import (
+    Architecture,
+    Attention,
+    LayerKind,
+    LightningAttention,
+    LinearAttention,
+    Mamba,
+    Mlp,
+    Moe,
+    ShortConvolution,
+    compress,
+)
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
@@ -35,7 +46,13 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-_MIXER_TAGS = {"linear_attention": "linear", "short_convolution": "conv", "lightning_attention": "linear"}
+_MIXER_TAGS = {
+    "linear_attention": "linear",
+    "short_convolution": "conv",
+    "lightning_attention": "linear",
+    "mamba": "mamba",
+    "none": "none",
+}
 
 
 def _tag(kind: LayerKind) -> str:
@@ -60,8 +77,9 @@ def _layers(c: Config, family: Family) -> dict[str, Any]:
     names = []
     for mixer, ffn in pairs:
         short = "moe" if ffn == "moe" else "dense"
-        parts = ([_tag(mixer)] if len(tags) > 1 else []) + ([short] if len(ffns) > 1 or len(tags) == 1 else [])
-        names.append("_".join(parts))
+        parts = [_tag(mixer)] if len(tags) > 1 and mixer.mixer != "none" else []
+        parts += [short] if ffn != "none" and (len(ffns) > 1 or len(tags) == 1) else []
+        names.append("_".join(parts or [_tag(mixer)]))
         kinds[names[-1]] = mixer.model_copy(update={"ffn": ffn})
     return {"layers": compress(names), "layer_kinds": kinds}
 
@@ -97,6 +115,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
         parts["lightning_attention"] = LightningAttention(**c.resolve("lightning_attention", family.lightning))
     if family.short_convolution and any(kind.mixer == "short_convolution" for kind in layers["layer_kinds"].values()):
         parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
+    if family.mamba and any(kind.mixer == "mamba" for kind in layers["layer_kinds"].values()):
+        parts["mamba"] = Mamba(**c.resolve("mamba", family.mamba))
     attention = parts["attention"]
     needs_dim = attention.kv_channels is None and attention.kind == "gqa"
     if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:

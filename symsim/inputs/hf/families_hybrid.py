@@ -1,0 +1,62 @@
+"""Families with state-space mixers, alone or with attention and experts in turn.
+
+Source: transformers 5.23, src/transformers/models/<model_type>/configuration_*.py and modeling_*.py.
+"""
+
+from __future__ import annotations
+
+from symsim.inputs.hf.config import act, flag, integer
+from symsim.inputs.hf.family import Family
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, rotary_fraction
+from symsim.inputs.hf.state_space import (
+    MAMBA,
+    MAMBA_DEFAULTS,
+    NEMOTRON_MAMBA,
+    granite_ffns,
+    indexed_mixers,
+    nemotron_ffns,
+    nemotron_mixers,
+    typed_mixers,
+)
+
+# fmt: off
+
+
+HYBRID: dict[str, Family] = {
+    "bamba": Family(
+        MAMBA_DEFAULTS | {"num_key_value_heads": 8, "attn_layer_indices": None, "partial_rotary_factor": 0.5},
+        # configuration_bamba.py: half of a head, whatever partial_rotary_factor says outside of the rope dictionary
+        attention=BIASED | {"rotary_fraction": rotary_fraction}, mlp=GATED | {"bias": flag("mlp_bias")}, mamba=MAMBA, mixers=indexed_mixers,
+        unread={"num_logits_to_keep": "logits of all tokens in training", "z_loss_coefficient": "weight of an auxiliary loss"}),
+    "granitemoehybrid": Family(
+        MAMBA_DEFAULTS | {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 1024, "position_embedding_type": None},
+        attention=BIASED, mlp=GATED | {"ffn_hidden_size": integer("shared_intermediate_size"), "fused_gate_up": True}, mamba=MAMBA,
+        moe=experts("num_local_experts", "intermediate_size", moe_router_pre_softmax=False,
+                    moe_shared_expert_intermediate_size=integer("shared_intermediate_size")),
+        model={"position_embedding": lambda c: "rope" if c.look("position_embedding_type")[1] == "rope" else "none"},
+        mixers=typed_mixers, ffns=granite_ffns, names={"layer_types": ("layers_block_type",)},
+        unread={"mlp_bias": "GraniteMoeHybridMLP has no bias"}),
+    "nemotron_h": Family(
+        {"vocab_size": 131072, "hidden_size": 4096, "num_hidden_layers": None, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "head_dim": 128, "intermediate_size": 21504, "mlp_hidden_act": "relu2", "ssm_state_size": 128, "mamba_num_heads": 128,
+         "mamba_head_dim": 64, "mamba_hidden_act": "silu", "n_groups": 8, "conv_kernel": 4, "use_conv_bias": True, "chunk_size": 128,
+         "use_bias": False, "n_routed_experts": 8, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+         "moe_latent_size": None, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+         "hybrid_override_pattern": None},
+        mlp=PLAIN | {"activation": act("mlp_hidden_act"), "bias": flag("mlp_bias")}, mamba=NEMOTRON_MAMBA,
+        moe=DEEPSEEK_MOE | {"activation": act("mlp_hidden_act"), "gated": False, "moe_latent_size": lambda c: c.optional("moe_latent_size"),
+                            "latent_bias": flag("mlp_bias"), "shared_expert_bias": flag("mlp_bias"),
+                            "moe_shared_expert_intermediate_size": integer("moe_shared_expert_intermediate_size")},
+        model={"position_embedding": "none", "tie_word_embeddings": False}, mixers=nemotron_mixers, ffns=nemotron_ffns,
+        names={"layer_types": ("layers_block_type",), "n_routed_experts": ("num_local_experts",), "n_groups": ("mamba_n_groups",),
+               "conv_kernel": ("mamba_d_conv",), "use_conv_bias": ("mamba_conv_bias",), "chunk_size": ("mamba_chunk_size",),
+               "head_dim": ("attention_head_dim",)},
+        require={"mamba_hidden_act": ("silu", "only silu is supported in a state-space mixer")},
+        unread={"num_hidden_layers": "the layers are counted in layers_block_type or hybrid_override_pattern",
+                "attention_bias": "NemotronHAttention has no bias", "expand": "mamba_num_heads * mamba_head_dim decides",
+                "n_shared_experts": "one, of moe_shared_expert_intermediate_size", "hidden_dropout": "not read by NemotronHBlock",
+                "moe_shared_expert_overlap": "how it runs", "mamba_proj_bias": "use_bias decides", "tie_word_embeddings": "never tied",
+                "num_logits_to_keep": "logits of all tokens in training", "residual_in_fp32": "not read by NemotronHBlock",
+                "rescale_prenorm_residual": "initial weights", "mtp_layers_block_type": "transformers builds no multi-token prediction",
+                "mtp_hybrid_override_pattern": "transformers builds no multi-token prediction"}),
+}

@@ -1,0 +1,111 @@
+"""How the fields of state-space mixers and the layers of hybrid stacks are read from config keys.
+
+Source: transformers 5.23, configuration_utils.py (names of layer types that older files have), models/bamba, granitemoehybrid, nemotron_h.
+"""
+
+from __future__ import annotations
+
+from symsim.errors import InputError
+from symsim.inputs.architecture import LayerKind
+from symsim.inputs.hf.config import Config, Fields, flag, integer
+
+# what files of before transformers 5.20 call the types
+_TYPES = {"linear_attention": "mamba", "mamba": "mamba", "full_attention": "attention", "attention": "attention"}
+_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+def _head_dim(c: Config) -> int:
+    """mamba_d_head: "auto" is what mamba_expand leaves for a head."""
+    inner, heads = c.integer("mamba_expand") * c.integer("hidden_size"), c.integer("mamba_n_heads")
+    name, said = c.look("mamba_d_head")
+    dim = inner // heads if said == "auto" else c.integer("mamba_d_head")
+    if dim * heads != inner:
+        raise c.refuse(name, f"mamba_expand * hidden_size, which is {inner}, over mamba_n_heads {heads}, without rest", said)
+    return dim
+
+
+MAMBA: Fields = {
+    "mamba_num_heads": integer("mamba_n_heads"),
+    "mamba_head_dim": _head_dim,
+    "mamba_num_groups": integer("mamba_n_groups"),
+    "mamba_state_dim": integer("mamba_d_state"),
+    "mamba_conv_kernel_dim": integer("mamba_d_conv"),
+    "mamba_chunk_size": integer("mamba_chunk_size"),
+    "conv_bias": flag("mamba_conv_bias"),
+    "in_bias": flag("mamba_proj_bias"),
+    "out_bias": flag("mamba_proj_bias"),
+}
+"""Bamba's names, which most hybrids have."""
+
+MAMBA_DEFAULTS: Fields = {
+    "mamba_n_heads": 128,
+    "mamba_d_head": "auto",
+    "mamba_n_groups": 1,
+    "mamba_d_state": 256,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 256,
+    "mamba_conv_bias": True,
+    "mamba_proj_bias": False,
+}
+
+NEMOTRON_MAMBA: Fields = {
+    "mamba_num_heads": integer("mamba_num_heads"),
+    "mamba_head_dim": integer("mamba_head_dim"),
+    "mamba_num_groups": integer("n_groups"),
+    "mamba_state_dim": integer("ssm_state_size"),
+    "mamba_conv_kernel_dim": integer("conv_kernel"),
+    "mamba_chunk_size": integer("chunk_size"),
+    "conv_bias": flag("use_conv_bias"),
+    "in_bias": flag("use_bias"),
+    "out_bias": flag("use_bias"),
+}
+
+
+def _kind(mixer: str) -> LayerKind:
+    return LayerKind(mixer="mamba") if mixer == "mamba" else LayerKind(mixer="none" if mixer in ("mlp", "moe") else "attention")
+
+
+def _typed(c: Config, types: list[str], known: dict[str, str]) -> list[str]:
+    wrong = [t for t in types if t not in known]
+    if wrong:
+        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]}', which this model_type does not have.")
+    return [known[t] for t in types]
+
+
+def indexed_mixers(c: Config) -> list[LayerKind]:
+    """configuration_bamba.py: attention in the layers of attn_layer_indices, state spaces in all others."""
+    chosen = c.items("attn_layer_indices", int) or []
+    return [_kind("attention" if i in chosen else "mamba") for i in range(c.depth)]
+
+
+def typed_mixers(c: Config) -> list[LayerKind]:
+    """configuration_granitemoehybrid.py: layer_types, or state spaces alone."""
+    types = c.items("layer_types", str, c.depth) or ["mamba"] * c.depth
+    return [_kind(mixer) for mixer in _typed(c, types, _TYPES)]
+
+
+def granite_ffns(c: Config) -> list[str]:
+    return ["moe" if c.integer("num_local_experts", 0) else "mlp"] * c.depth
+
+
+def _nemotron(c: Config) -> list[str]:
+    """configuration_nemotron_h.py: a mixer or a feed-forward network a layer, as layers_block_type has them, or the letters of
+    hybrid_override_pattern; num_hidden_layers does not count."""
+    types = c.items("layer_types", str)
+    if types is None:
+        name, pattern = c.look("hybrid_override_pattern")
+        if pattern is None:
+            return ["mamba", "moe", "attention", "mlp"]
+        if not isinstance(pattern, str) or not pattern or set(pattern) - set(_LETTERS):
+            raise c.refuse(name, f"a text of the letters {' '.join(_LETTERS)}", pattern)
+        types = list(pattern)
+    return _typed(c, types, _TYPES | _LETTERS | {"mlp": "mlp", "moe": "moe"})
+
+
+def nemotron_mixers(c: Config) -> list[LayerKind]:
+    return [_kind(what) for what in _nemotron(c)]
+
+
+def nemotron_ffns(c: Config) -> list[str]:
+    return [what if what in ("mlp", "moe") else "none" for what in _nemotron(c)]
