@@ -323,7 +323,10 @@ _FIRST: dict[str, Family] = {
 }
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID).items()}
+_EVERY = _FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID
+
+
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in _EVERY.items()}
 
 
 SUPPORTED: tuple[str, ...] = tuple(FAMILIES)
