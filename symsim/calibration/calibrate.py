@@ -25,6 +25,7 @@ from symsim.algebra.vocabulary import domain
 from symsim.calibration.points import Point, Points
 from symsim.errors import InputError
 from symsim.inputs import curves
+from symsim.inputs.settable import system_path
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.inputs.systems import format_system
@@ -369,15 +370,12 @@ def write_system(path: Path, data: Mapping[str, Any], calibration: Calibration, 
 
 
 def _put(data: dict[str, Any], name: str, entry: list[str]) -> None:
-    if name in curves.SYMBOLS:
-        part, key = curves.SYMBOLS[name]
-        data["kernels"][part][key] = entry
-    elif name.startswith(("alpha_", "lambda_")):
-        symbol_of, tier = name.split("_")
-        data["network"][int(tier) - 1][{"alpha": "latency", "lambda": "launch"}[symbol_of]] = entry
-    else:
-        _, tier, collective = name.split("_", 2)
-        data["network"][int(tier) - 1].setdefault("efficiency", {})[collective] = entry
+    path = system_path(name)
+    assert path is not None, name
+    place: Any = data
+    for part in path[:-1]:
+        place = place[int(part) - 1] if isinstance(place, list) else place.setdefault(part, {})
+    place[path[-1]] = entry
 
 
 def entries(data: Any) -> Iterable[Sequence[Any]]:
