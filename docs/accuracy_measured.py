@@ -79,7 +79,7 @@ class Fit:
 FITS = {
     "b200-sxm": Fit(
         "GEMM efficiency, all-to-all share",
-        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes; 4 from gb200-nvl72), ring share, all-reduce share, hop and call latency",
+        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes; 6 from gb200-nvl72), ring share, all-reduce share, hop and call latency",
         14,
         lambda name: name.startswith(("b200/llama3_70b_l12_tp", "b200/llama3_70b_tp2", "b200/deepseekv2_tp1_ep8")) and "_cp" not in name,
     ),
@@ -95,27 +95,27 @@ FITS = {
     ),
     "h100-sxm": Fit(
         "FP8 share, start of a kernel, all-to-all share between nodes",
-        "attention 8 (81 times, with h200-sxm and h800-sxm); ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
-        16,
+        "attention 7 (81 times, with h200-sxm and h800-sxm); ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
+        15,
         lambda name: name.startswith("megatron-h100") or ("H100" in name and ("70B" in name or "235B" in name)),
     ),
     "gb200-nvl72": Fit(
         "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
-        "attention 9 (114 times)",
-        13,
+        "attention 11 (184 times)",
+        15,
         lambda name: _blackwell(name, "GB200"),
     ),
     "gb300-nvl72": Fit(
         "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
-        "attention 9 (104 times)",
-        13,
+        "attention 11 (174 times)",
+        15,
         lambda name: _blackwell(name, "GB300"),
     ),
 }
 
 
 def _blackwell(name: str, machine: str) -> bool:
-    early = "/26.0" in name and ".01-" not in name and "GPT" not in name
+    early = any(f"/{container}-" in name for container in ("26.02", "26.04", "26.06")) and "GPT" not in name
     return machine in name and (early or "25.11-DeepSeek" in name or "25.11-Qwen3_235" in name)
 
 

@@ -227,7 +227,8 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     said = note(f"step: batch tokens over {at['tokens_per_s_per_gpu']} tokens/s/GPU; settings {found.name}", unnamed, tuned)
     exchange = "once_per_node" if as_set.get("moe_token_dispatcher_type") == "flex" else "per_expert"
     fused = "fused" if as_set.get("use_transformer_engine_op_fuser") else "apart"
-    assumptions = {"apply_rope_fusion": "true"}  # scripts/performance/utils/overrides.py
+    # scripts/performance/utils/overrides.py; the fused kernel does not scale by YaRN's factor (Megatron-Core rope_utils.py)
+    assumptions = {"apply_rope_fusion": "apart" if base.startswith("gpt-oss") else "true"}
     if moe:
         assumptions |= {"moe_permute_fusion": "true", "moe_exchange": exchange, "expert_bias": fused, "clamped_glu": fused}
     if chip != "h100" and PRECISIONS[precision] != "none":

@@ -208,6 +208,19 @@ def test_forms_take_symbols() -> None:
     assert form.evaluate({**MACHINE, "b": 2, "s": 640, "f": 2560, "h": 4096}) == at(product(1280, 2560, 4096))
 
 
+def test_attention_in_fp8() -> None:
+    """Products take a share of their time in 16 bits, the softmax of small heads as much forward as backward; a window is left out backward."""
+    shares = {**MACHINE, "psi_fa": 0.5, "psi_fab": 0.75, "omega_fa": 0.6, "omega_fab": 0.2, "tau_fa": 0, "tau_fab": 0, "zeta_fa": 0.5, "phi_fa": 0}
+
+    def seconds(backward: bool, fp8: bool, window: int | None = 128, d: int = 64, d_v: int = 64) -> float:
+        form = curves.attention(2, 64, 8192, 8192, d, d_v, causal=True, backward=backward, peak=PEAK, moved=1, window=window, fp8=fp8)
+        return float(form.evaluate(shares))
+
+    assert seconds(False, True) == pytest.approx(0.5 * seconds(False, False))
+    assert seconds(True, True) == pytest.approx(0.75 * (1 + 0.6) / (1 + 0.2) * seconds(True, False, None))
+    assert seconds(False, True, None, 192, 128) == pytest.approx(0.5 * seconds(False, False, None, 192, 128) / (1 + 0.5 * 0.5))
+
+
 def test_every_coefficient_is_in_the_vocabulary_and_in_every_system() -> None:
     places = {(part, key) for part, field in curves.Kernels.model_fields.items() for key in field.annotation.model_fields}  # type: ignore[union-attr]
     assert places == set(curves.SYMBOLS.values())
@@ -219,7 +232,7 @@ def test_every_coefficient_is_in_the_vocabulary_and_in_every_system() -> None:
         found = curves.values(kernels)
         given = {name: getattr(getattr(kernels, part), key) for name, (part, key) in curves.SYMBOLS.items()}
         assert found == {name: known.value if known else 0 for name, known in given.items()}
-        assert {name for name, known in given.items() if not known} <= {"omega_fa", "omega_fab", "kappa_fa", "phi_fa"}
+        assert {name for name, known in given.items() if not known} <= {"omega_fa", "omega_fab", "psi_fa", "psi_fab", "kappa_fa", "phi_fa"}
 
 
 def test_a_missing_coefficient_is_named() -> None:

@@ -115,6 +115,30 @@ def test_an_experts_second_bias_is_added_in_fp32() -> None:
     assert [apart.value(name) for name in first] == [fused.value(name) for name in first]
 
 
+def test_an_experts_second_bias_starts_kernels_for_every_expert() -> None:
+    """Two forward and six backward for each expert of a rank, and two for all each way; the host launches as many."""
+    apart = made("experts with biases")
+    model, strategy, _ = CASES["experts with biases"]
+    fused = derive(load_model(model).architecture, Strategy(**strategy), {"expert_bias": "fused"}, system=load_system("h200-sxm"))  # type: ignore[arg-type]
+    assert apart.model.moe is not None
+    start, moved = float(apart.values["t_mem"]), 1 / (apart.values["B_hbm"] * apart.values["eta_mem"])
+    experts, rows = apart.model.moe.num_moe_experts // apart.strategy.ep, 4096 * 4 * 2880
+    for phase, bytes, kernels in (("forward", 28, 2 * experts + 2), ("dgrad", 40, 6 * experts + 2)):
+        name = of_block("t", "full_moe", operation="experts.fc2", phase=phase).text
+        assert float(apart.value(name) - fused.value(name)) == pytest.approx(bytes * rows * moved + kernels * start)
+
+
+def test_a_rotary_embedding_in_kernels() -> None:
+    """24 bytes an element forward and 34 backward, each product, sum and copy by itself (megatron.core rope_utils.py)."""
+    forward = 2 * (1 + 2 + 2 + 2 + 3 + 2)
+    backward = 2 * (2 + 2 + 1 + 2 + 3 + (1 + 2) + 1 + 3)
+    model, strategy, _ = CASES["experts with biases"]
+    found = derive(load_model(model).architecture, Strategy(**strategy), {"apply_rope_fusion": "apart"}, system=load_system("h200-sxm"))  # type: ignore[arg-type]
+    block, queries = "full", 4096 * 64 * 64
+    names = [of_block(letter, block, operation="attention.rope_q", phase=phase).text for letter, phase in (("Q", ""), ("U", "backward"))]
+    assert [found.value(name) for name in names] == [forward * queries, backward * queries]
+
+
 def test_a_clamped_glu_by_hand() -> None:
     """f: rows times width of half of the first product. Forward clamps each half (2 + 2) and joins them (2 + 2); backward takes the joint
     gradient apart (2 + 2), and for gate and values compares (2 + 1, twice 2 + 1 and 1 + 1 + 1) and chooses (1 + 2 + 2). Both the product's

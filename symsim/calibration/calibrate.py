@@ -40,10 +40,10 @@ _COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
     "memory": ("eta_mem", "eta_permute", "eta_ce", "t_mem"),
     "gemm": ("eta_gemm", "phi_gemm", "t_gemm"),
     "grouped_gemm": ("eta_group", "phi_group"),
-    "attention": ("eta_fa", "eta_fab", "zeta_fa", "tau_fa", "tau_fab", "omega_fa", "omega_fab", "kappa_fa", "phi_fa"),
+    "attention": ("eta_fa", "eta_fab", "zeta_fa", "tau_fa", "tau_fab", "omega_fa", "omega_fab", "psi_fa", "psi_fab", "kappa_fa", "phi_fa"),
 }
 # where a search begins, besides the system's own values: shares of one, seconds of another
-_FIRST = {"eta": 0.6, "phi": 0.3, "zeta": 0.3, "t": 5e-6, "tau": 3e-8, "alpha": 5e-6, "lambda": 2e-5, "omega": 0.3, "kappa": 128}
+_FIRST = {"eta": 0.6, "phi": 0.3, "zeta": 0.3, "t": 5e-6, "tau": 3e-8, "alpha": 5e-6, "lambda": 2e-5, "omega": 0.3, "psi": 0.8, "kappa": 128}
 
 Seconds = Callable[[Mapping[str, float]], float]
 
@@ -142,7 +142,8 @@ def seconds(point: Point, system: System) -> Expr:
             of["d_v"],
             causal=bool(of["causal"]),
             backward=point.kind == "backward",
-            peak=symbol(f"Phi_{point.precision}"),
+            fp8=point.precision == "fp8",
+            peak=symbol("Phi_bf16" if point.precision == "fp8" else f"Phi_{point.precision}"),
             moved=curves.attention_bytes(
                 of["b"],
                 of["heads"],

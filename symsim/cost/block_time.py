@@ -21,7 +21,7 @@ from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.beside_product import left_beside_product
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
-from symsim.cost.exchange_overlap import left_of_exchange
+from symsim.cost.exchange_overlap import left_of_exchange, taken_by_collective
 from symsim.cost.gathering import sharded
 from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
@@ -234,7 +234,7 @@ def _exposed(
         beside = total(own, SECOND) * ((degree - 1) / degree)
         hidden = _beyond(sent, beside)
     elif axis == "ep":
-        taken = network.taken(axis) if strategy.moe_token_dispatcher_type == "flex" else ZERO
+        taken = network.taken(axis) if strategy.moe_token_dispatcher_type == "flex" else taken_by_collective()
         hidden = left_of_exchange(lowered, forward, sent, times, remembered, kernels.forward, kernels.backward, taken)
     key = of_block("e", name, whole, phase=phase, axis=axis)
     book.define(

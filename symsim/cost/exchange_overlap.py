@@ -6,8 +6,8 @@ Under overlap_moe_expert_parallel_comm a layer's forward runs beside the backwar
     messages      combine, backward        dispatch, then dispatch of gradients                        combine
     computation   forward up to dispatch   experts' backward, (weight gradients,) experts' forward     backward of what is before dispatch
 
-so that each exchange has one part of the layer beside it. Kernels of a dispatcher take a share q of the multiprocessors, so that what is beside an
-exchange of c seconds advances by (1 - q) c meanwhile:
+so that each exchange has one part of the layer beside it. Kernels of a dispatcher, or of a collective, take a share q of the
+multiprocessors, so that what is beside an exchange of c seconds advances by (1 - q) c meanwhile:
 
     exposed = max(q c, c - beside)
 
@@ -18,12 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from symsim.algebra.expr import Expr, maximum
+from symsim.algebra.expr import Expr, maximum, minimum, symbol
 from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.ir.messages import Message
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
+
+# multiprocessors that NCCL's kernel takes in a group of NVLink and InfiniBand (Megatron-Core distributed/fsdp/src/megatron_fsdp/
+# distributed_data_parallel_config.py nccl_ub, gathers and scatters without SHARP; an exchange has no number of its own there)
+COLLECTIVE_MULTIPROCESSORS = 16
 
 Kernels = Mapping[int, Quantity]
 Gradients = Mapping[tuple[int, str], Quantity]
@@ -73,6 +77,11 @@ def left_of_exchange(
     if strategy.overlap_dispatch_backward_with_experts_wgrad and not forward:
         return left(dispatched, of(lambda i: ops[i].module == "experts", "weights"), taken) + combined
     return sent
+
+
+def taken_by_collective() -> Expr:
+    """The share of the multiprocessors that a collective takes from what runs beside it."""
+    return minimum(1, COLLECTIVE_MULTIPROCESSORS / symbol("n_sm"))
 
 
 def _between(remembered: Remembered, first: int, last: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from symsim.cost.stored import made_anew
 from symsim.frameworks.kernels import Profile, multiplied_in
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, Dequantise, LinearCrossEntropy, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, Dequantise, LinearCrossEntropy, Projection, Rope
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp, elements, redistributions
 from symsim.placement.mesh import local_size
@@ -30,6 +30,10 @@ UNFUSED_LOSS = {"forward": 38, "backward": 14}
 # experts' parts (4 + 4) and casts the result (4 + 2); backward casts the gradient (2 + 4), gives each expert's part its own (4 + 2 and
 # 2 + 2) and for b and for p multiplies and sums it (4 + 4 + 4 each) (megatron.core transformer/moe/experts.py _apply_bias)
 BIAS_APART = {"forward": 28, "dgrad": 40}
+# bytes an element of a rotary embedding in kernels of 16 bits: forward negates a half, joins it with the other, multiplies twice, adds and joins
+# what was turned with what was not; backward multiplies twice, negates, joins and adds, and for either of the two slices fills a whole with
+# zeros, copies into one of them and adds (megatron.core models/common/embeddings/rope_utils.py _apply_rotary_pos_emb_bshd)
+ROPE_APART = {"forward": 24, "backward": 34}
 
 
 def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
@@ -50,6 +54,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _loss_bytes(placed, op, "forward")
     if isinstance(op.attrs, Cast):
         return Quantity(_traffic(placed, op.inputs).expr * op.attrs.passes + _traffic(placed, op.outputs).expr * op.attrs.forms, BYTE)
+    if isinstance(op.attrs, Rope) and op.attrs.apart:
+        return Quantity(elements(placed, op.outputs[0]) * ROPE_APART["forward"], BYTE)
     return _traffic(placed, touched(op))
 
 
@@ -71,6 +77,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return _attention_bytes(placed, kernel.forward, backward=True)
     if OPERATIONS[op.kind].role == "loss" and _in_kernels(profile):
         return _loss_bytes(placed, op, "backward")
+    if isinstance(op.attrs, Rope) and op.attrs.apart:
+        return Quantity(elements(placed, op.outputs[0]) * ROPE_APART["backward"], BYTE)
     masks = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
     return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + masks, BYTE)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.cost.hbm import (
     added_afterwards,
@@ -28,12 +28,17 @@ from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
-from symsim.ir.operations import OPERATIONS, Attention, Cast, Dequantise, Projection
+from symsim.ir.operations import OPERATIONS, Attention, Cast, Dequantise, Projection, Rope
 from symsim.ir.quantised import STORED
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp
 from symsim.placement.mesh import local_size
 from symsim.placement.sizes import reached_by, span
+
+# kernels of a rotary embedding that is written out: of its tables and of what it turns (megatron.core models/common/embeddings/rope_utils.py)
+ROPE_KERNELS = {"forward": 12, "backward": 10}
+# kernels of an expert's bias that is added apart, for every expert and once for all (BIAS_APART)
+BIAS_KERNELS = {"forward": (2, 2), "dgrad": (6, 2)}
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
@@ -51,10 +56,20 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         return len(_casts(op)) * ONE
     experts = _experts(placed, profile)
     if op.einsums and op.einsums[0].chosen:
-        return experts
+        return experts + _launched_for_bias(placed, op, profile, label if backward else "forward")
+    if isinstance(op.attrs, Rope) and op.attrs.apart:
+        return ONE * ROPE_KERNELS["backward" if backward else "forward"]
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts
     return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
+
+
+def _launched_for_bias(placed: Placed, op: Op, profile: Profile, kind: str) -> Expr:
+    """Kernels of a bias of experts that is added apart."""
+    if kind not in BIAS_KERNELS or not op.of(Projection).bias_apart:
+        return ZERO
+    of_each, together = BIAS_KERNELS[kind]
+    return of_each * _experts(placed, profile) + together
 
 
 def _experts(placed: Placed, profile: Profile) -> Expr:
@@ -130,6 +145,8 @@ def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], mov
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "exchange":
         return Quantity(ZERO, SECOND)
+    if isinstance(op.attrs, Rope) and op.attrs.apart:
+        return Quantity(curves.memory_bound(moved.expr, kind="elementwise") + (ROPE_KERNELS["forward"] - 1) * symbol("t_mem"), SECOND)
     work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
     return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
 
@@ -139,7 +156,8 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
     added = added_afterwards(placed, index, shape, profile.strategy)
-    after = curves.memory_bound(added, kind="elementwise") if added else ZERO
+    starts = maximum(0, _launched_for_bias(placed, op, profile, kind) - 1) * symbol("t_mem")
+    after = curves.memory_bound(added, kind="elementwise") + starts if added else ZERO
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
         return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False) + after, SECOND)
@@ -197,7 +215,8 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         block.dims[at.value_dim].size,
         causal=reach != "both",
         backward=backward,
-        peak=peak(op, strategy),
+        fp8=bool(at.multiplied),
+        peak=symbol(f"Phi_{strategy.precision}"),
         moved=moved.expr,
         window=span(reach, strategy) * share if reach in ("window", "chosen") else None,
         visited=share,

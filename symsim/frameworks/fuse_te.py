@@ -94,7 +94,8 @@ def te_rope(k: Kernels, op: Op) -> None:
     if angles:
         k.tensors["rotary.angles"] = replace(k.tensors.pop(angles), name="rotary.angles")
         inputs.append("rotary.angles")
-    k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=op.attrs)
+    apart = k.profile.assumptions["apply_rope_fusion"] == "apart"
+    k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=replace(op.of(Rope), apart=apart))
 
 
 def te_mla_rope(k: Kernels, op: Op) -> None:

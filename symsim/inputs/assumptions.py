@@ -276,9 +276,11 @@ ASSUMPTIONS: dict[str, Assumption] = {
     ),
     "apply_rope_fusion": Assumption(
         "false",
-        ("false", "true"),
-        "rotary embeddings keep their cosines and sines in every layer (false), or one table of angles serves all (true)",
-        "megatron.core models/common/embeddings/rope_utils.py; TransformerEngine attention/rope.py; Megatron-LM enables the fusion by default",
+        ("false", "true", "apart"),
+        "rotary embeddings keep their cosines and sines in every layer (false), or one table of angles serves all (true); apart: they keep them, and "
+        "each product, sum and copy is a kernel, as where YaRN scales them, which the fused kernel does not",
+        "megatron.core models/common/embeddings/rope_utils.py apply_rotary_pos_emb; TransformerEngine attention/rope.py; Megatron-LM enables the "
+        "fusion by default",
     ),
     "te_dummy_wgrad": Assumption(
         "true",

@@ -187,6 +187,9 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
             found[f"Phi_{kind}"] *= float(chip.fp8_share.value) if chip.fp8_share else 1.0
     found["Phi"] = found[f"Phi_{strategy.precision}"]
     found |= {name: float(value) for name, value in kernel_values(system.kernels).items()}
+    for name, told in (("psi_fa", system.kernels.attention.fp8_forward), ("psi_fab", system.kernels.attention.fp8_backward)):
+        if told is None:  # as the products of linear layers
+            found[name] = found["Phi"] / float(found.get("Phi_fp8", found["Phi"]))
     for j, tier in enumerate(system.network, 1):
         found[f"R_{j}"] = strategy.world_size if tier.ranks == "all" else tier.ranks
         found |= {f"B_{j}": float(tier.bandwidth.value), f"alpha_{j}": float(tier.latency.value), f"lambda_{j}": _seconds(tier.launch)}

@@ -123,10 +123,11 @@ class Norm:
 
 @dataclass(frozen=True)
 class Rope:
-    """The head dimension that is turned, and the share of it."""
+    """The head dimension that is turned, and the share of it; apart: each product, sum and copy of it a kernel."""
 
     head: str
     fraction: float = 1.0
+    apart: bool = False
 
 
 @dataclass(frozen=True)
