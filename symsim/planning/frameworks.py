@@ -98,7 +98,8 @@ FRAMEWORKS: dict[str, Framework] = {
     ),
     "deepspeed": Framework(
         "DeepSpeed",
-        {"fusion": "eager"},
+        # reduce_bucket_size and allgather_bucket_size are 5e8 unless given
+        {"fusion": "eager", "ddp_bucket_size": 500_000_000, "allgather_bucket_size": 500_000_000},
         frozenset({"ep"}),
         {},
         (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symsim.algebra.quantity import BYTE
+from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import Change, parts_table
 from symsim.report.amounts import human, percent, seconds
 from symsim.report.columns import table, wrapped
@@ -66,13 +67,14 @@ def sizes_text(plans: Sequence[Plan]) -> str:
 
 def _choices(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
     degrees = [n for n in _DEGREES if any(getattr(c.result.strategy, n) not in (1, None) for _, c in choices)]
+    degrees += ["zero"] if len({c.result.strategy.zero for _, c in choices}) > 1 else []
     rows = []
     for place, choice in choices:
         strategy, number = choice.result.strategy, choice.numbers
         rows.append(
             [
                 place,
-                *(str(getattr(strategy, n) or strategy.tp) for n in degrees),
+                *(_degree(strategy, n) for n in degrees),
                 str(strategy.micro_batch_size),
                 _recompute(choice),
                 seconds(number["time"]["step"]),
@@ -82,6 +84,11 @@ def _choices(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> s
             ]
         )
     return table(title, [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows)
+
+
+def _degree(strategy: Strategy, name: str) -> str:
+    value = getattr(strategy, name)
+    return str(strategy.tp if value is None else value)
 
 
 def _recompute(choice: Choice) -> str:
