@@ -32,7 +32,7 @@ ALLOWED: dict[str, str] = {
         algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
         lowering/checks.py:_layout program/module.py:free_names errors.py
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
-        audit/switching.py:read_switches audit/switching.py:left_under planning/command.py planning/space.py:Asked.evaluated""",
+        audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:decoder_layer.normed
         frameworks/fuse_eager.py:eager_activation""",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from symsim.errors import InputError, cut
+
 Model = Annotated[
     str,
     typer.Argument(
@@ -20,3 +22,11 @@ ReportFile = Annotated[
     typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """NAME=VALUE as its two parts; InputError for what is neither."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"{option} '{cut(text)}' is not NAME=VALUE")
+    return name.strip(), value.strip()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from symsim.api import planned
-from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName
+from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
 from symsim.api.listing import LISTS
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.compat.registry import KINDS as SYSTEMS
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, nearest
 from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
 
@@ -243,7 +243,7 @@ def bring(
     from symsim.importers.ledger import ledger_text
     from symsim.importers.reading import Options, read_job
 
-    given = dict(_pair("--var", text) for text in variables or ())
+    given = dict(pair("--var", text) for text in variables or ())
     job = read_job(kind, inputs or (), Options(lenient, version, given, model, faithful))
     written = write_job(job, output) if output is not None else []
     print_out(json.dumps(job.to_json()) + "\n" if as_json else ledger_text(job))
@@ -275,13 +275,6 @@ def take(
     say(f"wrote {', '.join(map(str, written))}")
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise InputError(f"{option} '{cut(text)}' is not NAME=VALUE")
-    return name.strip(), value.strip()
-
-
 @app.command("audit")
 def hold(
     sources: Annotated[
@@ -305,7 +298,7 @@ def hold(
 
         if says is None or model is None or sources or accepted or output is not None:
             raise InputError("--formula needs --is and --model, and takes no SOURCE, no --accept and no -o")
-        named = dict(_pair("--set", text) for text in settings or ())
+        named = dict(pair("--set", text) for text in settings or ())
         status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, print_out)
     elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
         raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
@@ -366,7 +359,7 @@ def anchor(
 
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise InputError(f"{output}: a system file ends in .yaml")
-    named = dict(_pair("--set", text) for text in settings or ())
+    named = dict(pair("--set", text) for text in settings or ())
     if measured is None:
         found = moved(model, strategy, system, step=step, rows=rows, trace=trace, overrides=named)
     elif any(given is not None for given in (strategy, system, step, rows, trace)):

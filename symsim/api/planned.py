@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.arguments import Model, Settings, SystemName
+from symsim.api.arguments import Model, Settings, SystemName, pair
 from symsim.api.terminal import print_out, say
 
 
@@ -32,7 +32,21 @@ def plan(
     """Find the best strategies for a model on so many accelerators, and prove that no other of the space is better."""
     from symsim.planning.command import Request, run
 
-    request = Request(model, system, world, batch, tokens, length, goal, framework, fix, tuple(allow or ()), share, top, tuple(settings or ()))
+    request = Request(
+        model,
+        system,
+        world,
+        batch,
+        tokens,
+        length,
+        goal,
+        framework,
+        fix,
+        tuple(allow or ()),
+        share,
+        top,
+        dict(pair("--set", t) for t in settings or ()),
+    )
     run(request, why_not, written, as_json, print_out, say)
 
 
@@ -46,4 +60,4 @@ def diff(
     """Set two models, strategies or systems side by side, and say part by part where the difference of their steps is."""
     from symsim.planning.command import run_diff
 
-    run_diff(models, strategies or (), systems or (), settings or (), as_json, print_out)
+    run_diff(models, strategies or (), systems or (), dict(pair("--set", t) for t in settings or ()), as_json, print_out)

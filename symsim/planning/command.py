@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import load_model
-from symsim.inputs.settings import split_settings
 from symsim.planning.difference import changes, difference, difference_text
 from symsim.planning.plan import Plan, plan
 from symsim.planning.text import plan_text, sizes_text
@@ -45,7 +44,7 @@ class Request:
     allow: tuple[str, ...]
     share: float
     top: int
-    settings: tuple[str, ...]
+    overrides: Mapping[str, str]
 
 
 def run(request: Request, why_not: str | None, written: tuple[str, Path] | None, as_json: bool, write: Write, say: Write) -> None:
@@ -91,7 +90,7 @@ def _planned(request: Request, world: int, top: int, progress: Progress) -> Plan
         allow=request.allow,
         fits_with=request.share,
         top=top,
-        overrides=dict(_pair(text) for text in request.settings),
+        overrides=request.overrides,
         progress=progress,
     )
 
@@ -125,14 +124,15 @@ def _why_not(found: Plan, text: str, as_json: bool) -> str:
     return f"{said}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
 
 
-def run_diff(models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], settings: Sequence[str], as_json: bool, write: Write) -> None:
+def run_diff(
+    models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], overrides: Mapping[str, str], as_json: bool, write: Write
+) -> None:
     """Print two evaluations side by side. InputError where nothing is given twice, or anything three times."""
     for what, given in (("MODEL", models), ("-s", strategies), ("-y", systems)):
         if len(given) > 2:
             raise InputError(f"{what} is given {len(given)} times; two are set side by side")
     if max(len(models), len(strategies), len(systems)) < 2:
         raise InputError("there is nothing to set side by side: give two models, or -s or -y twice")
-    overrides = dict(_pair(text) for text in settings)
 
     def made(which: int) -> Result:
         def of(given: Sequence[str]) -> str | None:
@@ -153,9 +153,3 @@ def _tokens(text: str) -> int:
     if found is None:
         raise InputError(f"--tokens-per-step '{cut(text)}': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20")
     return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    split_settings([text])
-    name, _, value = text.partition("=")
-    return cut(name.strip()), value.strip()

@@ -40,9 +40,7 @@ class Asked:
 
     def evaluated(self, options: Mapping[str, Any]) -> Result:
         """A strategy's options on this model and system. InputError where it cannot run."""
-        told = {name.removeprefix("assume.") for name in self.overrides}
-        assumptions = {n: v for n, v in self.loaded.assumptions.items() if n not in told}
-        return derive(self.loaded.architecture, options, assumptions, self.overrides, self.system)
+        return derive(self.loaded.architecture, options, self.loaded.assumptions, self.overrides, self.system)
 
 
 def options_of(asked: Asked) -> dict[str, Any]:
