@@ -28,6 +28,8 @@ TINY = Setting(
     search=SIZES,
     search_top=3,
     process=SIZES,
+    options=("tp=1,2", "zero=0,1"),
+    further="overlap_grad_reduce=false,true",
     rounds=1,
     peer_seconds=0.0,
     peer_sequences=4,

@@ -15,6 +15,8 @@ from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import Quantity
 from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
+from symsim.grid import engines
+from symsim.grid.api import sweep
 from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.stored import deciding
 from symsim.inputs.architecture import Architecture
@@ -177,3 +179,23 @@ def test_what_is_placed_by_names_or_of_drawn_rows_is_derived_by_itself() -> None
         strategy = load_strategy(None, given)
         assert evaluated(model, strategy, memory=memory).derivation.definitions == evaluated(model, strategy).derivation.definitions
     assert not memory.runs
+
+
+def test_parts_that_other_processes_make_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many variants of few points are shared by processes, and their pipelines by variants whose options do not cut layers otherwise."""
+    axes = ["tp=1,2", "pp=2,4", "zero=0,1", "recompute=none,full", "num_layers_in_first_pipeline_stage=1,4"]
+
+    def rows(workers: int) -> list[dict[str, Any]]:
+        found = sweep("llama3.2-1b", axes, strategy="dp=2,num_microbatches=8", system="h100-sxm", workers=workers, columns="time.step,memory.peak")
+        return [{name: values[k] for name, values in found.rows.items()} for k in range(len(found.rows["tp"]))]
+
+    monkeypatch.setattr(engines, "_FORK_PARTS", 2)
+    alone = rows(1)
+    assert rows(2) == alone
+    for row in alone[::5]:
+        shown = {name: row[name] for name in (axis.partition("=")[0] for axis in axes)}
+        given = {name: value.item() if hasattr(value, "item") else value for name, value in shown.items()}
+        strategy = load_strategy(None, {**given, "dp": 2, "num_microbatches": 8})
+        result = evaluated(load_model("llama3.2-1b").architecture, strategy, system=load_system("h100-sxm"))
+        assert row["time.step"] == pytest.approx(float(result.value("time.step")), rel=1e-12), given
+        assert row["memory.peak"] == result.value("memory.peak"), given

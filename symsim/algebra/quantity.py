@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from symsim.algebra.expr import ONE, Expr, Number, expr
 from symsim.algebra.key import Key
@@ -98,7 +99,7 @@ class Definition:
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.key.text)
 
-    @property
+    @cached_property
     def counts(self) -> bool:
         """Whether it counts something, so that quotients must come out whole."""
         return self.key.scope != "step" and (self.unit in (FLOP, BYTE, ELEMENT) or not self.unit.powers)

@@ -21,6 +21,7 @@ from symsim.bench.figures import Block, Figure, three_digits
 from symsim.bench.formulas import bench_compile, bench_derive, bench_scalar
 from symsim.bench.grids import bench_grid, bench_process, bench_search
 from symsim.bench.machine import bench_limits, bench_workload, described, measured_limits, workload_rate
+from symsim.bench.options import bench_options
 from symsim.bench.processes import apart
 from symsim.bench.setting import FULL, Bench, Setting
 from symsim.errors import InputError, nearest
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Block]]] = {
     "grid": bench_grid,
     "search": bench_search,
     "process": bench_process,
+    "options": bench_options,
     "peers": bench_peers,
 }
 

@@ -128,12 +128,12 @@ def bench_process(bench: Bench) -> Iterator[Block]:
             environment.pop("PYTHONDONTWRITEBYTECODE", None)
             environment["PYTHONPYCACHEPREFIX"] = f"{place}/code"
             notes.append("byte code, which this Python does not keep, is kept here, as where symsim is installed")
-        _timed(command, environment | {"SYMSIM_CACHE": f"{place}/first"})
+        timed(command, environment | {"SYMSIM_CACHE": f"{place}/first"})
         warm, empty, most = math.inf, math.inf, 0
         for k in range(setting.rounds):
-            seconds, held = _timed(command, environment | {"SYMSIM_CACHE": f"{place}/first"})
+            seconds, held = timed(command, environment | {"SYMSIM_CACHE": f"{place}/first"})
             warm, most = min(warm, seconds), max(most, held)
-            seconds, held = _timed(command, environment | {"SYMSIM_CACHE": f"{place}/{k}"})
+            seconds, held = timed(command, environment | {"SYMSIM_CACHE": f"{place}/{k}"})
             empty, most = min(empty, seconds), max(most, held)
     figures = [Figure("formulas and kernels kept", warm, "s"), Figure("an empty cache", empty, "s")]
     figures += [Figure("memory of all its processes", most, "MiB")] if most else []
@@ -142,7 +142,7 @@ def bench_process(bench: Bench) -> Iterator[Block]:
     yield Block("process", title, tuple(figures), tuple(notes))
 
 
-def _timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, int]:
+def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, int]:
     """Wall seconds of a command, and the most bytes that it and its children held. InputError with its last words where it fails."""
     began = time.perf_counter()
     running = subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

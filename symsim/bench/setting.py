@@ -41,6 +41,7 @@ class Setting:
 
     seconds: for which a short measurement is repeated, its least time being the figure. stream_bytes: of memory that no cache holds.
     search, process: axes of sizes of the grids that are searched by bounds and by `symsim sweep`. rounds: runs of `symsim sweep`.
+    options, further: axes of a grid of options, of the last of the models; options_base: the strategy that they change.
     """
 
     models: tuple[Model, ...] = (DEEPSEEK, LLAMA)
@@ -52,6 +53,22 @@ class Setting:
     search: tuple[str, ...] = ("micro_batch_size=1:16", "num_microbatches=16:17600:16", "seq_length=1024:65536:1024")
     search_top: int = 100
     process: tuple[str, ...] = ("micro_batch_size=1:8", "num_microbatches=16:480:16", "seq_length=1024:40960:1024")
+    options_base: str = "global_batch_size=256"
+    options: tuple[str, ...] = (
+        "world=128",
+        "tp=1:16:*2",
+        "pp=1:16:*2",
+        "vpp=1,2,4",
+        "cp=1,2,4",
+        "micro_batch_size=1,2,4",
+        "recompute=none,selective,full",
+        "zero=0,1",
+        "sp==tp>1",
+        "tp_comm_overlap=false,true",
+        "overlap_grad_reduce=false,true",
+        "overlap_param_gather=false,true",
+    )
+    further: str = "overlap_p2p_comm=false,true"
     rounds: int = 2
     peer_seconds: float = 5.0
     peer_sequences: int = 1024

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # less work than this is done before other processes have lowered what this one has already
 _FORK_POINTS = 100_000_000
+# nor for fewer parts, of which each has a program to be made
+_FORK_PARTS = 64
 
 Part = dict[str, Array]
 Progress = Callable[[str, float, float], None]
@@ -40,7 +42,7 @@ def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], 
     sweep.threads = workers if sweep.threaded else 1
     # a search by bounds profits from what the one before it found, more than from company
     alone = len(wanted) < 2 or (len(wanted) < 2 * workers and all(sweep.by_bounds(p) for p in wanted))
-    if sweep.threads > 1 or workers == 1 or alone or points < _FORK_POINTS:
+    if sweep.threads > 1 or workers == 1 or alone or (points < _FORK_POINTS and len(wanted) < _FORK_PARTS):
         last = None
         for part in wanted:
             variant = sweep.parts[part].variant

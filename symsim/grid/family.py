@@ -47,9 +47,8 @@ class Family:
 
     def __init__(self, space: Space, chosen: Sequence[Array]):
         self.space, self.chosen = space, tuple(chosen)
-        # stages by (pp, vpp) and what else decides them, kept for all variants (symsim/program/slots.py)
-        self.pipelines: dict[Any, Any] = {}
         self._sizes: dict[str, Any] = {}
+        self._spelt: dict[int, tuple[Architecture, str]] = {}
         # where a derived field takes a value that it can have
         self._derivable: dict[str, Array] = {}
 
@@ -57,6 +56,13 @@ class Family:
         shape = [1] * len(self.space.sizes)
         shape[axis] = self.space.sizes[axis]
         return np.array(values, dtype=dtype).reshape(shape)
+
+    def spelt(self, model: Architecture) -> str:
+        """A model as text: two families' may be equal."""
+        known = self._spelt.get(id(model))
+        if known is None:
+            known = self._spelt[id(model)] = model, model.model_dump_json()
+        return known[1]
 
     def _first(self, column: Column) -> Any:
         return column.values[self.chosen[column.axis][0]]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import Call
+from symsim.algebra.expr import Call, Expr
 from symsim.algebra.key import layers_of_model
 from symsim.algebra.reductions import Line, named
 from symsim.cost.step_time import exposed_axes
@@ -21,6 +21,7 @@ from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, 
 from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
+from symsim.inputs.watched import was_read, watched
 from symsim.program.fullest import line_of
 from symsim.program.program import Program
 from symsim.program.scope import Scope
@@ -58,17 +59,32 @@ class Reported:
     def __init__(self, variant: Variant, program: Program, moved: Mapping[str, float] = MappingProxyType({})):
         """moved: factors of symbols (`within.py`)."""
         self.variant, self.program, self.result, self._moved = variant, program, variant.result, moved
-        book = self.result.derivation
-        self.stage_definitions = {d.symbol: (d.expr, d.counts) for d in book.of(scope="stage")}
-        definitions, self._over_stages = {}, dict[str, Call]()
-        for d in book.definitions.values():
-            if d.key.scope != "stage":
-                expression, nodes = named(d.expr)
-                definitions[d.symbol] = (expression, d.counts)
-                self._over_stages |= nodes
-        self.base = Scope(program, _Lazy(self._symbol), definitions)
         self._masks: Value | None = None
         self._recomputed = {layers_of_model(k, again=True).text for k in self.result.lowered.checkpointed}
+
+    @cached_property
+    def _parted(self) -> tuple[dict[str, tuple[Expr, bool]], dict[str, tuple[Expr, bool]], dict[str, Call]]:
+        """The definitions of a stage; all others, in which names stand for reductions over stages; and these reductions."""
+        of_stage, others, over = dict[str, tuple[Expr, bool]](), dict[str, tuple[Expr, bool]](), dict[str, Call]()
+        for d in self.result.derivation.definitions.values():
+            if d.key.scope == "stage":
+                of_stage[d.symbol] = (d.expr, d.counts)
+                continue
+            known = self.program.named.get(d.expr)
+            if known is None:
+                known = self.program.named[d.expr] = named(d.expr)
+            others[d.symbol] = (known[0], d.counts)
+            if known[1]:
+                over |= known[1]
+        return of_stage, others, over
+
+    @cached_property
+    def base(self) -> Scope:
+        return Scope(self.program, _Lazy(self._symbol), self._parted[1])
+
+    @property
+    def stage_definitions(self) -> dict[str, tuple[Expr, bool]]:
+        return self._parted[0]
 
     # symbols -----------------------------------------------------------------------------------------------------------
 
@@ -88,8 +104,8 @@ class Reported:
             return self._from_axes[name]
         if name in self._recomputed:
             return self.slots.summed_holding(f"{name}_i")
-        if name in self._over_stages:
-            return self.slots.reduced(self._over_stages[name])
+        if name in self._parted[2]:
+            return self.slots.reduced(self._parted[2][name])
         number = self.result.values.get(name)
         return None if number is None else self.program.number(number)
 
@@ -139,6 +155,8 @@ class Reported:
                 if is_number(column) and len(column.values) > 1:
                     varying.append(column)
         moved: dict[str, list[Column]] = {}
+        if not varying:
+            return {}
         start = symbol_values(self._system(fixed), strategy)
         for column in varying:
             rows = [symbol_values(self._system({**fixed, column.place.key: v}), strategy) for v in column.values]
@@ -165,7 +183,7 @@ class Reported:
 
     @cached_property
     def slots(self) -> Slots:
-        fields, family = self.variant.fields, self.variant.family
+        family = self.variant.family
         both = family.size("pp") * 100_000 + family.size("vpp")
         codes = np.asarray(both if isinstance(both, np.ndarray) else np.full([1] * len(self.program.sizes), both))
         distinct, inverse = np.unique(codes, return_inverse=True)
@@ -182,22 +200,25 @@ class Reported:
             pairs = _distinct_pairs(m, group, here)
             pp, vpp = divmod(int(one), 100_000)
             point = tuple(int(x) for x in np.unravel_index(int(np.argmax(here)), here.shape))
-            at = replace(self.result, strategy=strategy_at(fields, point))
-            assert (at.strategy.pp, at.strategy.vpp) == (pp, vpp)
-            key = (pp, vpp, self._options, *self.result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
-            known = family.pipelines
-            if key not in known:
-                known[key] = line_of(at.strategy, map(at.stage_values, at.stages), *pairs)
-            lines.append(known[key])
+            lines.append(self._line(pp, vpp, pairs, point))
         # where nothing runs it does not matter whose stages stand there
         where_to = [min(w, len(lines) - 1) for w in where_to]
         which = np.array(where_to)[inverse.reshape(codes.shape)]
         return make_slots(self.program, self.base, lines, which, self.stage_definitions)
 
-    @cached_property
-    def _options(self) -> str:
-        """All fields that are neither sizes nor degrees: what else decides which layers a stage holds."""
-        return repr({n: v for n, v in self.variant.fields.items() if n not in (*SIZES, *DEGREES)})
+    def _line(self, pp: int, vpp: int, pairs: tuple[Array, Array], point: tuple[int, ...]) -> Line:
+        """The stages of a pipeline; those of another variant where all options that they read are the same."""
+        result, fields = self.result, self.variant.fields
+        key = (pp, vpp, self.variant.family.spelt(result.model), *result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
+        known = self.variant.family.space.pipelines.setdefault(key, {})
+        for read, lines in known.items():
+            found = lines.get(repr([fields[n] for n in read]))
+            if found is not None:
+                return found
+        at = replace(result, strategy=watched(strategy_at(fields, point)))
+        made = line_of(at.strategy, map(at.stage_values, at.stages), *pairs)
+        read = tuple(sorted(was_read(at.strategy) - {*SIZES, *DEGREES}))
+        return known.setdefault(read, {}).setdefault(repr([fields[n] for n in read]), made)
 
     def _inside(self) -> list[Array]:
         """Where an axis' positions are chosen, for axes of which not all are."""

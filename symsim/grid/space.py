@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from symsim.algebra.reductions import Line
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
@@ -46,6 +47,8 @@ class Space:
         self.axes = tuple(axes)
         self.given = tuple(derived)
         self.sizes = tuple(a.size for a in axes)
+        # the stages of pipelines, for all variants: by what they follow from besides options, by the options that they read, by their values
+        self.pipelines: dict[Any, dict[tuple[str, ...], dict[str, Line]]] = {}
         self.columns: dict[str, Column] = {}
         self.derived: dict[str, DerivedAxis] = {}
         named = [(axis, n, v) for axis, given in enumerate(self.axes) for n, v in zip(given.names, given.columns)]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from symsim.algebra.expr import Expr
+from symsim.algebra.expr import Call, Expr
 from symsim.algebra.operators import EXACT, OPERATORS, Number
 from symsim.program.value import Value, numpy_operation
 
@@ -54,6 +54,8 @@ class Program:
     _points: dict[int, int] = field(default_factory=dict)
     # what an expression came to, by the values of its symbols: derivations of one model share most of theirs
     lowered: dict[Any, Value] = field(default_factory=dict)
+    # an expression with names for its reductions over stages, and these by their names
+    named: dict[Expr, tuple[Expr, dict[str, Call]]] = field(default_factory=dict)
     symbols_of: dict[Expr, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
 
     # leaves ------------------------------------------------------------------------------------------------------------
