@@ -207,6 +207,11 @@ def test_deepseek_v3() -> None:
         ({"model_type": "smollm3"}, "2 * (3 * full + nope)", {"full": None, "nope": None}),
         ({"model_type": "qwen3_next"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
         ({"model_type": "qwen3_5_text"}, "2 * (3 * linear + full)", {"linear": None, "full": None}),
+        (
+            {"model_type": "kimi_linear", "linear_attn_config": {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7]}},
+            "linear_dense + 2 * linear_moe + nope_moe + 3 * linear_moe + nope_moe",
+            {"linear_dense": None, "linear_moe": None, "nope_moe": None},
+        ),
         ({"model_type": "lfm2", "full_attn_idxs": [2, 5]}, "2 * (2 * conv + full) + 2 * conv", {"conv": None, "full": None}),
         ({"model_type": "qwen3_moe", "mlp_only_layers": [0], "decoder_sparse_step": 2}, "4 * (dense + moe)", {"dense": None, "moe": None}),
         ({"model_type": "ernie4_5_moe"}, "dense + 7 * moe", {"dense": None, "moe": None}),

@@ -77,3 +77,29 @@ def test_a_rank_computes_its_share_of_the_heads_and_of_the_sequence() -> None:
     whole, shared = (derive(model, Strategy(seq_length=4096, tp=tp, cp=cp, sp=tp > 1, cp_comm_type="a2a")) for tp, cp in ((1, 1), (2, 2)))
     assert shared.value("F_linear_attention_delta_rule") == whole.value("F_linear_attention_delta_rule")
     assert shared.value("X_linear_attention_delta_rule") * 4 == whole.value("X_linear_attention_delta_rule")
+
+
+# b, s, heads, D; FlopCounterMode (torch 2.13) of transformers 5.23's chunk_kimi_delta_attention, forward and backward, which makes the scores of
+# a chunk (of keys with keys, of queries with keys) elementwise, so that they are not among these
+COUNTED_BY_CHANNEL = [(2, 11, 3, 8, 1327104, 2457600), (1, 130, 2, 6, 967680, 1898496), (2, 200, 2, 4, 1671168, 3309568)]
+
+
+@pytest.mark.parametrize(("b", "s", "heads", "d", "forward", "backward"), COUNTED_BY_CHANNEL)
+def test_a_decay_for_every_channel(b: int, s: int, heads: int, d: int, forward: int, backward: int) -> None:
+    plain = gated_delta_net(b, s, (heads, heads), (d, d), 4).model
+    assert plain.linear_attention is not None
+    own = plain.linear_attention.model_copy(update={"kind": "kda"})
+    result = derive(plain.model_copy(update={"linear_attention": own}), Strategy(micro_batch_size=b, seq_length=s), {})
+    scores = 2 * 2 * b * 64 * -(-s // 64) * heads * 64 * d
+    assert result.value("F_linear_attention_delta_rule") - scores == forward
+    others = result.value("F_linear") - result.value("F_linear_attention_delta_rule")
+    assert result.value("G_linear") - 2 * others - 2 * scores == backward
+
+
+def test_a_rank_has_its_share_of_the_channels() -> None:
+    plain = gated_delta_net(1, 64, (2, 2), (8, 8), 4).model
+    assert plain.linear_attention is not None
+    model = plain.model_copy(update={"linear_attention": plain.linear_attention.model_copy(update={"kind": "kda"})})
+    shared = derive(model, Strategy(seq_length=64, tp=2, sp=True))
+    assert 2 * shared.value("X_linear_attention_delta_rule") == shared.value("F_linear_attention_delta_rule")
+    assert 2 * shared.value("P_linear_attention_conv1d_weight") == shared.value("N_linear_attention_conv1d_weight")

@@ -92,6 +92,7 @@ MODULE_CODE = {
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True),
     "hy_v3": _ROUTER,
     "kolibri1": _ROUTER,
+    "kimi_linear": _ROUTER,
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True),
     "minimax_m2": ModuleCode(rotary_concatenates=True),

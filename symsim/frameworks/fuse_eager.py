@@ -18,6 +18,7 @@ from symsim.frameworks.eager_state_space import eager_state_space
 from symsim.frameworks.kernels import (
     Kernels,
     Lowering,
+    delta_rule,
     einsum,
     gathered_logits,
     grouped,
@@ -352,5 +353,6 @@ LOWERINGS: dict[str, Lowering] = {
     "lightning": eager_lightning,
     "delta_rule": eager_delta_rule,
     "state_space": eager_state_space,
+    "kda": delta_rule,  # flash-linear-attention's kernel: torch's own code makes [chunk chunk D_k] of every chunk
     "clip": eager_clip,
 }

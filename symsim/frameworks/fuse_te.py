@@ -479,4 +479,5 @@ LOWERINGS: dict[str, Lowering] = {
     "lightning": lightning,
     "delta_rule": delta_rule,
     "state_space": te_state_space,
+    "kda": delta_rule,
 }

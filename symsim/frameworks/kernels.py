@@ -282,7 +282,7 @@ def lightning_products(k: Kernels) -> dict[str, Any]:
 def delta_rule(k: Kernels, op: Op) -> None:
     """Gated delta rule: keeps its inputs."""
     activations = [t for t in op.inputs if k.tensors[t].kind == "activation"]
-    k.emit("delta_rule", op.inputs, op.outputs, saves=activations, **delta_rule_products(k))
+    k.emit(op.kind, op.inputs, op.outputs, saves=activations, **delta_rule_products(k))
 
 
 def delta_rule_products(k: Kernels) -> dict[str, Any]:
@@ -292,8 +292,10 @@ def delta_rule_products(k: Kernels) -> dict[str, Any]:
     where it has d_v squared). chunked: with C = 64 and the sequence padded to whole chunks, scores of k with k and of q
     with k, `[C, C]` over D_k; the state read by k and by q and written by k, D_k D_v each; scores times values, C D_v.
     Triangular solves are not counted forward (FlopCounterMode has no formula for them); their backward has one product
-    each. The first state needs no gradient and the last is not used, so one chunk less of each.
+    each, and with a decay for every channel (KDA) a product forward and one more in backward: the system is inverted first. The first state
+    needs no gradient and the last is not used, so one chunk less of each.
     """
+    of_channels = k.source is not None and k.source.kind == "kda"
     if k.profile.assumptions["linear_attention_flops"] == "recurrence":
         once = ("b", "s", "H_v", "D_k", "D_v")
         return {"products": [once] * 4, "backward": [("state", once)] * 8}
@@ -308,4 +310,7 @@ def delta_rule_products(k: Kernels) -> dict[str, Any]:
     keys, values, state = over("s_chunks", "chunk", "D_k"), over("s_chunks", "chunk", "D_v"), over("s_chunks", "D_k", "D_v")
     backward = [("scores", keys)] * 4 + [("values", values)] * 2 + [("state", state)] * 2 + [("solve", keys), ("solve", values)]
     backward += [("state", over("s_chunks_but_one", "D_k", "D_v"))] * 4
+    if of_channels:
+        solved = [("solve", keys), ("solve", values)]
+        return {"products": [keys, keys, keys, values, state, state, state, values], "backward": [*backward, *solved]}
     return {"products": [keys, keys, state, state, state, values], "backward": backward}

@@ -85,6 +85,7 @@ class LinearAttention(Part):
     linear_key_head_dim: Size
     linear_value_head_dim: Size
     linear_conv_kernel_dim: Size = 4
+    kind: Literal["gated_delta_net", "kda"] = Field("gated_delta_net", description="kda: a decay for every channel of the keys (Kimi-Linear)")
     fused_in_proj: bool = Field(
         True,
         description="the modelling code runs one GEMM for q, k, v and the output gate, and one for both gates of the state; false: one each, "

@@ -365,6 +365,7 @@ OPERATIONS: dict[str, Operation] = {
     "column_norm": Operation("primitive", transpose="none"),
     "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",)),
     "lightning": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "kda": Operation("kernel", counted_by=("linear_attention_flops",)),
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "scan": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),

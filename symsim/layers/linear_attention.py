@@ -5,12 +5,15 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Dim, Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.kda import kda
 
 
 def linear_attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: projections, short convolution, delta-rule recurrence over `[D_k D_v]` states, gated norm."""
     spec = model.linear_attention
     assert spec is not None
+    if spec.kind == "kda":
+        return kda(net, x, model, kind)
     keys, values = (net.dims[n].size * net.dims[d].size for n, d in (("H_k", "D_k"), ("H_v", "D_v")))
     for name, width in (("qkvz", 2 * keys + 2 * values), ("qkv_c", 2 * keys + values), ("ba", 2 * net.dims["H_v"].size)):
         net.dims[name] = Dim(width, parts=("H_k", "H_v"))

@@ -35,10 +35,14 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         q = net.einsum(q_up, q_source, q_weight)
         kv = net.einsum("b s r_k, a d_kv r_k -> b s a d_kv", latent, Weight("kv_b_proj"))
         k_nope, v = n.view(net, kv, "kv_up_split", [("k_nope", "b s a d_k"), ("v", "b s a d_v")])
-        q_rot = net.tensor("q_rot", "b s a d_qk")
-        net.op("rope_part", "rope_q", [q], [q_rot], head="d_r")
         k = net.tensor("k", "b s a d_qk")
-        net.op("rope_concat", "rope_k", [k_nope, k_pe], [k], head="d_r")
+        if kind.rope:
+            q_rot = net.tensor("q_rot", "b s a d_qk")
+            net.op("rope_part", "rope_q", [q], [q_rot], head="d_r")
+            net.op("rope_concat", "rope_k", [k_nope, k_pe], [k], head="d_r")
+        else:
+            q_rot = q
+            net.op("concat", "join_k", [k_nope, k_pe], [k])
         v = packed(net, v)
     chosen = ""
     if spec.dsa_indexer_topk:

@@ -253,6 +253,8 @@ KEYS: dict[str, Drawn] = {
     "full_attn_idxs": lambda d: d.maybe(d.some_layers()),
     "use_expert_bias": FLAG,
     "block_size": within(2, 20),
+    "linear_num_heads": within(1, 4),
+    "linear_head_dim": within(4, 16),
     "index_topk": within(1, 20),
     "index_n_heads": within(1, 5),
     "index_head_dim": lambda d: 2 * d.rng.randint(9, 16),
@@ -271,6 +273,7 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     },
     "minimax": {"layer_types": layer_types("full_attention", "linear_attention")},
+    "kimi_linear": {"layer_types": layer_types("full_attention", "linear_attention"), "first_k_dense_replace": within(0, 3)},
     "lfm2": {"layer_types": layer_types("full_attention", "conv")},
     "lfm2_moe": {"layer_types": lambda d: [d.rng.choice(["full_attention", "conv"]) for _ in range(d.layers)]},
     "gpt_oss": {"layer_types": layer_types("full_attention", "sliding_attention")},
@@ -495,6 +498,12 @@ def own_flops(result: Result) -> int:
     if result.model.modelling == "llama4_text" and result.model.moe:
         experts = result.flops_by_module().get("experts", {}).get("forward", 0)
         found += experts * (result.model.moe.num_moe_experts - result.model.moe.moe_router_topk) // result.model.moe.moe_router_topk
+    if result.model.modelling == "kimi_linear" and result.model.linear_attention:
+        # torch's chunk_kimi_delta_attention makes the scores of a chunk elementwise, of keys with keys and of queries with keys
+        numbers, layers = result.numbers, [k for s in result.model.layers for k in s.kinds * s.repeat]
+        deltas = sum(result.model.layer_kinds[kind].mixer == "linear_attention" for kind in layers)
+        padded = 64 * -(-int(numbers["s"]) // 64)
+        found -= deltas * 2 * 2 * int(numbers["b"]) * padded * int(numbers["H_k"]) * 64 * int(numbers["D_k"])
     return found
 
 

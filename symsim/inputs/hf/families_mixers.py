@@ -9,7 +9,7 @@ from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
-from symsim.inputs.hf.patterns_mixers import glm_indexers, lfm2_mixers, lfm2_width, mixed
+from symsim.inputs.hf.patterns_mixers import glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed
 
 # fmt: off
 
@@ -37,6 +37,15 @@ _LATENT_UNREAD = {key: why for why, keys in {
 }.items() for key in keys.split()}
 
 
+_KDA: Fields = {"kind": "kda", "fused_in_proj": False, "linear_conv_kernel_dim": integer("linear_conv_kernel_dim")} | {
+    f"linear_{name}": integer(key) for key, names in {"linear_num_heads": ("num_key_heads", "num_value_heads"),
+                                                     "linear_head_dim": ("key_head_dim", "value_head_dim")}.items() for name in names}
+
+
+_KIMI_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts"), "linear_num_heads": ("linear_attn_config.num_heads",),
+               "linear_head_dim": ("linear_attn_config.head_dim",), "linear_conv_kernel_dim": ("linear_attn_config.short_conv_kernel_size",)}
+
+
 _MINIMAX_FACTORS = [f"{branch}_{which}_factor" for branch in ("full_attn", "linear_attn", "mlp") for which in ("alpha", "beta")]
 
 
@@ -49,6 +58,13 @@ MIXING: dict[str, Family] = {
         moe=experts("num_local_experts", "intermediate_size"), ffns=sparse, mixers=mixed("linear_attention", lambda i: i % 2 == 0),
         lightning={"block_size": integer("block_size"), "activation": act()}, model={"residual_after_norm": True},
         unread={key: "scale, clamp or noise, elementwise" for key in _MINIMAX_FACTORS} | {"sliding_window": "no layer has one"}),
+    "kimi_linear": Family(
+        attention=MLA, moe=DEEPSEEK_MOE, mixers=kimi_mixers, ffns=sparse_from("first_k_dense_replace"), linear=_KDA,
+        names=_KIMI_NAMES, model={"tie_word_embeddings": False},
+        defaults={"first_k_dense_replace": 1, "linear_attn_config.full_attn_layers": None, "linear_attn_config.kda_layers": None},
+        unread=_LATENT_UNREAD | {"tie_word_embeddings": "the head is never tied",
+                                 "moe_router_activation_func": "fixed by the module code", "use_grouped_topk": "fixed by the module code",
+                                 "mla_use_nope": "fixed by the module code", "model_max_length": "sets the angles of rotary positions"}),
     "lfm2": Family(attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
                    names=_LFM2_NAMES, unread=_LFM2_UNREAD),
     "lfm2_moe": Family(

@@ -66,3 +66,20 @@ def mixed(other: str, whole: Callable[[int], bool]) -> Mixers:
         return [LayerKind(mixer="lightning_attention" if t == other else "attention") for t in types]
 
     return kinds
+
+
+def kimi_mixers(c: Config) -> list[LayerKind]:
+    """configuration_kimi_linear.py: `layer_types`, or the lists of linear_attn_config that count from one; else every fourth from the fifth on is
+    attention, which has no RoPE."""
+    types = c.items("layer_types", str, c.depth)
+    whole, delta = (c.items(f"linear_attn_config.{name}", int) for name in ("full_attn_layers", "kda_layers"))
+    if types is None and whole is not None and delta is not None:
+        if sorted([*whole, *delta]) != list(range(1, c.depth + 1)):
+            raise InputError(f"{c.where}: key 'linear_attn_config' does not name each of the {c.depth} layers once, counted from 1.")
+        types = ["full_attention" if i + 1 in whole else "linear_attention" for i in range(c.depth)]
+    if types is None:
+        types = ["full_attention" if i and i % 4 == 0 else "linear_attention" for i in range(c.depth)]
+    wrong = [t for t in types if t not in ("linear_attention", "full_attention")]
+    if wrong:
+        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]:.40}', which this model_type does not have.")
+    return [LayerKind(mixer="linear_attention") if t == "linear_attention" else LayerKind(rope=False) for t in types]

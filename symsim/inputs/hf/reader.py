@@ -39,7 +39,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of attn_config and ffn_config (DBRX, MPT) with dotted names, other dictionaries as they are."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        if key in ("attn_config", "ffn_config", "ffn_config.ffn_act_fn") and isinstance(value, Mapping):
+        if key in ("attn_config", "ffn_config", "ffn_config.ffn_act_fn", "linear_attn_config") and isinstance(value, Mapping):
             flat |= _flat({f"{key}.{inner}": v for inner, v in value.items()})
         else:
             flat[key] = value
