@@ -316,3 +316,10 @@ def test_two_spellings_of_one_strategy_are_equal() -> None:
     assert plain(load_strategy("tp=2,global_batch_size=8,dp=2")) == plain(load_strategy("tp=2,etp=2,num_microbatches=4,dp=2"))
     assert plain_model(symsim.load_model("llama3-8b"))["attention"]["kv_channels"] == 128
     assert resolve({})
+
+
+@pytest.mark.parametrize("model", ["bamba-9b", "minimax-text-01", "lfm2-1.2b", "kimi-linear-48b-a3b"])
+def test_layers_that_no_file_can_say_are_refused(model: str, tmp_path: Path) -> None:
+    architecture = symsim.load_model(model)
+    with pytest.raises(InputError, match=f"cannot say the layers of {model}: \\w+ has mixer: "):
+        export("megatron", Asked(architecture, load_strategy("tp=1")), tmp_path / "train.sh")

@@ -34,6 +34,8 @@ _SPLIT = (
     "account_for_embedding_in_pipeline_split",
     "account_for_loss_in_pipeline_split",
 )
+# what a layer may have between its norm and its feed-forward network in a file that is written
+_MIXERS = ("attention", "linear_attention")
 _LABELS = {"name", "source", "fact", "modelling"}
 
 
@@ -60,6 +62,12 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     halves = [name for name, kind in asked.architecture.layer_kinds.items() if "none" in (kind.mixer, kind.ffn)]
     if target.has_model and set(halves) & set(asked.architecture.kind_names()):
         raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {halves[0]} is half a layer (mixer or ffn: none)")
+    mixers = {asked.architecture.layer_kinds[name].mixer: name for name in asked.architecture.kind_names()}
+    other = next((m for m in mixers if m not in _MIXERS), None)
+    if asked.architecture.linear_attention is not None and asked.architecture.linear_attention.kind != "gated_delta_net":
+        other = other or next((m for m in mixers if m == "linear_attention"), None)
+    if target.has_model and other is not None:
+        raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {mixers[other]} has mixer: {other}")
     writer = import_module(f"symsim.exporters.{target.module}")
     made = writer.files(asked)
     said = [*lost(kind, asked, made), *writer.said(asked)]
