@@ -504,6 +504,13 @@ def test_every_published_command_is_read() -> None:
     assert read == 101
 
 
+def test_rows_are_padded_to_what_sequence_ranks_share() -> None:
+    sft = "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-8B --sequence_parallel_size 4 --max_length 8191"
+    found = job(sft, version="head")
+    assert found.strategy["seq_length"] == 8192 and next(r for r in found.rows if r.key == "max_length").why.startswith("padded to 8,192")
+    assert job(sft.replace("8191", "8192"), version="head").strategy["seq_length"] == 8192
+
+
 def test_heads_and_base_weights_of_fine_tuning() -> None:
     sft = "swift sft --model Qwen/Qwen3-8B --tuner_type"
     four = placed(f"{sft} lora --quant_method bnb --quant_bits 4 --use_dora true", version="head")

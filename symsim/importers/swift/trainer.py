@@ -27,6 +27,7 @@ def of_trainer(r: Reading, world: int | None) -> None:
     r.strategy["fusion"] = "eager"
     rows(r)
     _ranks(r, world)
+    _padded(r)
     _batch(r, world or 1)
     r.strategy["precision"] = precision(r)
     update(keys, r.strategy, r.assumptions, default=r.default("adamw_torch", "adamw_torch_fused"))
@@ -65,6 +66,16 @@ def _ranks(r: Reading, world: int | None) -> None:
     if world is None:
         said = "one rank, since nothing says how many run; --var NPROC_PER_NODE=8 does"
         keys.rows["NPROC_PER_NODE"] = Entry("NPROC_PER_NODE", "(default)", "derived", "dp", said)
+
+
+def _padded(r: Reading) -> None:
+    """A row is padded to what its ranks share evenly (swift/trainers/sequence_parallel)."""
+    length, cp = r.strategy.get("seq_length"), r.strategy.get("cp", 1)
+    parts = cp if r.strategy.get("cp_comm_type") == "a2a" else 2 * cp
+    if cp > 1 and length is not None and length % parts:
+        r.strategy["seq_length"] = -(-length // parts) * parts
+        key = next(k for k in ("packing_length", "max_length", "seq_length") if r.keys.rows.get(k) is not None and r.keys.rows[k].to == "seq_length")
+        r.keys.note(key, "mapped", "seq_length", f"padded to {r.strategy['seq_length']:,}, which sequence_parallel_size={cp} shares evenly")
 
 
 def _exchange(r: Reading, cp: int) -> dict[str, Any]:
