@@ -40,7 +40,7 @@ Json = dict[str, Any]
 Counts = dict[str, int]
 
 # wrappers that transformers builds with no more than a text_config and one layer of the other towers
-NOT_SMALL = {"fast_vlm", "fun_asr_nano", "granite4_vision", "granite_docling", "blip-2", "instructblip", "instructblipvideo"}
+NOT_SMALL = {"fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo"}
 WRAPPED = tuple(name for name in WRAPPERS if name not in NOT_SMALL)
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
@@ -50,7 +50,8 @@ INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_v
           "glm4v_text": "glm4v", "glm4v_moe_text": "glm4v_moe", "mistral4": "mistral3", "glm_ocr_text": "glm_ocr",
           "hunyuan_vl_text": "hunyuan_vl", "paddleocr_vl_text": "paddleocr_vl", "cosmos3_edge_text": "cosmos3_edge",
           "qwen2_5_omni_text": "qwen2_5_omni_thinker", "qwen3_omni_moe_text": "qwen3_omni_moe_thinker",
-          "deepseek_ocr2_text": "deepseek_ocr2"}  # fmt: skip
+          "deepseek_ocr2_text": "deepseek_ocr2", "granite_docling_text": "granite_docling",
+          "granite4_vision_text": "granite4_vision"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
 
@@ -391,6 +392,10 @@ def build(config: Json) -> Any:
     if wraps:
         for tower in set(CONFIG_MAPPING[model_type].sub_configs) - {"text_config"}:
             values[tower] = dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 1)
+        if model_type == "granite_docling":
+            values["vision_config"]["out_hidden_size"] = values["text_config"]["hidden_size"]
+        if model_type == "granite4_vision":
+            values |= {"deepstack_layer_map": [], "spatial_target_layers": [], "downsample_rate": "1/2"}
     made = AutoConfig.for_model(SAME_CLASS.get(model_type, model_type), **values)
     found = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(model_type) or modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(
         model_type

@@ -87,5 +87,6 @@ DENSE: dict[str, Family] = {
     "granite_docling_text": _LLAMA_BLOCKS,
     "hunyuan_vl_text": Family(attention=BIASED | {"qk_norm": "head", "qk_norm_position": "after_rope"}, unread={"eod_token_id": "names a token"}),
     "paddleocr_vl_text": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),
-    "cosmos3_edge_text": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}),
+    "cosmos3_edge_text": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, model={"tie_word_embeddings": False},
+                                unread={"tie_word_embeddings": "the head is never tied"}),
 }
