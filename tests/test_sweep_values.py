@@ -15,7 +15,8 @@ from symsim.grid.axes import parse_axes
 from symsim.grid.family import families
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
-from symsim.grid.variant import Variant, at_point, strategy_at, variants
+from symsim.grid.stored import Memories
+from symsim.grid.variant import Variant, at_point, strategy_at, variants, with_formulas
 from symsim.program.base import read_base
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import make_plan
@@ -153,7 +154,7 @@ def test_numbers_are_those_of_eval(case):
     program = Program(space.sizes, small=1 << 62)
     all_of_them = [undone for family in families(space) for undone in variants(family)]
     assert all_of_them
-    found = [undone.derive() for undone in rng.sample(all_of_them, min(len(all_of_them), MOST_VARIANTS))]
+    found = with_formulas(rng.sample(all_of_them, min(len(all_of_them), MOST_VARIANTS)), Memories())
     for variant in found:
         reported = Reported(variant, program)
         points = points_of(variant, 2 if len(found) < MOST_VARIANTS else 1, rng)
@@ -214,7 +215,7 @@ def test_a_kernel_gives_what_its_program_says(case):
     space = space_of(case)
     names = ["time.step", "memory.peak", "tokens_per_second"]
     checked = 0
-    for variant in (undone.derive() for family in families(space) for undone in list(variants(family))[::3]):
+    for variant in with_formulas([undone for family in families(space) for undone in list(variants(family))[::3]], Memories()):
         whole = Reported(variant, Program(space.sizes, small=1 << 62))
         _, expected = restricted([whole.quantity(n) for n in names], variant.chosen, small=1 << 62)
         for small, longest in ((0, 16), (8, 64), (64, 4096)):
@@ -240,8 +241,7 @@ def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():
     space = space_of("latent attention")
     (family,) = families(space)
     covered = np.zeros(space.sizes, dtype=int)
-    for undone in variants(family):
-        variant = undone.derive()
+    for variant in with_formulas(list(variants(family)), Memories()):
         inside = np.zeros(space.sizes, dtype=bool)
         inside[np.ix_(*variant.chosen)] = np.broadcast_to(variant.running(), variant.sizes)
         covered += inside

@@ -76,8 +76,8 @@ TIME = (
         ),
         (
             "a step ends with the longest tail",
-            'symbol("t_pipeline") + slower + waiting + symbol("t_tail")',
-            'symbol("t_pipeline") + slower + waiting',
+            'symbol("t_pipeline") + slower + waiting + further_seconds(book, strategy) + symbol("t_tail")',
+            'symbol("t_pipeline") + slower + waiting + further_seconds(book, strategy)',
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),

@@ -53,7 +53,7 @@ HYBRID: dict[str, Family] = {
                "head_dim": ("attention_head_dim",)},
         require={"mamba_hidden_act": ("silu", "only silu is supported in a state-space mixer")},
         unread={"num_hidden_layers": "the layers are counted in layers_block_type or hybrid_override_pattern",
-                "attention_bias": "NemotronHAttention has no bias", "expand": "mamba_num_heads * mamba_head_dim decides",
+                "attention_bias": "NemotronHAttention has no bias", "sliding_window": "NemotronHAttention has no window", "expand": "mamba_num_heads * mamba_head_dim decides",
                 "n_shared_experts": "one, of moe_shared_expert_intermediate_size", "hidden_dropout": "not read by NemotronHBlock",
                 "moe_shared_expert_overlap": "how it runs", "mamba_proj_bias": "use_bias decides", "tie_word_embeddings": "never tied",
                 "num_logits_to_keep": "logits of all tokens in training", "residual_in_fp32": "not read by NemotronHBlock",
