@@ -87,12 +87,12 @@ def _evaluations(strategy: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, s
     result = symsim.derive("llama3-8b", strategy, overrides=DEEP, system="h100-sxm")
     count, inside, evaluate = 0, False, Expr.evaluate
 
-    def counted(self: Expr, values: object) -> object:
+    def counted(self: Expr, *given: object) -> object:
         nonlocal count, inside
         outermost = not inside
         count, inside = count + outermost, True
         try:
-            return evaluate(self, values)  # type: ignore[arg-type]
+            return evaluate(self, *given)  # type: ignore[arg-type]
         finally:
             inside = inside and not outermost
 

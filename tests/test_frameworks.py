@@ -50,6 +50,7 @@ CHOICES = [
     ("adapts_experts", False, MIXTURE, "ep=4,tuner_type=lora,lora_rank=8", "params"),
     ("unadapted", frozenset({"lm_head", "router", "down_proj"}), DENSE, "tuner_type=lora,lora_rank=8", "params"),
     ("losses_in_kernels", (), DENSE, "tp=2", "time"),
+    ("unrecorded", frozenset(), "deepseek-v3.2", "tp=1", "activations"),
     ("lowerings", EAGER.lowerings, DENSE, "tp=2", "activations"),
 ]
 
@@ -112,7 +113,7 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
     model = "mixtral-8x7b" if fact.startswith(("router", "top_k", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
     model = "gpt3-175b" if fact == "norm_in_fp32" else model
     code = symsim.load_model(model).modelling
-    monkeypatch.setitem(MODULE_CODE, code, ModuleCode(router_in_fp32=fact == "router_weight_in_fp32"))
+    monkeypatch.setitem(MODULE_CODE, code, ModuleCode(router_in_fp32=fact == "router_weight_in_fp32", norm_weight_in_fp32=fact == "norm_weight_cast"))
 
     def kernels() -> list[str]:
         blocks = symsim.derive(model, "fusion=eager", overrides={"assume.attention_kernel": "eager"}).lowered.blocks
