@@ -73,7 +73,7 @@ def test_what_rests_on_the_convention_says_so() -> None:
 
 
 def test_a_rank_computes_its_share_of_the_heads_and_of_the_sequence() -> None:
-    model = gated_delta_net(1, 4096, (2, 4), (8, 8), 4).model
+    model = gated_delta_net(1, 4096, (4, 8), (8, 8), 4).model
     whole, shared = (derive(model, Strategy(seq_length=4096, tp=tp, cp=cp, sp=tp > 1, cp_comm_type="a2a")) for tp, cp in ((1, 1), (2, 2)))
     assert shared.value("F_linear_attention_delta_rule") == whole.value("F_linear_attention_delta_rule")
     assert shared.value("X_linear_attention_delta_rule") * 4 == whole.value("X_linear_attention_delta_rule")

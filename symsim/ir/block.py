@@ -295,9 +295,9 @@ class Net:
                 raise fault(text, said, other, where=where)
         return made
 
-    def within(self, scope: str, module: str | None = None, part: str | None = None) -> "_Scope":
+    def within(self, scope: str, module: str | None = None, part: str | None = None) -> "Scope":
         """A `with` scope: operation names get the prefix, a cost module, and the part of the layer that they are."""
-        return _Scope(self, scope, module, part)
+        return Scope(self, scope, module, part)
 
     def dims_of(self, tensor: str) -> tuple[str, ...]:
         return self.tensors[tensor].dims
@@ -306,7 +306,9 @@ class Net:
         return Block(self.name, dict(self.dims), dict(self.tensors), tuple(self.ops), tuple(self.inputs), tuple(outputs))
 
 
-class _Scope:
+class Scope:
+    """What `Net.within` opens."""
+
     def __init__(self, net: Net, scope: str, module: str | None, part: str | None):
         self.net, self.change = net, (scope, module, part)
 

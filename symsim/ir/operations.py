@@ -284,7 +284,7 @@ class Operation:
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
     that backward needs only where the gradient arrives as a partial sum. whole_sequences: it passes states from token to token, so context
-    parallelism gives its ranks heads in place of tokens.
+    parallelism gives its ranks heads in place of tokens; a layer says so of several operations at once with the part `WHOLE_SEQUENCES`.
     """
 
     role: Role
@@ -396,6 +396,9 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 KINDS = frozenset(OPERATIONS)
+
+WHOLE_SEQUENCES = "whole_sequences"
+"""The part of a layer that works on whole sequences, whatever the kinds of its operations: a rank has heads there in place of tokens."""
 
 
 def of_role(*roles: Role) -> frozenset[str]:

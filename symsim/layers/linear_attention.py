@@ -20,17 +20,19 @@ def linear_attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> 
     if spec.fused_in_proj:
         qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
         gates = [net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))]
-        conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
     else:
         projections = [("qkv_c", "in_proj_qkv"), ("H_v D_v", "in_proj_z"), ("H_v", "in_proj_b"), ("H_v", "in_proj_a")]
         conv_in, z, *gates = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])
-    conv_weight = net.weight("conv1d", "qkv_c W_c")
-    mixed = net.tensor("conv.out", "b s qkv_c")
-    net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed], activation="silu")
-    q, k, v = n.view(net, mixed, "split_conv", [("q", "b s H_k D_k"), ("k", "b s H_k D_k"), ("v", "b s H_v D_v")])
-    o = net.tensor("delta.out", "b s H_v D_v")
-    a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")
-    net.op("delta_rule", "delta_rule", [q, k, v, *gates, a_log, dt_bias], [o])
-    o = n.norm(net, o, "norm", "D_v", kind="RMSNorm")
-    o = n.multiply(net, n.activate(net, (z,), "gate", "silu", in_fp32=True), o, "gated")
+    with n.whole_sequences(net):
+        if spec.fused_in_proj:
+            conv_in, z = n.view(net, qkvz, "split", [("conv_in", "b s qkv_c"), ("z", "b s H_v D_v")])
+        conv_weight = net.weight("conv1d", "qkv_c W_c")
+        mixed = net.tensor("conv.out", "b s qkv_c")
+        net.op("convolution", "conv1d", [conv_in, conv_weight], [mixed], activation="silu")
+        q, k, v = n.view(net, mixed, "split_conv", [("q", "b s H_k D_k"), ("k", "b s H_k D_k"), ("v", "b s H_v D_v")])
+        o = net.tensor("delta.out", "b s H_v D_v")
+        a_log, dt_bias = net.parameter("A_log", "H_v"), net.parameter("dt_bias", "H_v")
+        net.op("delta_rule", "delta_rule", [q, k, v, *gates, a_log, dt_bias], [o])
+        o = n.norm(net, o, "norm", "D_v", kind="RMSNorm")
+        o = n.multiply(net, n.activate(net, (z,), "gate", "silu", in_fp32=True), o, "gated")
     return net.einsum("b s H_v D_v, h H_v D_v -> b s h", o, Weight("out_proj"))

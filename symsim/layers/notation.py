@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from symsim.ir.block import Net
-from symsim.ir.operations import Attention
+from symsim.ir.block import Net, Scope
+from symsim.ir.operations import WHOLE_SEQUENCES, Attention
+
+
+def whole_sequences(net: Net) -> Scope:
+    """A `with` scope of operations that pass something on from token to token, and of what a framework keeps beside them."""
+    return net.within("", part=WHOLE_SEQUENCES)
 
 
 def norm(

@@ -17,9 +17,9 @@ from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
 from symsim.lowering.checks_loss import loss
+from symsim.lowering.checks_mixers import mixers
 from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
-from symsim.lowering.checks_state_space import state_space
 from symsim.lowering.checks_tuning import tuning
 from symsim.lowering.checks_update import on_the_host, optimizer_states
 from symsim.pipeline.layout import pipeline_layout
@@ -71,20 +71,16 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("sp=true needs tp above 1: sequence parallelism splits the sequence over the tensor-parallel ranks")
     if strategy.distribute_saved_activations and tp == 1:
         raise InputError("distribute_saved_activations=true needs tp above 1: it splits saved activations over the tensor-parallel ranks")
-    mixers = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
-    if mixers & {"attention", "lightning_attention"} or architecture.mtp_num_layers or strategy.mtp_num_layers:
+    used = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
+    if used & {"attention", "lightning_attention"} or architecture.mtp_num_layers or strategy.mtp_num_layers:
         _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups
         if attention.kind == "gqa" and groups % tp and tp % groups:
             valid = _divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
             raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {valid}")
-    if "linear_attention" in mixers and architecture.linear_attention is not None:
-        _divides("tp", tp, "linear_num_key_heads", architecture.linear_attention.linear_num_key_heads)
-        _divides("tp", tp, "linear_num_value_heads", architecture.linear_attention.linear_num_value_heads)
-    if "short_convolution" in mixers:
+    if "short_convolution" in used:
         _divides("tp", tp, "hidden_size", architecture.hidden_size)
-    if "mamba" in mixers and architecture.mamba is not None:
-        state_space(architecture.mamba, strategy)
+    mixers(architecture, strategy)
     if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp

@@ -14,7 +14,7 @@ from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import reading
 from symsim.ir.block import Block, Op, Tensor
-from symsim.ir.operations import OPERATIONS
+from symsim.ir.operations import OPERATIONS, WHOLE_SEQUENCES
 from symsim.placement.names import Axes, Placement, placement_of
 
 Layout = Mapping[str, tuple[str, ...]]
@@ -82,7 +82,8 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
     """
     row = OPERATIONS[op.kind]
-    wanted = {d: _axes(mesh, block, d, op.name, attention=row.role == "attention", whole=row.whole_sequences) for d in block.iteration(op)}
+    attends, whole = row.role == "attention", row.whole_sequences or WHOLE_SEQUENCES in op.parts
+    wanted = {d: _axes(mesh, block, d, op.name, attention=attends, whole=whole) for d in block.iteration(op)}
     taken = {a for axes in wanted.values() for a in axes.always}
 
     def usable(axes: Axes) -> tuple[str, ...]:

@@ -1,0 +1,48 @@
+"""What mixers that pass states from token to token cannot run with (Megatron-Core ssm/mamba_mixer.py, ssm/mamba_context_parallel.py,
+ssm/gated_delta_net/gdn.py and kda.py: context parallelism gives a rank heads in place of tokens)."""
+
+from __future__ import annotations
+
+from symsim.errors import InputError
+from symsim.inputs.architecture import Architecture, LinearAttention, Mamba
+from symsim.inputs.strategy import Strategy
+
+_ALONE = {"short_convolution": "a short convolution", "lightning_attention": "lightning attention"}
+
+
+def mixers(architecture: Architecture, strategy: Strategy) -> None:
+    """InputError where ranks would share what a mixer needs whole."""
+    used = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
+    for mixer, named in _ALONE.items():
+        if mixer in used and strategy.cp > 1:
+            raise InputError(f"cp={strategy.cp} splits sequences, and no framework that symsim knows runs {named} on parts of one; give cp=1")
+    if "linear_attention" in used and architecture.linear_attention is not None:
+        _delta_rule(architecture.linear_attention, strategy)
+    if "mamba" in used and architecture.mamba is not None:
+        _state_space(architecture.mamba, strategy)
+
+
+def _delta_rule(spec: LinearAttention, strategy: Strategy) -> None:
+    tp, cp = strategy.tp, strategy.cp
+    for name, many in (("linear_num_key_heads", spec.linear_num_key_heads), ("linear_num_value_heads", spec.linear_num_value_heads)):
+        if many % tp:
+            valid = ", ".join(str(n) for n in range(1, min(many, 4096) + 1) if many % n == 0)
+            raise InputError(f"tp={tp} does not divide {name}={many}; valid: {valid}")
+        if many // tp % cp:
+            raise InputError(f"cp={cp} spreads the heads of a delta rule over its ranks, and does not divide {name}/tp={many // tp}")
+    if cp > 1 and strategy.fusion != "te":
+        raise InputError(f"cp={cp} needs fusion=te: transformers runs a delta rule on whole sequences")
+
+
+def _state_space(spec: Mamba, strategy: Strategy) -> None:
+    tp, cp, heads, groups = strategy.tp, strategy.cp, spec.mamba_num_heads, spec.mamba_num_groups
+    for name, many in (("mamba_num_heads", heads), ("mamba_num_groups", groups)):
+        if many % tp:
+            raise InputError(f"tp={tp} does not divide {name}={many}: Megatron-Core gives every tensor rank whole heads and groups")
+    if cp > 1 and strategy.fusion != "te":
+        raise InputError(f"cp={cp} needs fusion=te: transformers runs a state-space mixer on whole sequences")
+    if heads // tp % cp:
+        raise InputError(f"cp={cp} spreads the heads of a state-space mixer over its ranks, and does not divide mamba_num_heads/tp={heads // tp}")
+    own = groups // tp
+    if own % cp and cp % own:
+        raise InputError(f"cp={cp} neither divides mamba_num_groups/tp={own} nor is a multiple of it")
