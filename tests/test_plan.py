@@ -10,8 +10,9 @@ import pytest
 
 import symsim
 from symsim.planning.command import run_diff
-from symsim.planning.difference import changes, difference
+from symsim.planning.difference import difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
+from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
 from symsim.planning.space import _without, axes_of
 from tests.in_process import run
@@ -68,7 +69,7 @@ def test_an_option_more_is_never_worse_and_one_fixed_never_better(made: Plan) ->
 
 def test_single_changes_are_what_derive_says(made: Plan) -> None:
     first = made.best[0]
-    found = changes(made.asked, first.options)
+    found = single_changes(made.asked, first.options)
     assert found and [c.after for c in found] == sorted(c.after for c in found)
     after = symsim.derive(MODEL, f"{first.text},{found[0].text}", system=SYSTEM)
     assert float(after.value("time.step")) == found[0].after < found[0].before == float(first.result.value("time.step"))

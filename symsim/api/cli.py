@@ -81,8 +81,11 @@ def evaluate(
     settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compat: Annotated[str | None, typer.Option("--compat", metavar=_SYSTEMS, help="As this system computes it.")] = None,
+    further: Annotated[bool, typer.Option("--next", help="Also the changes of one option or size that gain most.")] = False,
 ) -> None:
     """Evaluate a model's cost under a strategy to numbers."""
+    if compat is not None and further:
+        raise InputError("--next changes options under symsim's own rules: give it without --compat")
     if compat is not None:
         from symsim.api.result import of
         from symsim.compat.verbs import evaluate_as
@@ -91,7 +94,9 @@ def evaluate(
         notes: list[str] = []
     else:
         result, notes = _result(model, strategy, system, settings)
-    print_out(json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n" if as_json else result.table().rstrip("\n") + "\n")
+    from symsim.api.following import evaluation_text
+
+    print_out(evaluation_text(result, (model, strategy, system, settings or ()) if further else None, as_json=as_json, hint=compat is None))
     for note in notes:
         say(note)
 

@@ -1,7 +1,7 @@
 """Measured steps of a machine as they come: one time, a table of runs (CSV or YAML), a table of kernels (CSV).
 
-    runs      step, and what ran: model, strategy, and any name that --set takes; empty cells and names left out are as the command says
-    kernels   kind (gemm, grouped_gemm, attention, memory), seconds: of one step, on a rank of the slowest stage; several rows of a kind add up
+runs      step, and what ran: model, strategy, and any name that --set takes; empty cells and names left out are as the command says
+kernels   kind (gemm, grouped_gemm, attention, memory), seconds: of one step, on a rank of the slowest stage; several rows of a kind add up
 """
 
 from __future__ import annotations

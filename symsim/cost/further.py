@@ -1,17 +1,17 @@
 """Definitions that no output asks for unless by name: made on demand, from those of the derivation and from what it is made of.
 
-    G_BLOCK_OPERATION_KERNEL               backward FLOPs of an operation: of dgrad, of wgrad
-    N_BLOCK_TENSOR, P_BLOCK_TENSOR         parameters of a weight: of the model, and held by one rank
-    F_of_MODULE and G_, R_, A_stage_of_... totals by module, and of each block
-    tf_stage_of_MODULE and ti_, tw_, tr_   seconds of a stage's kernels by module, one micro-batch
-    A_BLOCK_between                        bytes kept from a block's input gradients to its weight gradients, where these wait
-    alive_dgrad_i                          micro-batches in flight on stage i until their input gradients, where a schedule splits them off
-    kv_cache_BLOCK, kv_cache               what a token adds to a cache of keys and values, or of the latents that they are made of
-    gpu_hours_per_trillion_tokens          hours of all ranks together
-    calls_..., handed_in_..., got_back_..., on_wire_...    of every message of stage i, and of those of one collective over one axis
-    call_seconds_..., ring_seconds_..., tree_seconds_...   seconds of one call of a message; of an all-reduce as either algorithm too
-    bubble_ratio, bubble_share             the pipeline's bubble over its ideal time, and over its time
-    bytes_TYPE, gemm_tile, bucket_size_...  numbers that formulas have as numbers
+G_BLOCK_OPERATION_KERNEL               backward FLOPs of an operation: of dgrad, of wgrad
+N_BLOCK_TENSOR, P_BLOCK_TENSOR         parameters of a weight: of the model, and held by one rank
+F_of_MODULE and G_, R_, A_stage_of_... totals by module, and of each block
+tf_stage_of_MODULE and ti_, tw_, tr_   seconds of a stage's kernels by module, one micro-batch
+A_BLOCK_between                        bytes kept from a block's input gradients to its weight gradients, where these wait
+alive_dgrad_i                          micro-batches in flight on stage i until their input gradients, where a schedule splits them off
+kv_cache_BLOCK, kv_cache               what a token adds to a cache of keys and values, or of the latents that they are made of
+gpu_hours_per_trillion_tokens          hours of all ranks together
+calls_..., handed_in_..., got_back_..., on_wire_...    of every message of stage i, and of those of one collective over one axis
+call_seconds_..., ring_seconds_..., tree_seconds_...   seconds of one call of a message; of an all-reduce as either algorithm too
+bubble_ratio, bubble_share             the pipeline's bubble over its ideal time, and over its time
+bytes_TYPE, gemm_tile, bucket_size_...  numbers that formulas have as numbers
 """
 
 from __future__ import annotations

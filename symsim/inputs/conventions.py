@@ -113,4 +113,3 @@ def changed(conventions: Conventions, options: Mapping[str, Any]) -> Conventions
         before = getattr(conventions, name)
         made[name] = {**before, **value} if isinstance(before, Mapping) else before | value if isinstance(before, frozenset) else value
     return replace(conventions, **made)
-

@@ -18,7 +18,8 @@ from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import load_model
-from symsim.planning.difference import changes, difference, difference_text
+from symsim.planning.difference import difference, difference_text
+from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
 from symsim.planning.text import plan_text, sizes_text
 from symsim.report.amounts import human
@@ -67,7 +68,7 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     elif as_json:
         write(json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
     else:
-        write(plan_text(found, changes(found.asked, found.best[0].options) if found.fits else ()))
+        write(plan_text(found, single_changes(found.asked, found.best[0].options) if found.fits else ()))
     if written is not None:
         best = found.best[0].result
         files, lost = export(written[0], Asked(best.model, best.strategy, best.system, best.assumptions), written[1])

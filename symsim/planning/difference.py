@@ -1,24 +1,18 @@
-"""Two evaluations set side by side, part by part, and what single options change."""
+"""Two evaluations set side by side, part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from symsim.algebra.quantity import BYTE
 from symsim.api.result import Result
-from symsim.errors import InputError
-from symsim.inputs.strategies import read_strategy
-from symsim.planning.space import Asked
 from symsim.report.amounts import human, percent, seconds
 from symsim.report.columns import stroke, table
 from symsim.report.step import MEMORY_PARTS, Step
 
 _BAR = 20
-# a change below this share of a step is none that a table would show
-_LEAST = 1e-4
-_HIDDEN = ", not hidden"
 
 
 @dataclass(frozen=True)
@@ -50,17 +44,6 @@ class Difference:
         return {"time": said(self.time), "memory": said(self.memory)}
 
 
-@dataclass(frozen=True)
-class Change:
-    """What an option does to a step (seconds) and to the peak (bytes); removes: the part of the step that shrinks the most."""
-
-    text: str
-    before: float
-    after: float
-    memory: int
-    removes: str
-
-
 def difference(one: Result, other: Result) -> Difference:
     """Part by part, the largest difference first. ValueError without systems."""
     return Difference(one, other, _time(one, other), _memory(one, other))
@@ -77,27 +60,6 @@ def _memory(one: Result, other: Result) -> list[Row]:
     rows = [Row(words, *(float(r.value(f"memory.{part}")) for r in (one, other))) for part, words in MEMORY_PARTS.items()]
     rows = sorted((r for r in rows if r.one or r.other), key=lambda r: -abs(r.more))
     return [*rows, Row("peak of the fullest rank", float(one.value("memory.peak")), float(other.value("memory.peak")))]
-
-
-def changes(asked: Asked, options: Mapping[str, Any], most: int = 3) -> list[Change]:
-    """The framework's further options that would shorten the step of a strategy the most, one at a time; those that are refused, and those
-    after which it does not fit, are none."""
-    base = asked.evaluated(options)
-    step, peak = float(base.value("time.step")), int(base.value("memory.peak"))
-    found = []
-    for text in asked.framework.further:
-        try:
-            given = read_strategy(text)[0].model_dump(exclude_unset=True)
-            if all(getattr(base.strategy, name) == value for name, value in given.items()):
-                continue
-            result = asked.evaluated({**options, **given})
-        except InputError:
-            continue
-        after, held = float(result.value("time.step")), int(result.value("memory.peak"))
-        if after < step * (1 - _LEAST) and held + result.value("memory.reserve") <= result.value("memory.capacity"):
-            shrinks = min(_time(base, result)[:-1], key=lambda r: r.more)
-            found.append(Change(text, step, after, held - peak, shrinks.name))
-    return sorted(found, key=lambda c: c.after)[:most]
 
 
 def parts_table(title: str, result: Result) -> str:

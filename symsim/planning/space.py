@@ -56,7 +56,7 @@ def axes_of(asked: Asked) -> tuple[list[Axis], list[DerivedAxis], list[str]]:
     if own & fixed:
         raise InputError(f"{min(own & fixed)} is fixed by --fix and varies by --allow; give it in one of them")
     axes, where = list(free), []
-    for choice in (*_degrees(asked), *_choices(asked)):
+    for choice in choices_of(asked):
         left = _without(choice, own, {field_of(n): v for n, v in asked.fixed.items()})
         if left is not None:
             axes.append(Axis(left.names, tuple(zip(*left.rows))))
@@ -69,6 +69,11 @@ def axes_of(asked: Asked) -> tuple[list[Axis], list[DerivedAxis], list[str]]:
     if "etp" in varies:
         where.append("etp == 1 or etp == tp")
     return axes, list(derived), where
+
+
+def choices_of(asked: Asked) -> list[Choice]:
+    """The axes of the framework's space for a model, before any of their options is fixed."""
+    return [*_degrees(asked), *_choices(asked)]
 
 
 def _degrees(asked: Asked) -> Iterable[Choice]:

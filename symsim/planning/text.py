@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from symsim.algebra.quantity import BYTE
 from symsim.inputs.strategy import Strategy
-from symsim.planning.difference import Change, parts_table
+from symsim.planning.difference import parts_table
+from symsim.planning.knobs import Change
+from symsim.planning.knobs_text import change_lines
 from symsim.report.amounts import human, percent, seconds
 from symsim.report.columns import table, wrapped
 from symsim.report.step import between
@@ -37,7 +39,7 @@ def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
         _certificate(plan),
     ]
     if changes:
-        lines += ["", _changes(changes)]
+        lines += ["", "One option more, outside this space", *change_lines(changes)]
     return "\n".join(lines) + "\n"
 
 
@@ -141,13 +143,3 @@ def _lead(plan: Plan) -> str:
     behind, half = second / first - 1, (within.high - within.low) / (2 * first)
     said = "less than" if behind < half else "more than"
     return f" The second kind's step is {percent(behind)} longer, {said} the {percent(half)} by which a step may be off.".replace("\u2009", " ")
-
-
-def _changes(changes: Sequence[Change]) -> str:
-    lines = ["One option more, outside this space"]
-    for change in changes:
-        less = percent(1 - change.after / change.before).replace("\u2009", " ")
-        memory = f"{human(abs(change.memory), BYTE)} {'more' if change.memory > 0 else 'less'} memory" if change.memory else "the same memory"
-        lines.append(f"  {change.text}")
-        lines.append(wrapped(f"    {seconds(change.before)} -> {seconds(change.after)} ({less} less), {memory}; less: {change.removes}", hanging=6))
-    return "\n".join(lines)
