@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
+# objects that hold others, some 30 MB of them
+_COLLECTED_AFTER = 100_000
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -438,13 +442,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # pydantic would go through all installed packages for plugins of its own
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    command: Any = typer.main.get_command(app)
+    # what is imported and derived stays until the end: going through it again and again finds nothing
+    gc.set_threshold(_COLLECTED_AFTER)
+    commands = {str(one.name or getattr(one.callback, "__name__", "")): one for one in app.registered_commands}
+    asked = copy(app)
+    if given and given[0] in commands:
+        # typer takes milliseconds to build a command
+        asked.registered_commands = [commands[given[0]]]
+    command: Any = typer.main.get_command(asked)
     if hasattr(sys.stdout, "reconfigure"):
         # a terminal that cannot show a character gets its escape, not a traceback
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if given and not given[0].startswith("-") and given[0] not in command.commands:
-            _fail(f"there is no command '{given[0]}': {nearest(given[0], list(command.commands))}", _BAD_INPUT)
+        if given and not given[0].startswith("-") and given[0] not in commands:
+            _fail(f"there is no command '{given[0]}': {nearest(given[0], list(commands))}", _BAD_INPUT)
         status = _run(command, given)
     except InputError as error:
         _fail(str(error), _BAD_INPUT)

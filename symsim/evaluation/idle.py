@@ -214,6 +214,8 @@ def untimed_options(result: Evaluation) -> list[str]:
 def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[Path, Any]) -> list[str]:
     """Fields of the original architecture that were changed without effect: nothing read them, neither for the derivation nor for the output,
     and no formula has the sizes that they are. The result is of an architecture that remembers (`watched`); nothing is derived again."""
+    if not changes:
+        return []
     json_object(result)
     read = paths_read(result.model)
     unread = [path for path in changes if read is not None and path not in read]

@@ -17,7 +17,7 @@ from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Ex
 class Part(BaseModel):
     """A frozen part of the schema that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Attention(Part):

@@ -1,6 +1,6 @@
 """Reading YAML and JSON strictly: plain data, the line of every key, and one sentence for anything wrong.
 
-YAML is read from parser events with a stack, so no input can run code, expand aliases or exhaust the Python
+YAML is read from a parser's events with a stack, so no input can run code, expand aliases or exhaust the Python
 stack. Scalars follow YAML 1.2's core schema (`989e12` is a number, `on` and `1_000` are text).
 """
 
@@ -11,7 +11,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from symsim.errors import InputError, cut, nearest, printable
+from symsim.inputs.plain_yaml import Event, plain_events
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -144,6 +145,21 @@ def _kept(text: str, where: str) -> Document:
 
 
 def _parsed(text: str, where: str) -> Document:
+    builder = _Builder(where)
+    plain = plain_events(text)
+    for event in _events(text, where) if plain is None else plain:
+        if isinstance(event.what, str):
+            scalar = event.plain and not builder.wants_key
+            builder.add(_core_scalar(event.what, f"{where}:{event.line}") if scalar else event.what, event.line)
+        elif event.what is not None:
+            builder.open(event.what, event.line)
+        else:
+            builder.close()
+    return builder.document("YAML")
+
+
+def _events(text: str, where: str) -> Iterator[Event]:
+    """What a full parser finds; InputError for what is no YAML, or more of it than plain data."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.events import (
@@ -156,7 +172,6 @@ def _parsed(text: str, where: str) -> Document:
         SequenceStartEvent,
     )
 
-    builder = _Builder(where)
     documents = 0
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
@@ -171,13 +186,11 @@ def _parsed(text: str, where: str) -> Document:
                 tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
                 raise InputError(f"{where}:{line}: tag {tag} is not accepted; only plain values are")
             if isinstance(event, ScalarEvent):
-                key = builder.wants_key
-                plain = event.implicit[0] and not key
-                builder.add(_core_scalar(event.value, f"{where}:{line}") if plain else event.value, line)
+                yield Event(event.value, line, event.implicit[0])
             elif isinstance(event, (MappingStartEvent, SequenceStartEvent)):
-                builder.open({} if isinstance(event, MappingStartEvent) else [], line)
+                yield Event({} if isinstance(event, MappingStartEvent) else [], line)
             elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
-                builder.close()
+                yield Event(None, line)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line + 1, text.count("\n") + 1) if mark else 1
@@ -189,7 +202,6 @@ def _parsed(text: str, where: str) -> Document:
         raise InputError(f"{where}:{line}: not YAML: {reason}") from None
     except RecursionError:
         raise InputError(f"{where}: nested too deeply") from None
-    return builder.document("YAML")
 
 
 def read_json(path: "str | Path") -> Document:

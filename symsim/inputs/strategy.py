@@ -20,7 +20,7 @@ RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_
 class Strategy(BaseModel):
     """A parallel strategy. Unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     # the mesh
     tp: Degree = Field(1, description="tensor-parallel degree")

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
 from symsim.algebra.expr import ZERO, Expr, Number, floor, maximum, minimum, symbol
 from symsim.algebra.reductions import longest_wait
 from symsim.errors import InputError
@@ -235,41 +238,55 @@ def _interleaved_zb() -> Schedule:
     )
 
 
-SCHEDULES: dict[str, Schedule] = {
-    s.name: s
-    for s in (
-        _gpipe(),
-        _1f1b(),
-        _interleaved(),
-        _looped_bfs(),
-        _zb_h1(),
-        _zb_h2(),
-        _interleaved_zb(),
-        zbv(),
-        dualpipe(),
-        dualpipev(),
-        ds_default(),
-        merak_1f1b(),
-        pre_recompute(),
-        last_no_recompute(),
-        shifted_critical_path(),
-    )
-}
+class _Rows(Mapping[str, Schedule]):
+    """Schedules by name, each made when it is first asked for: a step has one."""
 
+    def __init__(self, made: Mapping[str, Callable[[], Schedule]]) -> None:
+        self._made = {name: cache(row) for name, row in made.items()}
+
+    def __getitem__(self, name: str) -> Schedule:
+        return self._made[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+SCHEDULES = _Rows(
+    {
+        "gpipe": _gpipe,
+        "1f1b": _1f1b,
+        "interleaved": _interleaved,
+        "looped_bfs": _looped_bfs,
+        "zb_h1": _zb_h1,
+        "zb_h2": _zb_h2,
+        "interleaved_zb": _interleaved_zb,
+        "zbv": zbv,
+        "dualpipe": dualpipe,
+        "dualpipev": dualpipev,
+        "ds_default": ds_default,
+        "merak_1f1b": merak_1f1b,
+        "pre_recompute_1f1b": pre_recompute,
+        "last_no_recompute_1f1b": last_no_recompute,
+        "shifted_critical_path": shifted_critical_path,
+    }
+)
 
 # 1f1b whose ranks stand still for a message: the orders of exchanges are those of Merak and of DeepSpeed
-_BLOCKING = {"batched": _1f1b(MERGED_EXCHANGES, SHORT_EXCHANGES), "single": _1f1b(SINGLE_EXCHANGES, SHORT_EXCHANGES)}
-_WAITING = _interleaved(waits=True)
+_BLOCKING = {"batched": MERGED_EXCHANGES, "single": SINGLE_EXCHANGES}
+_blocking, _waiting = cache(_1f1b), cache(_interleaved)
 
 
 def schedule_of(strategy: Strategy) -> Schedule:
     """The schedule that `strategy` names, with the messages as it sends them; 1f1b with vpp above 1 is interleaved, as in
     Megatron-Core."""
     name = "interleaved" if strategy.schedule == "1f1b" and strategy.vpp > 1 else strategy.schedule
-    if name == "1f1b" and strategy.pp > 1:
-        return _BLOCKING.get(strategy.p2p_comm, SCHEDULES[name])
+    if name == "1f1b" and strategy.pp > 1 and strategy.p2p_comm in _BLOCKING:
+        return _blocking(_BLOCKING[strategy.p2p_comm], SHORT_EXCHANGES)
     waits = name == "interleaved" and strategy.overlap_p2p_comm and not strategy.overlap_p2p_comm_warmup_flush
-    return _WAITING if waits else SCHEDULES[name]
+    return _waiting(waits=True) if waits else SCHEDULES[name]
 
 
 def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
