@@ -39,6 +39,8 @@ from symsim.placement.sizes import reached_by, span
 ROPE_KERNELS = {"forward": 12, "backward": 10}
 # kernels of an expert's bias that is added apart, for every expert and once for all (BIAS_APART)
 BIAS_KERNELS = {"forward": (2, 2), "dgrad": (6, 2)}
+# a kernel of PyTorch's own takes the host 3 to 10 us to launch, and one of a module 40, which has Python around it (host: launch of a system)
+PLAIN = Fraction(1, 4)
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
@@ -56,15 +58,15 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         return len(_casts(op)) * ONE
     experts = _experts(placed, profile)
     if op.einsums and op.einsums[0].chosen:
-        return experts + _launched_for_bias(placed, op, profile, label if backward else "forward")
+        return experts + PLAIN * _kernels_of_bias(placed, op, profile, label if backward else "forward")
     if isinstance(op.attrs, Rope) and op.attrs.apart:
-        return ONE * ROPE_KERNELS["backward" if backward else "forward"]
+        return PLAIN * ONE * ROPE_KERNELS["backward" if backward else "forward"]
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts
     return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
 
 
-def _launched_for_bias(placed: Placed, op: Op, profile: Profile, kind: str) -> Expr:
+def _kernels_of_bias(placed: Placed, op: Op, profile: Profile, kind: str) -> Expr:
     """Kernels of a bias of experts that is added apart."""
     if kind not in BIAS_KERNELS or not op.of(Projection).bias_apart:
         return ZERO
@@ -146,7 +148,7 @@ def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], mov
     if OPERATIONS[op.kind].bound == "exchange":
         return Quantity(ZERO, SECOND)
     if isinstance(op.attrs, Rope) and op.attrs.apart:
-        return Quantity(curves.memory_bound(moved.expr, kind="elementwise") + (ROPE_KERNELS["forward"] - 1) * symbol("t_mem"), SECOND)
+        return Quantity(curves.memory_bound(moved.expr, kind="unvectorised") + (ROPE_KERNELS["forward"] - 1) * symbol("t_mem"), SECOND)
     work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
     return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
 
@@ -156,8 +158,9 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
     added = added_afterwards(placed, index, shape, profile.strategy)
-    starts = maximum(0, _launched_for_bias(placed, op, profile, kind) - 1) * symbol("t_mem")
-    after = curves.memory_bound(added, kind="elementwise") + starts if added else ZERO
+    of_bias = kind in BIAS_KERNELS and op.of(Projection).bias_apart
+    starts = maximum(0, _kernels_of_bias(placed, op, profile, kind) - 1) * symbol("t_mem")
+    after = curves.memory_bound(added, kind="unvectorised" if of_bias else "elementwise") + starts if added else ZERO
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
         return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False) + after, SECOND)

@@ -85,7 +85,8 @@ def _model(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _given("normalization", a.normalization)
     yield from _on("disable-bias-linear", not (a.mlp.bias if a.mlp else a.attention.out_bias))
     yield from _on("untie-embeddings-and-output-weights", not a.tie_word_embeddings)
-    kind = {"rope": "rope", "learned": "learned_absolute"}.get(a.position_embedding, "none")
+    rotary = "yarn" if a.attention.rotary_scaled else "rope"
+    kind = {"rope": rotary, "learned": "learned_absolute"}.get(a.position_embedding, "none")
     yield from _given("position-embedding-type", kind)
     rows = a.position_embedding_rows if kind == "learned_absolute" else None
     yield from _given("max-position-embeddings", rows or s.seq_length)

@@ -82,9 +82,10 @@ def te_norm(k: Kernels, op: Op) -> None:
 
 def te_rope(k: Kernels, op: Op) -> None:
     """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py); the fused kernel
-    (TransformerEngine attention/rope.py) only the angles, one table for all layers."""
-    head = op.of(Rope).head
-    if op.kind == "rope" and k.profile.assumptions["apply_rope_fusion"] == "true":
+    (TransformerEngine attention/rope.py) only the angles, one table for all layers. What YaRN scales is not fused (mscale)."""
+    head, asked = op.of(Rope).head, k.profile.assumptions["apply_rope_fusion"]
+    apart = asked == "apart" or k.profile.model.attention.rotary_scaled
+    if op.kind == "rope" and asked == "true" and not apart:
         k.tensors.setdefault("rotary.angles", Tensor("rotary.angles", ("s", head), "fp32", "table", None, "attention"))
         k.emit("rope", [*op.inputs, "rotary.angles"], op.outputs, saves=["rotary.angles"], attrs=op.attrs)
         return
@@ -94,7 +95,6 @@ def te_rope(k: Kernels, op: Op) -> None:
     if angles:
         k.tensors["rotary.angles"] = replace(k.tensors.pop(angles), name="rotary.angles")
         inputs.append("rotary.angles")
-    apart = k.profile.assumptions["apply_rope_fusion"] == "apart"
     k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=replace(op.of(Rope), apart=apart))
 
 

@@ -43,6 +43,7 @@ class Attention(Part):
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
     clip_qkv: bool = Field(False, description="queries, keys and values clamped to a range (OLMo, DBRX)")
     rotary_fraction: float = Field(1.0, ge=0, le=1, description="part of the head dimension that RoPE turns")
+    rotary_scaled: bool = Field(False, description="YaRN scales cosines and sines, which no fused kernel of TransformerEngine does (gpt-oss)")
     # multi-head latent attention
     q_lora_rank: Size | None = None
     kv_lora_rank: Size | None = None

@@ -278,7 +278,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "false",
         ("false", "true", "apart"),
         "rotary embeddings keep their cosines and sines in every layer (false), or one table of angles serves all (true); apart: they keep them, and "
-        "each product, sum and copy is a kernel, as where YaRN scales them, which the fused kernel does not",
+        "each product, sum and copy is a kernel, as it is wherever YaRN scales them (attention.rotary_scaled), which the fused kernel does not",
         "megatron.core models/common/embeddings/rope_utils.py apply_rotary_pos_emb; TransformerEngine attention/rope.py; Megatron-LM enables the "
         "fusion by default",
     ),

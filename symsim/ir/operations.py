@@ -294,7 +294,7 @@ class Operation:
     sends: str = ""
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
-    bound: Literal["gemm", "attention", "elementwise", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
+    bound: Literal["gemm", "attention", "elementwise", "unvectorised", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
@@ -388,7 +388,7 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
     # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
-    "clamp": Operation("primitive", keeps="inputs", masks=5),
+    "clamp": Operation("primitive", bound="unvectorised", keeps="inputs", masks=5),
     "mul": Operation("primitive", keeps="partners"),
     "plus": Operation("primitive", transpose="shared"),
     "index": Operation("primitive", bound="permute", keeps="integers"),

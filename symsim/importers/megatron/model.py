@@ -200,6 +200,7 @@ def _attention(keys: Keys, fields: bool, bias: bool) -> dict[str, Any]:
         output_gate=keys.flag("attention_output_gate", False, to="attention.output_gate"),
         sinks=sinks,
         rotary_fraction=fraction,
+        rotary_scaled=keys.has("position_embedding_type") and keys.given["position_embedding_type"].value == "yarn",
     )
 
 

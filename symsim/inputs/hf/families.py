@@ -45,6 +45,7 @@ from symsim.inputs.hf.fields import (
     qwen_windows,
     rotary_dim,
     rotary_fraction,
+    rotary_scaled,
     shared,
     smollm3_mixers,
     sparse,
@@ -148,7 +149,7 @@ _FIRST: dict[str, Family] = {
     "gpt_oss": Family(
         {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "num_local_experts": 128, "num_experts_per_tok": 4,
          "attention_bias": True},
-        attention=BIASED | {"sinks": True}, mixers=alternating(2), ffns=sparse,
+        attention=BIASED | {"sinks": True, "rotary_scaled": rotary_scaled}, mixers=alternating(2), ffns=sparse,
         moe=experts("num_local_experts", "intermediate_size", activation="swiglu_clamped", moe_router_pre_softmax=False, expert_bias=True,
                     router_bias=True),
         names={"num_local_experts": ("num_experts",), "num_experts_per_tok": ("experts_per_token",)},

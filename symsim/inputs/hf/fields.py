@@ -58,6 +58,15 @@ def rotary_fraction(c: Config) -> float:
     return c.number("partial_rotary_factor")
 
 
+def rotary_scaled(c: Config) -> bool:
+    """configuration_gpt_oss.py: YaRN unless the config says otherwise; its factor scales cosines and sines where it is not 1."""
+    for place in ("rope_parameters", "rope_scaling"):
+        inner = c.values.get(place)
+        if isinstance(inner, Mapping):
+            return inner.get("rope_type", inner.get("type")) == "yarn" and inner.get("factor") != 1
+    return True
+
+
 def rotary_dim(c: Config) -> float:
     """configuration_minimax_m2.py: rotary_dim / head_dim."""
     dim, head = c.optional("rotary_dim"), c.optional("head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
