@@ -101,6 +101,41 @@ NEMOTRON = {
     "chunk_size": 16,
 }
 
+FALCON_H1 = GROUPED | {
+    "model_type": "falcon_h1",
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "vocab_size": 100,
+    "mamba_d_ssm": 48,
+    "mamba_n_heads": 4,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+    "mamba_chunk_size": 16,
+}
+MAMBA2 = {
+    "model_type": "mamba2",
+    "hidden_size": 32,
+    "num_heads": 4,
+    "head_dim": 16,
+    "n_groups": 2,
+    "state_size": 8,
+    "num_hidden_layers": 2,
+    "vocab_size": 100,
+    "chunk_size": 16,
+}
+LING = GROUPED | {
+    "model_type": "bailing_hybrid",
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 12,
+    "layer_types": ["full_attention", "linear_attention"],
+    "first_k_dense_replace": 2,
+}
+
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
 MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmo": (OLMO, 0, "flash", 2, 48, 250392, 3072),
@@ -150,6 +185,10 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "minimax lightning, a part of a block": (MINIMAX, 0, "eager", 2, 40, 364592, 0),
     "minimax lightning, one block": (MINIMAX, 0, "eager", 2, 16, 137248, 0),
     "minimax attention": (MINIMAX, 1, "eager", 2, 48, 503456, 1536),
+    "falcon h1": (FALCON_H1, 1, "eager", 2, 48, 680960, 3072),
+    "falcon h1, norms": (FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": False}, 1, "eager", 2, 48, 746240, 3072),
+    "mamba 2": (MAMBA2, 1, "eager", 2, 48, 507456, 0),
+    "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
 

@@ -62,7 +62,7 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     halves = [name for name, kind in asked.architecture.layer_kinds.items() if "none" in (kind.mixer, kind.ffn)]
     if target.has_model and set(halves) & set(asked.architecture.kind_names()):
         raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {halves[0]} is half a layer (mixer or ffn: none)")
-    mixers = {asked.architecture.layer_kinds[name].mixer: name for name in asked.architecture.kind_names()}
+    mixers = {mixer: name for name in asked.architecture.kind_names() for mixer in asked.architecture.layer_kinds[name].mixers}
     other = next((m for m in mixers if m not in _MIXERS), None)
     if asked.architecture.linear_attention is not None and asked.architecture.linear_attention.kind != "gated_delta_net":
         other = other or next((m for m in mixers if m == "linear_attention"), None)

@@ -61,6 +61,7 @@ _ROUTER = ModuleCode(router_in_fp32=True)
 
 MODULE_CODE = {
     "afmoe": ModuleCode(norm_weight_in_fp32=True),
+    "bailing_hybrid": _ROUTER,
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
     "cohere2_moe": _CENTRED,

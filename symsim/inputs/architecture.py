@@ -38,6 +38,7 @@ class Attention(Part):
     qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
+    head_gate: bool = Field(False, description="mla: a gate for every head, on what attention gives (Ling 3.0)")
     output_gate_bias: bool | None = Field(None, description="default: qkv_bias")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
@@ -87,6 +88,7 @@ class LinearAttention(Part):
     linear_value_head_dim: Size
     linear_conv_kernel_dim: Size = 4
     kind: Literal["gated_delta_net", "kda"] = Field("gated_delta_net", description="kda: a decay for every channel of the keys (Kimi-Linear)")
+    low_rank_gates: bool = Field(True, description="kda: the decay and the output gate are made in two steps; false: in one each (Ling 3.0)")
     fused_in_proj: bool = Field(
         True,
         description="the modelling code runs one GEMM for q, k, v and the output gate, and one for both gates of the state; false: one each, "
@@ -177,6 +179,7 @@ class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
     mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "none"] = "attention"
+    beside: Literal["mamba"] | None = Field(None, description="a second mixer, which reads the same norm and is added to the first (Falcon-H1)")
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
@@ -184,6 +187,11 @@ class LayerKind(Part):
     rope: bool = True
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
+
+    @property
+    def mixers(self) -> frozenset[str]:
+        """The mixers it has."""
+        return frozenset(mixer for mixer in (self.mixer, self.beside) if mixer and mixer != "none")
 
     @property
     def reach(self) -> Literal["all", "both", "window", "chunk"]:
@@ -296,6 +304,7 @@ class Architecture(Part):
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] = ("pre_attention", "pre_mlp")
     norms_after_residual: bool = Field(False, description="the post norms are of the stream, after what they follow is added (BERT, OPT-350m)")
     parallel_block: bool = Field(False, description="attention and feed-forward read the same stream (GPT-NeoX, Falcon)")
+    branch_multipliers: bool = Field(False, description="mixers beside each other read the norm times a factor each (Falcon-H1)")
     residual_after_norm: bool = Field(False, description="what is added to a branch is the normed stream that it read (MiniMax)")
     final_norm: bool = True
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
@@ -347,9 +356,11 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has a window and is bidirectional, which is not supported together")
             if "none" in (self.layer_kinds[kind].mixer, self.layer_kinds[kind].ffn):
                 self._half(kind)
-            mixer = self.layer_kinds[kind].mixer
-            if getattr(self, mixer, True) is None:
-                raise ValueError(f"layer kind '{kind}' has mixer: {mixer}, but there is no {mixer} section")
+            for mixer in self.layer_kinds[kind].mixers:
+                if getattr(self, mixer, True) is None:
+                    raise ValueError(f"layer kind '{kind}' has mixer: {mixer}, but there is no {mixer} section")
+            if self.layer_kinds[kind].beside and (self.layer_kinds[kind].mixer in ("none", "mamba") or self.parallel_block):
+                raise ValueError(f"layer kind '{kind}' has beside: mamba, which goes with another mixer, and without parallel_block")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
         if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
             count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"

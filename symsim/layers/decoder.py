@@ -45,9 +45,13 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         )
 
     def mixed(t: str) -> str:
-        with net.within("attention", "attention"):
-            latent = kind.mixer == "attention" and model.attention.kind == "mla"
-            return MIXERS["mla" if latent else kind.mixer](net, t, model, kind)
+        branches = []
+        for mixer in (kind.beside, kind.mixer) if kind.beside else (kind.mixer,):
+            with net.within("attention" if mixer == kind.mixer else mixer, "attention"):
+                read = n.scale(net, t, "multiplier") if kind.beside and model.branch_multipliers else t
+                latent = mixer == "attention" and model.attention.kind == "mla"
+                branches.append(MIXERS["mla" if latent else mixer](net, read, model, kind))
+        return branches[0] if len(branches) == 1 else n.add(net, *branches, "add_mixers")
 
     def fed(t: str) -> str:
         if kind.ffn == "moe":

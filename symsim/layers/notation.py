@@ -102,6 +102,13 @@ def add(net: Net, x: str, y: str, name: str) -> str:
     return z
 
 
+def scale(net: Net, x: str, name: str) -> str:
+    """x times a number that is not learned."""
+    y = net.tensor(f"{name}.out", net.dims_of(x))
+    net.op("scale", name, [x], [y])
+    return y
+
+
 def dropout(net: Net, x: str, name: str) -> str:
     """x with elements set to zero at random."""
     y = net.tensor(f"{name}.out", net.dims_of(x))

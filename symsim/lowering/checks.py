@@ -71,7 +71,7 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("sp=true needs tp above 1: sequence parallelism splits the sequence over the tensor-parallel ranks")
     if strategy.distribute_saved_activations and tp == 1:
         raise InputError("distribute_saved_activations=true needs tp above 1: it splits saved activations over the tensor-parallel ranks")
-    used = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
+    used = {mixer for kind in architecture.kind_names() for mixer in architecture.layer_kinds[kind].mixers}
     if used & {"attention", "lightning_attention"} or architecture.mtp_num_layers or strategy.mtp_num_layers:
         _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups

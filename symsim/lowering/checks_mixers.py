@@ -12,7 +12,7 @@ _ALONE = {"short_convolution": "a short convolution", "lightning_attention": "li
 
 def mixers(architecture: Architecture, strategy: Strategy) -> None:
     """InputError where ranks would share what a mixer needs whole."""
-    used = {architecture.layer_kinds[kind].mixer for kind in architecture.kind_names()}
+    used = {mixer for kind in architecture.kind_names() for mixer in architecture.layer_kinds[kind].mixers}
     for mixer, named in _ALONE.items():
         if mixer in used and strategy.cp > 1:
             raise InputError(f"cp={strategy.cp} splits sequences, and no framework that symsim knows runs {named} on parts of one; give cp=1")

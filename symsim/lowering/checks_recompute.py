@@ -51,7 +51,7 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
     shared = architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size is not None
     moe = any(kind.ffn == "moe" for kind in kinds)
     applies = {
-        "core_attn": (any(k.mixer == "attention" for k in kinds), "softmax attention"),
+        "core_attn": (any("attention" in k.mixers for k in kinds), "softmax attention"),
         "mlp": (any(k.ffn == "mlp" for k in kinds), "a dense feed-forward layer"),
         "moe": (moe, "a mixture of experts"),
         "moe_act": (moe, "a mixture of experts"),

@@ -293,6 +293,12 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "layer_types": layer_types("mamba", "attention", "linear_attention", "full_attention"),
         "num_local_experts": lambda d: d.rng.choice([0, d.experts]),
     },
+    "bailing_hybrid": {"layer_types": layer_types("full_attention", "linear_attention"), "layer_group_size": within(1, 4),
+                       "mlp_layer_types": layer_types("dense", "sparse"), "short_conv_kernel_size": within(2, 6)},
+    "falcon_h1": {"hidden_act": lambda d: "silu", "mamba_norm_before_gate": lambda d: False, "mamba_rms_norm": FLAG, "projectors_bias": FLAG,
+                  "mamba_d_ssm": lambda d: d.maybe(d.heads * d.rng.randint(1, 20), 0.8), "num_key_value_heads": lambda d: d.groups},
+    "mamba2": {"hidden_act": lambda d: "silu", "num_heads": lambda d: d.heads, "head_dim": lambda d: 2 * d.hidden // d.heads,
+               "state_size": within(2, 20)},
     "nemotron_h": {"layers_block_type": lambda d: [d.rng.choice(["mamba", "full_attention", "moe", "mlp"]) for _ in range(d.layers)]},
     "dbrx": {
         "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
@@ -309,7 +315,8 @@ PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v
 REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
-            "nemotron_h": ("layers_block_type",)}  # fmt: skip
+            "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
+            "mamba2": ("hidden_act", "num_heads", "head_dim", "state_size"), "nemotron_h": ("layers_block_type",)}  # fmt: skip
 
 
 def draw_text(rng: random.Random, model_type: str) -> Json:
@@ -503,7 +510,7 @@ def own_flops(result: Result) -> int:
     if result.model.modelling == "llama4_text" and result.model.moe:
         experts = result.flops_by_module().get("experts", {}).get("forward", 0)
         found += experts * (result.model.moe.num_moe_experts - result.model.moe.moe_router_topk) // result.model.moe.moe_router_topk
-    if result.model.modelling == "kimi_linear" and result.model.linear_attention:
+    if result.model.modelling in ("kimi_linear", "bailing_hybrid") and result.model.linear_attention:
         # torch's chunk_kimi_delta_attention makes the scores of a chunk elementwise, of keys with keys and of queries with keys
         numbers, layers = result.numbers, [k for s in result.model.layers for k in s.kinds * s.repeat]
         deltas = sum(result.model.layer_kinds[kind].mixer == "linear_attention" for kind in layers)

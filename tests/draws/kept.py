@@ -42,7 +42,7 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
     model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
     ids = torch.randint(0, made.vocab_size, (b, s))
-    return alive(model.model.layers[layer], *captured(model, layer, ids))
+    return alive(model.base_model.layers[layer], *captured(model, layer, ids))
 
 
 def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -50,7 +50,7 @@ def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[st
     import torch
 
     found: list[Any] = []
-    hook = model.model.layers[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
+    hook = model.base_model.layers[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
     with torch.no_grad():
         model(input_ids=ids, use_cache=False)
     hook.remove()

@@ -5,24 +5,52 @@ Source: transformers 5.23, src/transformers/models/<model_type>/configuration_*.
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import act, flag, integer
+from symsim.inputs.hf.config import Fields, act, flag, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, rotary_fraction
 from symsim.inputs.hf.state_space import (
+    FALCON_MAMBA2,
     MAMBA,
     MAMBA_DEFAULTS,
     NEMOTRON_MAMBA,
+    PLAIN_MAMBA2,
+    beside_attention,
     granite_ffns,
     indexed_mixers,
     nemotron_ffns,
     nemotron_mixers,
+    states_alone,
     typed_mixers,
+    without_ffn,
 )
 
 # fmt: off
 
 
+_ONLY_SILU = {"hidden_act": ("silu", "only silu is supported in a state-space mixer")}
+
+
+# a model without attention has none of its sizes
+NO_ATTENTION: Fields = {"num_attention_heads": 1, "num_query_groups": None, "kv_channels": None}
+
+
+_STATES_UNREAD = {"residual_in_fp32": "set by a strategy: fp32_residual_connection", "rescale_prenorm_residual": "initial weights",
+                  "time_step_rank": "not read by transformers", "layer_types": "every layer is one", "num_attention_heads": "no layer is attention",
+                  "time_step_scale": "initial weights", "time_step_init_scheme": "initial weights"}
+
+
 HYBRID: dict[str, Family] = {
+    "falcon_h1": Family(
+        attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, mamba=FALCON_MAMBA2, mixers=beside_attention,
+        model={"branch_multipliers": True}, require=_ONLY_SILU,
+        unread={key: "scale, clamp or noise, elementwise" for key in (
+            "lm_head_multiplier", "mlp_multipliers", "key_multiplier", "attention_in_multiplier", "attention_out_multiplier", "ssm_multipliers",
+            "ssm_in_multiplier", "ssm_out_multiplier")} | {
+                "num_logits_to_keep": "logits of all tokens in training", "layers_block_type": "every layer has both mixers",
+                "layer_types": "every layer has both mixers", "mamba_use_mlp": "not read by transformers",
+                "mamba_expand": "mamba_d_ssm decides", "mamba_norm_before_gate": "no norm", "attn_layer_indices": "not read by transformers"}),
+    "mamba2": Family(attention=NO_ATTENTION, mamba=PLAIN_MAMBA2, mixers=states_alone, ffns=without_ffn,
+                     model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_STATES_UNREAD | {"expand": "num_heads * head_dim, which it must equal"}),
     "bamba": Family(
         MAMBA_DEFAULTS | {"num_key_value_heads": 8, "attn_layer_indices": None, "partial_rotary_factor": 0.5},
         # configuration_bamba.py: half of a head, whatever partial_rotary_factor says outside of the rope dictionary

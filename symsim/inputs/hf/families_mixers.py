@@ -9,7 +9,7 @@ from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
-from symsim.inputs.hf.patterns_mixers import glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed
+from symsim.inputs.hf.patterns_mixers import bailing_mixers, glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed
 
 # fmt: off
 
@@ -42,6 +42,15 @@ _KDA: Fields = {"kind": "kda", "fused_in_proj": False, "linear_conv_kernel_dim":
                                                      "linear_head_dim": ("key_head_dim", "value_head_dim")}.items() for name in names}
 
 
+_BAILING_KDA: Fields = {
+    "kind": "kda", "fused_in_proj": False, "low_rank_gates": False, "linear_conv_kernel_dim": integer("short_conv_kernel_size"),
+    "linear_num_key_heads": integer("num_attention_heads"), "linear_num_value_heads": integer("num_attention_heads"),
+    "linear_key_head_dim": integer("head_dim"), "linear_value_head_dim": integer("head_dim")}
+
+
+_BAILING_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts")}
+
+
 _KIMI_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts"), "linear_num_heads": ("linear_attn_config.num_heads",),
                "linear_head_dim": ("linear_attn_config.head_dim",), "linear_conv_kernel_dim": ("linear_attn_config.short_conv_kernel_size",)}
 
@@ -65,6 +74,12 @@ MIXING: dict[str, Family] = {
         unread=_LATENT_UNREAD | {"tie_word_embeddings": "the head is never tied",
                                  "moe_router_activation_func": "fixed by the module code", "use_grouped_topk": "fixed by the module code",
                                  "mla_use_nope": "fixed by the module code", "model_max_length": "sets the angles of rotary positions"}),
+    "bailing_hybrid": Family(
+        attention=MLA | {"q_lora_rank": None, "head_gate": True, "qkv_bias": flag("attention_bias"), "out_bias": flag("attention_bias")},
+        moe=DEEPSEEK_MOE, mixers=bailing_mixers, ffns=sparse_from("first_k_dense_replace"), linear=_BAILING_KDA, names=_BAILING_NAMES,
+        model={"tie_word_embeddings": False},
+        unread=_LATENT_UNREAD | {"tie_word_embeddings": "the head is never tied", "mtp_loss_scaling_factor": "weight of an auxiliary loss",
+                                 "kda_safe_gate": "how a decay is bounded, elementwise", "kda_lower_bound": "how a decay is bounded, elementwise"}),
     "lfm2": Family(attention={"qk_norm": "head"}, mlp={"ffn_hidden_size": lfm2_width}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm2_mixers,
                    names=_LFM2_NAMES, unread=_LFM2_UNREAD),
     "lfm2_moe": Family(

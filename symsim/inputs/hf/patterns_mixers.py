@@ -79,7 +79,18 @@ def kimi_mixers(c: Config) -> list[LayerKind]:
         types = ["full_attention" if i + 1 in whole else "linear_attention" for i in range(c.depth)]
     if types is None:
         types = ["full_attention" if i and i % 4 == 0 else "linear_attention" for i in range(c.depth)]
-    wrong = [t for t in types if t not in ("linear_attention", "full_attention")]
-    if wrong:
-        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]:.40}', which this model_type does not have.")
-    return [LayerKind(mixer="linear_attention") if t == "linear_attention" else LayerKind(rope=False) for t in types]
+    return [LayerKind(mixer="linear_attention") if delta_rule(c, t) else LayerKind(rope=False) for t in types]
+
+
+def bailing_mixers(c: Config) -> list[LayerKind]:
+    """configuration_bailing_hybrid.py: `layer_types`, or attention in the last layer of every group."""
+    every = c.integer("layer_group_size")
+    types = c.items("layer_types", str, c.depth) or ["linear_attention" if (i + 1) % every else "full_attention" for i in range(c.depth)]
+    return [LayerKind(mixer="linear_attention" if delta_rule(c, t) else "attention") for t in types]
+
+
+def delta_rule(c: Config, layer_type: str) -> bool:
+    """Whether a layer is a delta rule and not attention."""
+    if layer_type not in ("linear_attention", "full_attention"):
+        raise InputError(f"{c.where}: key 'layer_types' names '{layer_type:.40}', which this model_type does not have.")
+    return layer_type == "linear_attention"

@@ -115,7 +115,7 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
         parts["lightning_attention"] = LightningAttention(**c.resolve("lightning_attention", family.lightning))
     if family.short_convolution and any(kind.mixer == "short_convolution" for kind in layers["layer_kinds"].values()):
         parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
-    if family.mamba and any(kind.mixer == "mamba" for kind in layers["layer_kinds"].values()):
+    if family.mamba and any("mamba" in kind.mixers for kind in layers["layer_kinds"].values()):
         parts["mamba"] = Mamba(**c.resolve("mamba", family.mamba))
     attention = parts["attention"]
     needs_dim = attention.kv_channels is None and attention.kind == "gqa"

@@ -49,6 +49,37 @@ MAMBA_DEFAULTS: Fields = {
     "mamba_proj_bias": False,
 }
 
+def _inner_head_dim(c: Config) -> int:
+    """modeling_falcon_h1.py: mamba_d_ssm channels, or mamba_expand * hidden_size where it is null."""
+    inner = c.optional("mamba_d_ssm") or c.integer("mamba_expand") * c.integer("hidden_size")
+    heads, (name, said) = c.integer("mamba_n_heads"), c.look("mamba_d_head")
+    dim = inner // heads if said == "auto" else c.integer("mamba_d_head")
+    if dim * heads != inner:
+        raise c.refuse(name, f"the {inner} channels (mamba_d_ssm) over mamba_n_heads {heads}, without rest", said)
+    return dim
+
+
+def _gated_norm(c: Config) -> bool:
+    if c.flag("mamba_rms_norm") and c.flag("mamba_norm_before_gate"):
+        raise c.refuse("mamba_norm_before_gate", "false where mamba_rms_norm is true: a norm in front of the gate is not read", True)
+    return c.flag("mamba_rms_norm")
+
+
+FALCON_MAMBA2: Fields = MAMBA | {"mamba_head_dim": _inner_head_dim, "out_bias": flag("projectors_bias"), "gated_norm": _gated_norm}
+
+PLAIN_MAMBA2: Fields = {
+    "mamba_num_heads": integer("num_heads"),
+    "mamba_head_dim": integer("head_dim"),
+    "mamba_num_groups": integer("n_groups"),
+    "mamba_state_dim": integer("state_size"),
+    "mamba_conv_kernel_dim": integer("conv_kernel"),
+    "mamba_chunk_size": integer("chunk_size"),
+    "conv_bias": flag("use_conv_bias"),
+    "in_bias": flag("use_bias"),
+    "out_bias": flag("use_bias"),
+}
+"""Names of state-spaces' own models."""
+
 NEMOTRON_MAMBA: Fields = {
     "mamba_num_heads": integer("mamba_num_heads"),
     "mamba_head_dim": integer("mamba_head_dim"),
@@ -109,3 +140,16 @@ def nemotron_mixers(c: Config) -> list[LayerKind]:
 
 def nemotron_ffns(c: Config) -> list[str]:
     return [what if what in ("mlp", "moe") else "none" for what in _nemotron(c)]
+
+
+def beside_attention(c: Config) -> list[LayerKind]:
+    """modeling_falcon_h1.py: attention and a state space in every layer."""
+    return [LayerKind(beside="mamba")] * c.depth
+
+
+def states_alone(c: Config) -> list[LayerKind]:
+    return [_kind("mamba")] * c.depth
+
+
+def without_ffn(c: Config) -> list[str]:
+    return ["none"] * c.depth

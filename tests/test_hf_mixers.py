@@ -1,0 +1,119 @@
+"""Hybrid stacks and state-space models of transformers: parameters by module and forward FLOPs, as counted on the meta device.
+
+Facts of transformers 5.23 and torch 2.13 (`tests/draws/huggingface.py` draws many more; its `parameters` and `forward_flops`, of 2 rows of 11 tokens).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symsim.api.result import Result, derive
+from symsim.cost.count import MODULES, count
+from symsim.errors import InputError
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.hf import read_config
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.lower import lower
+
+FALCON_H1 = {
+    "model_type": "falcon_h1",
+    "vocab_size": 106,
+    "hidden_size": 96,
+    "intermediate_size": 6,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "mamba_n_heads": 4,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 19,
+    "mamba_chunk_size": 11,
+    "mamba_conv_bias": False,
+    "mamba_d_ssm": 36,
+}
+MAMBA2 = {
+    "model_type": "mamba2",
+    "vocab_size": 378,
+    "hidden_size": 96,
+    "num_hidden_layers": 2,
+    "n_groups": 3,
+    "chunk_size": 19,
+    "num_heads": 3,
+    "head_dim": 64,
+    "state_size": 9,
+    "tie_word_embeddings": True,
+}
+LING = {
+    "model_type": "bailing_hybrid",
+    "vocab_size": 727,
+    "hidden_size": 112,
+    "intermediate_size": 12,
+    "moe_intermediate_size": 136,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "n_shared_experts": 2,
+    "kv_lora_rank": 134,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 1,
+    "attention_bias": True,
+    "num_local_experts": 4,
+    "head_dim": 12,
+    "mlp_layer_types": ["sparse", "sparse", "sparse", "dense", "dense"],
+}
+
+# of Ling no FLOPs: torch's code of its delta rule makes scores elementwise, which no counter counts
+COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
+    "falcon_h1": (FALCON_H1, {"embedding": 10176, "mlp": 6912, "attention": 184624, "norm": 864, "lm_head": 10176}, 9767808),
+    "mamba2": (MAMBA2, {"embedding": 36288, "norm": 672, "attention": 124014}, 8267544),
+    "bailing_hybrid": (
+        LING,
+        {
+            "embedding": 81424,
+            "attention": 333320,
+            "norm": 1292,
+            "experts": 548352,
+            "router": 1344,
+            "shared_experts": 274176,
+            "mlp": 8064,
+            "lm_head": 81424,
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_parameters_and_flops_of_transformers(name: str) -> None:
+    config, modules, flops = COUNTED[name]
+    strategy, assumptions = Strategy(fusion="eager", micro_batch_size=2, seq_length=11), resolve({})
+    lowered = lower(read_config(config, name, "config.json")[0], strategy, assumptions)
+    result = Result(lowered.profile.model, strategy, assumptions, lowered, count(lowered), {})
+    assert {m: int(result.value(f"N_{m}")) for m in MODULES if result.numbers.get(f"N_{m}")} == modules
+    if flops is not None:
+        assert int(result.value("F")) == flops
+
+
+def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
+    """Under tensor parallelism with sequence parallelism each gathers what it reads, times its own factor, and their partial sums are scattered."""
+    model = read_config(FALCON_H1, "small", "config.json")[0]
+    result = derive(model, Strategy(seq_length=64, tp=2, sp=True))
+    block = next(iter(result.lowered.blocks[kind] for kind in model.kind_names()))
+    sent = [m.op for _, m in block.differentiated.forward_messages if m.axis == "tp"]
+    assert sorted(sent) == ["all_gather"] * 3 + ["reduce_scatter"] * 3  # the mixers and the network
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (FALCON_H1 | {"mamba_rms_norm": True}, "'mamba_norm_before_gate' must be false where mamba_rms_norm is true"),
+        (FALCON_H1 | {"mamba_d_head": 7}, "'mamba_d_head' must be the 36 channels"),
+        (MAMBA2 | {"hidden_act": "gelu"}, "only silu is supported"),
+        (LING | {"layer_types": ["mamba"] * 5}, "names 'mamba', which this model_type does not have"),
+    ],
+)
+def test_a_config_that_does_not_read_says_why(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_config(change, "small", "config.json")
