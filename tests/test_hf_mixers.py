@@ -1,6 +1,6 @@
 """Hybrid stacks and state-space models of transformers: parameters by module and forward FLOPs, as counted on the meta device.
 
-Facts of transformers 5.23 and torch 2.13 (`tests/draws/huggingface.py` draws many more; its `parameters` and `forward_flops`, of 2 rows of 11 tokens).
+Facts of transformers 5.23 and torch 2.13, of 2 rows of 11 tokens; `tests/draws/huggingface.py` draws many more.
 """
 
 from __future__ import annotations
