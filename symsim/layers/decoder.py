@@ -51,7 +51,8 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
                 read = n.scale(net, t, "multiplier") if kind.beside and model.branch_multipliers else t
                 latent = mixer == "attention" and model.attention.kind == "mla"
                 branches.append(MIXERS["mla" if latent else mixer](net, read, model, kind))
-        return branches[0] if len(branches) == 1 else n.add(net, *branches, "add_mixers")
+        first, *rest = branches
+        return n.add(net, first, rest[0], "add_mixers") if rest else first
 
     def fed(t: str) -> str:
         if kind.ffn == "moe":
