@@ -95,9 +95,7 @@ def test_shapes_and_launches() -> None:
     tc = [float(r.numbers["tc"]) for r in (plain, shaped, waited)]
     assert tc[1] - tc[0] == pytest.approx(24 / (at["B_1"] * at["eta_1_p2p"]) + at["alpha_1"])
     assert tc[2] - tc[0] == pytest.approx(at["t_launch"]) and at["t_launch"] > 0
-    hidden = symsim.derive(
-        "llama3-8b", "pp=4,num_microbatches=8,batch_p2p_sync=true", system="h100-sxm", assumptions={"host_launch": "hidden"}
-    )
+    hidden = symsim.derive("llama3-8b", "pp=4,num_microbatches=8,batch_p2p_sync=true", system="h100-sxm", assumptions={"host_launch": "hidden"})
     assert isinstance(hidden, Result) and float(hidden.numbers["tc"]) == pytest.approx(tc[0])
 
 

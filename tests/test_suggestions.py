@@ -210,9 +210,7 @@ def test_sources_are_those_that_the_project_cites():
     assert "megatron.core transformer/moe/moe_utils.py get_capacity for formula C" in said
 
 
-@pytest.mark.parametrize(
-    ("given", "said"), [("zzz", "supported: bloom, "), ("glm5", "'glm4'?"), ("qwen3moe", "did you mean 'qwen3_moe'?")]
-)
+@pytest.mark.parametrize(("given", "said"), [("zzz", "supported: bloom, "), ("glm5", "'glm4'?"), ("qwen3moe", "did you mean 'qwen3_moe'?")])
 def test_an_unknown_model_type_is_answered_with_those_that_are_read(given: str, said: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": given, "hidden_size": 64}))

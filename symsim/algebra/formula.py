@@ -7,7 +7,7 @@ with the definitions it stands on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -30,6 +30,7 @@ class Formula:
 
     facts: what it holds under (`given`); unused: those of the facts that changed nothing. line: the stages of the pipeline, over whose
     classes the reductions of a step's definitions go (`reductions.py`); over: those over which they have been written out.
+    sizes: its symbols' numbers in the configuration that it was asked of, of a stage those of the fullest or the slowest.
     """
 
     definitions: tuple[Definition, ...]
@@ -37,6 +38,7 @@ class Formula:
     unused: tuple[Fact, ...] = ()
     line: "Stages | None" = None
     over: "Stages | None" = None
+    sizes: Callable[[], Mapping[str, Number]] | None = field(default=None, compare=False)
 
     @property
     def result(self) -> Definition:
@@ -84,7 +86,7 @@ class Formula:
         found, unused = apply([(d.symbol, d.expr) for d in definitions], every, len(self.facts))
         known = {d.symbol: d for d in definitions}
         made = tuple(replace(known[name], expr=amount) for name, amount in found)
-        return Formula(made, every, (*self.unused, *unused), over=self.written_out().over)
+        return Formula(made, every, (*self.unused, *unused), over=self.written_out().over, sizes=self.sizes)
 
     def inline(self, keep: Collection[str] = ()) -> "Formula":
         """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
@@ -187,6 +189,26 @@ class Formula:
             return "\n".join([r"\begin{aligned}", *(row.replace(" = ", " &= ", 1) + r" \\" for row in rows), r"\end{aligned}"])
         last = self.result
         return definition_latex(replace(last, expr=self.expand()))
+
+    def to(
+        self,
+        target: str = "text",
+        *,
+        per: str | None = None,
+        given: Said = (),
+        inline: Collection[str] = (),
+        symbols: str | Mapping[str, str] = "symsim",
+        drop_below: Number = 0,
+    ) -> str:
+        """The formula as it is read, as text, tex, md, html, typst, sympy, python, c or js (docs/formula.md).
+
+        per: a unit that it is divided by ('s*b*h/t'); inline: definitions to put in, or ['all']; symbols: symsim, megatron, korthikanti,
+        a file, or letters by symbol; drop_below: a share of the whole, terms below which go under one name. InputError for what says nothing.
+        """
+        from symsim.algebra.reading import read
+        from symsim.report.formula import printed
+
+        return printed(read(self, inline, per, given, drop_below), target, symbols)
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"

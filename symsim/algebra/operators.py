@@ -60,6 +60,8 @@ class Operator:
     vector: tuple[str, ...] = ()
     # C, of doubles (of truths, where it takes them); without it no program holds it
     c: str = ""
+    # JavaScript, where it is not as in C
+    js: str = ""
     # the ends of the result, of NumPy and the ends of every operand; without it they follow from `ways`, which then hold of all numbers
     interval: Callable[..., intervals.Interval] | None = None
 
@@ -196,7 +198,9 @@ def _arithmetic() -> Iterator[Operator]:
     yield remainder("mod", exact=lambda a, b: a % b if b else math.nan, interval=intervals.remainder)
     yield binary("pow", exact=_power, sign="**", binds=POWER)
     yield Operator("neg", 1, operator.neg, ways=(-1,), sign="-", binds=SIGN, numpy="negative")
-    yield Operator("abs", 1, abs, ways=(1,), keeps_sign=True, python="abs({})", numpy="absolute", c="fabs({})", interval=intervals.absolute)
+    yield Operator(
+        "abs", 1, abs, ways=(1,), keeps_sign=True, python="abs({})", numpy="absolute", c="fabs({})", js="Math.abs({})", interval=intervals.absolute
+    )
 
 
 def _extremes() -> Iterator[Operator]:
@@ -233,6 +237,7 @@ def _extremes() -> Iterator[Operator]:
         python_positive="sqrt({0})",
         numpy="sqrt",
         c="sqrt({})",
+        js="Math.sqrt({})",
         of_positive=True,
         latex=r"\sqrt{{}}",
         sympy=lambda sympy, x: sympy.sqrt(x),

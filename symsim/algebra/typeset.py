@@ -7,26 +7,19 @@ lines that fit.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
+from symsim.algebra.arranged import Arranger, Sum, Term, counts_first, less_one
+from symsim.algebra.expr import Atom, Call, Expr, Symbol
 from symsim.algebra.kinds import SPELT, kind_of
 from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.quantity import Definition
 from symsim.algebra.vocabulary import ACROSS, SYMBOLS, Entry
 
-# The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
-_TOKENS = "m D b s K C lam n_z n_b n_w n_c n_k"
-_WIDTHS = "w k_x z a a_x g H_k H_v H_m G_m d d_k d_r d_v d_x r_q r_k D_k D_v D_m N_m W_c W_l W_m Q_m C_l h h_e T_v E f f_e f_s ell V P L i"
-_RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
-_ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}
-# Terms that are large together are read together: those with the same tokens over the same ranks.
-_TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
 _STAGE = {
     "first_i": (r"\delta^{(i)}_{\mathrm{first}}", "1 on the stage that looks the tokens up, else 0"),
     "loss_i": (r"\delta^{(i)}_{\mathrm{loss}}", "1 on the stage that computes the loss, else 0"),
@@ -74,6 +67,7 @@ _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
+_RELATIONS = {">": ">", ">=": r"\ge"}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
 
 
@@ -131,85 +125,35 @@ def symbol_latex(name: str, names: Mapping[str, str] | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class _Term:
-    """coefficient * monomial * (inner), the inner sum in reading order."""
-
-    coefficient: Fraction
-    monomial: Monomial
-    inner: tuple["_Term", ...] = ()
-
-
-@dataclass(frozen=True)
 class _Printer:
+    arranger: Arranger
     names: Mapping[str, str]
-    order: Mapping[str, int]
     fractions: bool
 
-    def place(self, atom: Atom) -> tuple[int, str]:
-        if isinstance(atom, Call):
-            return (500, atom.key[1])
-        if atom.name in self.order and atom.name not in _ORDER:
-            return (1000 + self.order[atom.name], atom.name)
-        return (_ORDER.get(atom.name, 1), atom.name)  # how many layers, or whether a stage has a part: before sizes
+    def arranged(self, expression: Expr) -> Sum:
+        return self.arranger.arranged(expression.terms) if expression.terms else ()
 
-    def arranged(self, terms: Mapping[Monomial, Number]) -> tuple[_Term, ...]:
-        """The sum with what is common to its terms in front of it, groups of terms likewise."""
-        if len(terms) == 1:
-            ((monomial, coefficient),) = terms.items()
-            return (_Term(Fraction(coefficient), self._sorted(monomial)),)
-        groups: dict[object, dict[Monomial, Number]] = {}
-        for monomial, coefficient in terms.items():
-            groups.setdefault(tuple(f for f in monomial if _together(f[0])), {})[monomial] = coefficient
-        common, factor = _common(terms), _gcd(terms.values())
-        if len(groups) == 1 and (common or factor != 1) or factor < 0:
-            rest = {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}
-            return (_Term(factor, self._sorted(tuple(common.items())), self.arranged(rest)),)
-        if not 1 < len(groups) < len(terms):
-            groups = self._by_most_frequent(terms)
-        parts = [
-            part
-            for group in groups.values()
-            for part in (self.arranged(group) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
-        ]
-        return tuple(sorted(parts, key=self._reading_order))
-
-    def _by_most_frequent(self, terms: Mapping[Monomial, Number]) -> dict[object, dict[Monomial, Number]]:
-        """The terms that share one factor, and the rest; one group where nothing is shared or the sum is short."""
-        seen: dict[Atom, int] = {}
-        for monomial in terms:
-            for atom, power in monomial:
-                if power > 0:
-                    seen[atom] = seen.get(atom, 0) + 1
-        best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
-        if best is None or seen[best] < 2 or len(terms) < 3:
-            return {0: dict(terms)}
-        groups: dict[object, dict[Monomial, Number]] = {}
-        for monomial, coefficient in terms.items():
-            groups.setdefault(any(a == best and p > 0 for a, p in monomial), {})[monomial] = coefficient
-        return groups
-
-    def _sorted(self, monomial: Monomial) -> Monomial:
-        return tuple(sorted(monomial, key=lambda f: self.place(f[0])))
-
-    def _reading_order(self, term: _Term) -> tuple[bool, bool, list[tuple[int, str]]]:
-        atoms = [self.place(a) for a, p in term.monomial if p > 0]
-        return (term.coefficient < 0, not atoms, atoms or [self.place(a) for a, _ in term.monomial])
+    def whole(self, expression: Expr) -> str:
+        return self.sum(self.arranged(expression)) if expression.terms else "0"
 
     def atom(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Symbol):
             text = symbol_latex(atom.name, self.names)
+        elif guard := self.arranger.guard(atom):
+            # a bracket is 0 or 1: so is each of its powers
+            return f"[{self.whole(guard.left)} {_RELATIONS[guard.relation]} {self.whole(guard.right)}]"
         else:
-            inside = [self.sum(self.arranged(a.terms)) if a.terms else "0" for a in atom.arguments]
+            inside = [self.whole(a) for a in atom.arguments]
             if atom.function in _OVER_STAGES:
-                text = _OVER_STAGES[atom.function](*(f"({x})" if len(a.terms) > 1 else x for a, x in zip(atom.arguments, inside)))
+                text = _OVER_STAGES[atom.function](*(f"({x})" if len(self.arranged(a)) > 1 else x for a, x in zip(atom.arguments, inside)))
             else:
                 text = FUNCTIONS[atom.function].latex.replace("{}", ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"
 
-    def front(self, term: _Term) -> tuple[str, str]:
-        """Numerator and denominator of a term, without sign and without its inner sum."""
+    def front(self, term: Term) -> tuple[str, str]:
+        """Numerator and denominator of a term, without sign and without its inner sums."""
         top, bottom = [f for f in term.monomial if f[1] > 0], [(a, -p) for a, p in term.monomial if p < 0]
         over = [str(term.coefficient.denominator)] if term.coefficient.denominator != 1 else []
         under = over + [self.atom(*f) for f in bottom]
@@ -220,63 +164,70 @@ class _Printer:
         alone = len(bottom) == 1 and not over and isinstance(bottom[0][0], Call) and bottom[0][0].function == "sum" and bottom[0][1] == 1
         return _product(above), (under[0][1:-1] if alone and self.fractions else _product(under))
 
-    def term(self, term: _Term) -> str:
-        top, bottom = self.front(term)
-        inner = f"({self.sum(term.inner)})" if term.inner else ""
-        if not bottom:
-            return top + inner
-        if self.fractions:
-            return rf"\frac{{{top}}}{{{bottom}}}{inner}"
-        several = sum(p < 0 for _, p in term.monomial) + (term.coefficient.denominator != 1) > 1
-        return f"{top if top != '1' or not inner else ''}{inner} / " + (f"({bottom})" if several else bottom)
+    def shares(self, term: Term) -> tuple[Term, list[str]]:
+        """A term without its (x - 1)/x, and these as fractions of their own."""
+        made, monomial, inner = [], dict(term.monomial), list(term.inner)
+        for terms in term.inner if self.fractions else ():
+            atom = less_one(terms)
+            if atom is not None and monomial.get(atom, 0) < 0:
+                made.append(rf"\frac{{{self.sum(terms)}}}{{{self.atom(atom, 1)}}}")
+                monomial[atom] += 1
+                inner.remove(terms)
+        left = Term(term.coefficient, tuple((a, p) for a, p in monomial.items() if p), tuple(inner))
+        return left, made
 
-    def sum(self, terms: Sequence[_Term]) -> str:
+    def head(self, term: Term) -> str:
+        """A term without sign up to its last inner sum, the others in parentheses."""
+        left, shares = self.shares(term)
+        top, bottom = self.front(left)
+        sums = "".join(f"({self.sum(inner)})" for inner in left.inner[:-1])
+        if bottom:
+            return rf"\frac{{{top}}}{{{bottom}}}" + "".join(shares) + sums
+        return ("" if top == "1" and (shares or left.inner) else top) + "".join(shares) + sums
+
+    def last(self, term: Term) -> Sum:
+        left, _ = self.shares(term)
+        return () if not left.inner or counts_first(term) else left.inner[-1]
+
+    def counted(self, term: Term) -> str:
+        """How often, then what: 2(m - 1) t_slow."""
+        atoms, _ = self.front(replace(term, inner=(), coefficient=Fraction(1)))
+        number = grouped(abs(term.coefficient.numerator)) if abs(term.coefficient.numerator) != 1 else ""
+        if term.coefficient.denominator != 1:
+            number = rf"\frac{{{number or '1'}}}{{{term.coefficient.denominator}}}"
+        sums = "".join(f"({self.sum(inner)})" for inner in term.inner)
+        return number + sums + r"\," + atoms
+
+    def term(self, term: Term) -> str:
+        if self.fractions:
+            inner = self.last(term)
+            return self.counted(term) if counts_first(term) else self.head(term) + (f"({self.sum(inner)})" if inner else "")
+        top, bottom = self.front(term)
+        sums = "".join(f"({self.sum(part)})" for part in term.inner)
+        if not bottom:
+            return ("" if top == "1" and sums else top) + sums
+        several = sum(p < 0 for _, p in term.monomial) + (term.coefficient.denominator != 1) > 1
+        return f"{top if top != '1' or not sums else ''}{sums} / " + (f"({bottom})" if several else bottom)
+
+    def sum(self, terms: Sequence[Term]) -> str:
         return "".join(
             ("-" if n == 0 else " - ") * (t.coefficient < 0) + " + " * (t.coefficient > 0 and n > 0) + self.term(t) for n, t in enumerate(terms)
         )
 
-    def pieces(self, terms: Sequence[_Term], depth: int, limit: float) -> list[tuple[str, int]]:
+    def pieces(self, terms: Sequence[Term], depth: int, limit: float) -> list[tuple[str, int]]:
         """(text, depth of the + before it): where a long sum may be broken."""
         made: list[tuple[str, int]] = []
         for n, term in enumerate(terms):
             sign = "-" if term.coefficient < 0 else "+" if n else ""
-            whole = self.term(term)
-            if not term.inner or width(whole) <= limit / 2:
+            whole, last = self.term(term), self.last(term)
+            if not last or width(whole) <= limit / 2:
                 made.append((f"{sign} {whole}".strip(), depth))
                 continue
-            top, bottom = self.front(term)
-            head = (rf"\frac{{{top}}}{{{bottom}}}" if bottom else top) + r"\bigl("
-            inner = self.pieces(term.inner, depth + 1, limit)
-            inner[0] = (f"{sign} {head}{inner[0][0]}".strip(), depth)
+            inner = self.pieces(last, depth + 1, limit)
+            inner[0] = (f"{sign} {self.head(term)}".strip() + r"\bigl(" + inner[0][0], depth)
             inner[-1] = (inner[-1][0] + r"\bigr)", inner[-1][1])
             made += inner
         return made
-
-
-def _together(atom: Atom) -> bool:
-    return isinstance(atom, Call) or atom.name in _TOGETHER
-
-
-def _common(terms: Iterable[Monomial]) -> dict[Atom, int]:
-    """Factors of every term; a divisor is one only when it divides all."""
-    found: dict[Atom, int] | None = None
-    for monomial in terms:
-        powers = dict(monomial)
-        if found is None:
-            found = powers
-        else:
-            found = {a: (min if p > 0 else max)(p, powers[a]) for a, p in found.items() if a in powers and (powers[a] > 0) == (p > 0)}
-    return found or {}
-
-
-def _divided(monomial: Monomial, common: Mapping[Atom, int]) -> Monomial:
-    return tuple((a, p - common.get(a, 0)) for a, p in monomial if p != common.get(a, 0))
-
-
-def _gcd(coefficients: Iterable[Number]) -> Fraction:
-    exact = [Fraction(c) for c in coefficients]
-    sign = -1 if all(c < 0 for c in exact) else 1
-    return Fraction(sign * math.gcd(*(c.numerator for c in exact)), math.lcm(*(c.denominator for c in exact)))
 
 
 def _product(factors: Sequence[str]) -> str:
@@ -293,18 +244,17 @@ def grouped(number: int) -> str:
 
 
 def _printer(names: Mapping[str, str] | None, fractions: bool) -> _Printer:
-    return _Printer(names or {}, {n: i for i, n in enumerate(names or {})}, fractions)
+    return _Printer(Arranger({n: i for i, n in enumerate(names or {})}), names or {}, fractions)
 
 
 def latex(expression: Expr, names: Mapping[str, str] | None = None, *, fractions: bool = True) -> str:
     """One line of LaTeX. fractions=False: divisions by a slash, for table cells."""
-    printer = _printer(names, fractions)
-    return printer.sum(printer.arranged(expression.terms)) if expression.terms else "0"
+    return _printer(names, fractions).whole(expression)
 
 
 def is_sum(expression: Expr) -> bool:
     """Whether `latex` prints terms with + between them, which a factor beside them would need parentheses for."""
-    return len(expression.terms) > 1 and len(_printer(None, False).arranged(expression.terms)) > 1
+    return len(expression.terms) > 1 and len(Arranger({}).arranged(expression.terms)) > 1
 
 
 def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first: float | None = None, ending: str = "") -> list[str]:
@@ -315,7 +265,7 @@ def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first
     first = limit if first is None else first
     if width(whole) <= first:
         return [whole]
-    pieces = printer.pieces(printer.arranged(expression.terms), 0, limit) if expression.terms else [("0", 0)]
+    pieces = printer.pieces(printer.arranged(expression), 0, limit) if expression.terms else [("0", 0)]
     pieces += [(ending, 0)] if ending else []
     made: list[str] = []
     while pieces:

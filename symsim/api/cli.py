@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from symsim.api import formula as formulas
 from symsim.api import planned
 from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
 from symsim.api.listing import LISTS
@@ -185,6 +186,7 @@ def sweep(
 
 app.command()(planned.plan)
 app.command()(planned.diff)
+app.command()(formulas.formula)
 
 
 @app.command("compile")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from symsim.algebra.even import EvenLine
 from symsim.algebra.expr import Call, Expr, Number, expr
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.key import Key, Scope, layers, layers_of_model
-from symsim.algebra.quantity import NONE, Definition
+from symsim.algebra.quantity import NONE, SECOND, Definition
 from symsim.algebra.reductions import Holdings, Line, OverLine, first_of_largest, members, named, reduced, stage_runs
 from symsim.algebra.vocabulary import across
 from symsim.cost.count import Counted
@@ -53,7 +53,15 @@ class Evaluation:
         book = self.derivation if symbol in self.derivation.definitions else self.further
         if symbol not in book.definitions:
             raise _unknown(self, name, list(book.definitions))
-        return self._over_stages(book.formula(symbol))
+        found = book.formula(symbol)
+        return replace(self._over_stages(found), sizes=partial(self._sizes_of, found.result))
+
+    def _sizes_of(self, definition: Definition) -> Mapping[str, Number]:
+        """Numbers of all symbols; of a stage's those of the one that takes longest, or whose rank is the fullest."""
+        if definition.key.scope != "stage":
+            return self.values
+        place = self.slowest if definition.unit == SECOND else self.fullest
+        return {**self.values, **self.stage_values(self.stages[place])}
 
     def formula_of(self, amount: Expr, without: Collection[str] = ()) -> Formula:
         """An expression over definitions and symbols as a formula, of which no unit is known; `without`: definitions that stay symbols."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from symsim.algebra.operators import LOOSEST, OPERATORS
@@ -24,10 +24,12 @@ class PythonText:
         function: Callable[["PythonText", Value], str],
         number: Callable[[Any], str],
         assign: Callable[[Value, str], str],
+        signs: Collection[str] = frozenset(OPERATORS),
     ):
-        """function: of an operation without a sign. assign: puts a text down under a name, which it gives."""
+        """function: of an operation without a sign, or whose sign is none of `signs` here. assign: puts a text down under a name, which it
+        gives."""
         self.outputs, self.names = outputs, names
-        self._function, self._number, self._assign = function, number, assign
+        self._function, self._number, self._assign, self._signs = function, number, assign, signs
         self.uses: dict[int, int] = {}
         self._texts: dict[int, str] = {}
 
@@ -70,7 +72,7 @@ class PythonText:
 
     def _operation(self, value: Value) -> str:
         row = OPERATORS[value.op]
-        if not row.sign:
+        if not row.sign or value.op not in self._signs:
             return self._function(self, value)
         args = value.args
         front, behind = [a.known for a in args] == [True, False], [a.known for a in args] == [False, True]

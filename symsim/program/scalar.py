@@ -10,20 +10,17 @@ values that stand nowhere else is bound where it is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from symsim.algebra.operators import GUARD, OPERATORS, PRODUCT
+from symsim.algebra.operators import GUARD, PRODUCT
 from symsim.program.base import Base
+from symsim.program.plain_python import HEAD as HEAD
+from symsim.program.plain_python import literal, plain_python
 from symsim.program.python_text import PythonText
 from symsim.program.steps import lowered
 from symsim.program.unrolled import Unrolled, at_base, unroll
 from symsim.program.value import Value
-
-HEAD = ["from math import ceil, floor, nan, sqrt"]
 
 
 def scalar_kernel(base: Base, free: Sequence[str], quantities: Sequence[str]) -> Callable[..., dict[str, float]]:
@@ -43,43 +40,12 @@ def scalar_kernel(base: Base, free: Sequence[str], quantities: Sequence[str]) ->
 def kernel_source(unrolled: Unrolled) -> str:
     """The function `kernel` as Python."""
     made = lowered(unrolled)
-    defaults = ", ".join(f"{a.name}={_literal(a.default)}" for a in unrolled.arguments)
+    defaults = ", ".join(f"{a.name}={literal(a.default)}" for a in unrolled.arguments)
     text, body = plain_python(made.inputs, made.results)
     results = [f"        {o.name!r}: {_rounded(text, o.rounded, *made.outputs[o.name])}," for o in unrolled.outputs]
     used = [f"    {n} = float({n})" for n, v in made.inputs.items() if v.id in text.uses]
     head = [*HEAD, "", "", f"def kernel({'*, ' if defaults else ''}{defaults}):"]
     return "\n".join([*head, *used, *(f"    {line}" for line in body), "    return {", *results, "    }", ""])
-
-
-def plain_python(inputs: Mapping[str, Value], outputs: Sequence[Value]) -> tuple[PythonText, list[str]]:
-    """The text of values over inputs of these names, and the statements that it stands on."""
-    lines: list[str] = []
-
-    def assign(value: Value, text: str) -> str:
-        lines.append(f"x{value.id} = {text}")
-        return f"x{value.id}"
-
-    made = PythonText(outputs, {v.id: n for n, v in inputs.items()}, function=_function, number=_literal, assign=assign)
-    made.print()
-    return made, lines
-
-
-def _function(text: PythonText, value: Value) -> str:
-    row, args = OPERATORS[value.op], value.args
-    if row.python_positive and all(map(_never_negative, args)):
-        return row.python_positive.format(*map(text.text, args))
-    return row.python.format(*map(text.named if row.twice else text.text, args))
-
-
-def _never_negative(value: Value) -> bool:
-    """Of sizes, degrees and rates, which inputs are."""
-    if value.known:
-        return bool(np.all(value.data >= 0))
-    return value.op == "input" or (OPERATORS[value.op].keeps_sign and all(map(_never_negative, value.args)))
-
-
-def _literal(x: Any) -> str:
-    return repr(x) if isinstance(x, bool) else repr(float(x)) if not isinstance(x, Fraction) else repr(x.numerator / x.denominator)
 
 
 def _rounded(made: PythonText, rounded: str, value: Value, left_of: Value | None = None) -> str:

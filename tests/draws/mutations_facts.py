@@ -175,7 +175,7 @@ DIFFERENTIATE = of(
         "if d in bias.dims for a in layout[d]}",
         "sent.py",
     ),
-    ("a quantised tensor's gradient is not quantised", 'placed.mesh.precision if dtype in NARROW else dtype', "dtype", "sent.py"),
+    ("a quantised tensor's gradient is not quantised", "placed.mesh.precision if dtype in NARROW else dtype", "dtype", "sent.py"),
     (
         "keys and values go round in c - 1 steps",
         '"p2p", axis, degree, n, n, dtype, what, degree - 1)',

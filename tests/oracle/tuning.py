@@ -216,9 +216,7 @@ def measured(kind: str, tune: Callable[[nn.Module], None]) -> dict[str, int]:
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(kind.split()[0], **CONFIGS[kind])
     head, shape = HEADS.get(kind, (transformers.AutoModelForCausalLM, None))
-    model = head.from_config(
-        config, attn_implementation="eager", dtype=DTYPES.get(kind, torch.bfloat16), **EXPERTS.get(kind, {})
-    )
+    model = head.from_config(config, attn_implementation="eager", dtype=DTYPES.get(kind, torch.bfloat16), **EXPERTS.get(kind, {}))
     model.config.use_cache = False
     tune(model)
     model.train()

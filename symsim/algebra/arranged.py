@@ -1,0 +1,330 @@
+"""The form in which a formula is read: what is common stands in front of what is left, products of sums stay products.
+
+    4*P*beta - 4*P*beta/dp                      4P beta (dp - 1)/dp
+    m*t_slow + 2*pp*tc + sum_t - t_slow - 2*tc  (m - 1) t_slow + 2(pp - 1) tc + sum_t
+    ceil(min(1, mu - 1))                        [mu > 1], an Iverson bracket: 1 where it holds, else 0
+
+Every target prints this tree (`typeset.py` as LaTeX, `plain.py` as text), and its value is that of the expression.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
+from symsim.algebra.operators import FUNCTIONS
+from symsim.algebra.vocabulary import domain
+
+# The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
+_TOKENS = "m D b s K C lam n_z n_b n_w n_c n_k"
+_WIDTHS = "w k_x z a a_x g H_k H_v H_m G_m d d_k d_r d_v d_x r_q r_k D_k D_v D_m N_m W_c W_l W_m Q_m C_l h h_e T_v E f f_e f_s ell V P L i"
+_RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
+ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}
+# Terms that are large together are read together: those with the same tokens over the same ranks.
+_TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
+# sums with more terms or atoms than these are not searched for factors
+_MOST_TERMS, _MOST_ATOMS = 64, 24
+_LARGE = 1000
+_WHOLE = frozenset(name for name, row in FUNCTIONS.items() if row.whole)
+_RATES, _CALLS, _NAMES = 400, 500, 1000
+
+
+@dataclass(frozen=True)
+class Term:
+    """coefficient * atoms to powers * sums in parentheses, all in reading order."""
+
+    coefficient: Fraction
+    monomial: Monomial
+    inner: tuple["Sum", ...] = ()
+
+
+Sum = tuple[Term, ...]
+Terms = Mapping[Monomial, Number]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """1 where left > right (or >=), else 0."""
+
+    left: Expr
+    relation: Literal[">", ">="]
+    right: Expr
+
+
+@dataclass(frozen=True)
+class Arranger:
+    """order: names of definitions, each after what it stands on. positive: whether a symbol is known to be above zero."""
+
+    order: Mapping[str, int]
+    positive: Callable[[str], bool] = lambda name: domain(name).startswith(("positive", "share"))
+
+    def place(self, atom: Atom) -> tuple[int, str]:
+        if isinstance(atom, Call):
+            return (_CALLS, atom.key[1])
+        if atom.name in self.order and atom.name not in ORDER:
+            return (_NAMES + self.order[atom.name], atom.name)
+        # how many layers, or whether a stage has a part, before sizes; rates and seconds behind them
+        return (ORDER.get(atom.name, 1 if is_size(atom) else _RATES), atom.name)
+
+    def arranged(self, terms: Terms) -> Sum:
+        """The sum in reading order, with what is common to its terms in front of it, and groups of terms likewise."""
+        if len(terms) == 1:
+            ((monomial, coefficient),) = terms.items()
+            return (Term(Fraction(coefficient), self._sorted(monomial)),)
+        common, factor = _common(terms), _gcd(terms.values())
+        sizes_alone = all(is_size(a) for m in terms for a, _ in m)
+        groups = _by_tokens(terms) if sizes_alone else {}
+        if (len(groups) < 2 and (common or (factor != 1 and sizes_alone))) or factor < 0:
+            return (self._product(factor, common, {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}),)
+        if found := factors(terms):
+            return (self._product(Fraction(1), {}, terms, found),)
+        if not 1 < len(groups) < len(terms):
+            groups = self._by_most_frequent(terms)
+        if len(groups) == 1 and not sizes_alone:
+            groups = _by_number(terms)
+        parts = [
+            part
+            for group in groups.values()
+            for part in (self.arranged(group) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
+        ]
+        return tuple(sorted(parts, key=self._reading_order))
+
+    def _product(self, factor: Fraction, common: Mapping[Atom, int], rest: Terms, found: tuple[Terms, Terms] | None = None) -> Term:
+        """A number, atoms, and what is left as one sum or as several that are multiplied."""
+        powers, sums, left = dict(common), [], [dict(rest)] if found is None else [dict(f) for f in found]
+        while left:
+            terms = left.pop(0)
+            inside, by = _common(terms), _gcd(terms.values())
+            over = _over_one(terms)
+            for atom, power in (*inside.items(), *(((over, -1),) if over else ())):
+                powers[atom] = powers.get(atom, 0) + power
+            factor *= by
+            shift = {**inside, over: -1} if over else inside
+            terms = {_divided(m, shift): Fraction(c) / by for m, c in terms.items()}
+            if len(terms) == 1:
+                continue
+            if more := factors(terms):
+                left = [*map(dict, more), *left]
+            else:
+                sums.append(self.arranged(terms))
+        monomial = self._sorted(tuple((a, p) for a, p in powers.items() if p))
+        # how often comes before what: (m - 1)(t_f + t_b)
+        return Term(factor, monomial, tuple(sorted(sums, key=lambda s: (not _of_sizes(s), len(s)))))
+
+    def _by_most_frequent(self, terms: Terms) -> dict[object, dict[Monomial, Number]]:
+        """The terms that share one factor, and the rest; one group where nothing is shared or the sum is short."""
+        seen: dict[Atom, int] = {}
+        for monomial in terms:
+            for atom, power in monomial:
+                if power > 0:
+                    seen[atom] = seen.get(atom, 0) + 1
+        best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
+        if best is None or seen[best] < 2 or len(terms) < 3:
+            return {0: dict(terms)}
+        groups: dict[object, dict[Monomial, Number]] = {}
+        for monomial, coefficient in terms.items():
+            groups.setdefault(any(a == best and p > 0 for a, p in monomial), {})[monomial] = coefficient
+        return groups
+
+    def _sorted(self, monomial: Monomial) -> Monomial:
+        return tuple(sorted(monomial, key=lambda f: self.place(f[0])))
+
+    def _reading_order(self, term: Term) -> tuple[bool, bool, list[tuple[int, str]]]:
+        atoms = [self.place(a) for a, p in term.monomial if p > 0]
+        return (term.coefficient < 0, not (atoms or term.inner), atoms or [self.place(a) for a, _ in term.monomial])
+
+    def guard(self, call: Call) -> Guard | None:
+        """What a call says where it is 1 or 0: ceil(min(1, x - 1)) of a positive x, min(1, max(0, n)) of a whole n, min(1, n) of a count."""
+        inside = _at_most_one(call.arguments[0]) if call.function == "ceil" else None
+        if inside is not None:
+            over = inside + 1
+            if len(over.terms) == 1 and self._is_positive(over):
+                ((monomial, coefficient),) = over.terms.items()
+                top, under = tuple(f for f in monomial if f[1] > 0), tuple((a, -p) for a, p in monomial if p < 0)
+                fraction = Fraction(coefficient)
+                return Guard(Expr({top: fraction.numerator}), ">", Expr({under: fraction.denominator}))
+        counted = _at_most_one(Expr({((call, 1),): 1}))
+        if counted is None:
+            return None
+        bare = _at_least_zero(counted)
+        if bare is not None and _whole(bare):
+            left = Expr({m: c for m, c in bare.terms.items() if m and c > 0})
+            constant = bare.terms.get((), 0)
+            right = left + constant - bare
+            return Guard(left, ">=", right) if constant == 1 else Guard(left, ">", right - constant)
+        if bare is None and _whole(counted) and all(c > 0 for c in counted.terms.values()):
+            return Guard(counted, ">", Expr({}))
+        return None
+
+    def _is_positive(self, amount: Expr) -> bool:
+        return all(c > 0 for c in amount.terms.values()) and all(isinstance(a, Symbol) and self.positive(a.name) for m in amount.terms for a, _ in m)
+
+
+def _call(amount: Expr) -> Call | None:
+    """The function that an expression is, if it is one alone."""
+    if len(amount.terms) == 1:
+        ((monomial, coefficient),) = amount.terms.items()
+        if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], Call):
+            return monomial[0][0]
+    return None
+
+
+def _other_than(amount: Expr, function: str, number: int) -> Expr | None:
+    """The other argument of a function of two, of which one is a number."""
+    call = _call(amount)
+    if call is None or call.function != function or len(call.arguments) != 2:
+        return None
+    rest = [a for a in call.arguments if not (a.is_constant and a.constant() == number)]
+    return rest[0] if len(rest) == 1 else None
+
+
+def _at_most_one(amount: Expr) -> Expr | None:
+    return _other_than(amount, "min", 1)
+
+
+def _at_least_zero(amount: Expr) -> Expr | None:
+    return _other_than(amount, "max", 0)
+
+
+def _whole(amount: Expr) -> bool:
+    """Whether it is a whole number wherever it is defined, and no less than zero where nothing is taken off."""
+    return all(
+        c == int(c) and all(p > 0 and isinstance(a, Symbol) and domain(a.name).endswith("integer") for a, p in m) for m, c in amount.terms.items()
+    )
+
+
+def factors(terms: Terms) -> tuple[Terms, Terms] | None:
+    """Two sums of several terms whose product the sum is, if there are."""
+    if not 4 <= len(terms) <= _MOST_TERMS:
+        return None
+    atoms = list(dict.fromkeys(a for m in terms for a, _ in m))
+    if len(atoms) > _MOST_ATOMS:
+        return None
+    powers = [(dict(monomial), monomial, coefficient) for monomial, coefficient in terms.items()]
+    for atom in atoms:
+        seen: dict[int, int] = {}
+        for own, _, _ in powers:
+            power = own.get(atom, 0)
+            seen[power] = seen.get(power, 0) + 1
+        often = set(seen.values())
+        if len(seen) < 2 or len(often) > 1 or often == {1}:
+            continue
+        parts: dict[int, dict[Monomial, Number]] = {}
+        for own, monomial, coefficient in powers:
+            parts.setdefault(own.get(atom, 0), {})[tuple(f for f in monomial if f[0] != atom)] = coefficient
+        (_, base), *rest = parts.items()
+        found: dict[Monomial, Number] = {_with((), atom, next(iter(parts))): 1}
+        for power, part in rest:
+            ratio = _ratio(part, base, atoms)
+            if ratio is None:
+                break
+            found[_with(ratio[0], atom, power)] = ratio[1]
+        else:
+            return base, found
+    return None
+
+
+def _ratio(part: Terms, base: Terms, atoms: list[Atom]) -> tuple[Monomial, Fraction] | None:
+    """The one term by which a sum is a multiple of another."""
+    places = {a: n for n, a in enumerate(atoms)}
+
+    def rank(monomial: Monomial) -> tuple[int, ...]:
+        # exponents in the order of the atoms: a product with one monomial keeps the order
+        powers = {places[a]: p for a, p in monomial}
+        return tuple(powers.get(n, 0) for n in range(len(atoms)))
+
+    first, second = max(part, key=rank), max(base, key=rank)
+    times = Fraction(part[first]) / Fraction(base[second])
+    shift = _divided(first, dict(second))
+    shift += tuple((a, -p) for a, p in second if a not in dict(first))
+    moved = {_multiplied(m, shift): Fraction(c) * times for m, c in base.items()}
+    return (shift, times) if moved == {_multiplied(m, ()): Fraction(c) for m, c in part.items()} else None
+
+
+def _multiplied(monomial: Monomial, by: Monomial) -> Monomial:
+    powers = dict(monomial)
+    for atom, power in by:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(((a, p) for a, p in powers.items() if p), key=lambda f: f[0].key))
+
+
+def _with(monomial: Monomial, atom: Atom, power: int) -> Monomial:
+    return _multiplied(monomial, ((atom, power),)) if power else _multiplied(monomial, ())
+
+
+def _over_one(terms: Terms) -> Atom | None:
+    """x of 1 - 1/x, which is (x - 1)/x."""
+    first, *rest = terms.values()
+    if () not in terms or len(rest) != 1 or first + rest[0] != 0:
+        return None
+    (monomial,) = (m for m in terms if m)
+    return monomial[0][0] if len(monomial) == 1 and monomial[0][1] == -1 else None
+
+
+def is_size(atom: Atom) -> bool:
+    """Whether it counts something: a size, a degree, layers, an indicator of a stage."""
+    return isinstance(atom, Symbol) and (atom.name in ORDER or domain(atom.name).endswith("integer"))
+
+
+def _of_sizes(terms: Sum) -> bool:
+    return all(
+        all(is_size(a) or (isinstance(a, Call) and a.function in ("ceil", "floor")) for a, _ in t.monomial) and all(map(_of_sizes, t.inner))
+        for t in terms
+    )
+
+
+def counts_first(term: Term) -> bool:
+    """Whether its sums say how often there is what its atoms are: (m - 1) t_slow."""
+    of_rates = bool(term.monomial) and all(power > 0 and not is_size(a) for a, power in term.monomial)
+    return of_rates and bool(term.inner) and all(map(_of_sizes, term.inner))
+
+
+def less_one(terms: Sum) -> Atom | None:
+    """x of x - 1."""
+    if len(terms) != 2 or any(t.inner for t in terms) or [t.coefficient for t in terms] != [1, -1] or terms[1].monomial:
+        return None
+    ((atom, power), *rest) = terms[0].monomial
+    return atom if power == 1 and not rest else None
+
+
+def _by_tokens(terms: Terms) -> dict[object, dict[Monomial, Number]]:
+    groups: dict[object, dict[Monomial, Number]] = {}
+    for monomial, coefficient in terms.items():
+        groups.setdefault(tuple(f for f in monomial if isinstance(f[0], Symbol) and f[0].name in _TOGETHER), {})[monomial] = coefficient
+    return groups
+
+
+def _by_number(terms: Terms) -> dict[object, dict[Monomial, Number]]:
+    """Terms with the same coefficient, where that says more than they do."""
+    groups: dict[object, dict[Monomial, Number]] = {}
+    for monomial, coefficient in terms.items():
+        own: object = coefficient if abs(Fraction(coefficient)) > _LARGE else (coefficient, monomial)
+        groups.setdefault(own, {})[monomial] = coefficient
+    return groups if 1 < len(groups) < len(terms) else {0: dict(terms)}
+
+
+def _common(terms: Iterable[Monomial]) -> dict[Atom, int]:
+    """Factors of every term; a divisor is one only when it divides all."""
+    found: dict[Atom, int] | None = None
+    for monomial in terms:
+        powers = dict(monomial)
+        if found is None:
+            found = powers
+        else:
+            found = {a: (min if p > 0 else max)(p, powers[a]) for a, p in found.items() if a in powers and (powers[a] > 0) == (p > 0)}
+    return found or {}
+
+
+def _divided(monomial: Monomial, common: Mapping[Atom, int]) -> Monomial:
+    left = tuple((a, p - common.get(a, 0)) for a, p in monomial if p != common.get(a, 0))
+    return left + tuple((a, -p) for a, p in common.items() if all(a != b for b, _ in monomial))
+
+
+def _gcd(coefficients: Iterable[Number]) -> Fraction:
+    exact = [Fraction(c) for c in coefficients]
+    sign = -1 if all(c < 0 for c in exact) else 1
+    return Fraction(sign * math.gcd(*(c.numerator for c in exact)), math.lcm(*(c.denominator for c in exact)))

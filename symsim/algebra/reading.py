@@ -1,0 +1,192 @@
+"""What of a formula is shown: which definitions stand in it by name, a unit that it is divided by, terms too small to matter.
+
+A formula is read as a paper has it: closed where that is short, else over named parts. What a message or a schedule is made of (alpha,
+beta, mu of a group, n^(i) in flight) is always a name, and bytes of states are bytes times the parameters of a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symsim.algebra.expr import ONE, Expr, Number, expr, symbol
+from symsim.algebra.facts import Fact, Said, read_facts, solved
+from symsim.algebra.grammar import parse
+from symsim.algebra.key import Key
+from symsim.algebra.quantity import BYTE, Definition
+from symsim.algebra.typeset import entry, latex, names_of, word
+from symsim.algebra.vocabulary import SYMBOLS
+from symsim.errors import InputError, cut, nearest
+
+if TYPE_CHECKING:
+    from symsim.algebra.formula import Formula
+
+LONGEST = 400  # characters of LaTeX of a formula that is closed
+SHAPES = ("g = a", "a*d = h", "f = 4*h")
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A formula as it is shown. of: what was asked for; per: what it is divided by; rest: a definition of the terms that were left out."""
+
+    formula: "Formula"
+    of: Definition
+    per: Expr = ONE
+    rest: Definition | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether its terms stand one by one, as of what is divided by a unit."""
+        return self.per != ONE
+
+
+def read(formula: Formula, inline: Collection[str] = (), per: str | None = None, given: Said = (), drop_below: Number = 0) -> Reading:
+    """The formula as it is read: under the facts, with definitions put in (those named; 'all'; else as many as leave it short).
+
+    per: a product of symbols by their names or the letters of papers ('s*b*h/t'), by which it is divided; facts of the model's shape
+    that hold at its sizes apply. drop_below: the share of the whole below which a term goes into one named rest, at its sizes.
+    InputError for a name, fact or unit that says nothing here, and where sizes are needed that the formula does not have.
+    """
+    facts = tuple(_by_letters(f, formula) for f in read_facts(given))
+    made = formula.given(facts) if facts else formula
+    over = ONE
+    if per is not None:
+        over = _unit(per, formula)
+        made = _closed(made, inline)
+        made = _divided(made.given(_shapes(made, over)), over)
+    else:
+        made = _opened(made, inline)
+    reading = Reading(made, formula.result, over)
+    return _without_small(reading, drop_below) if drop_below else reading
+
+
+# which definitions ------------------------------------------------------------------------------------------------------
+
+
+def _opened(formula: Formula, inline: Collection[str]) -> Formula:
+    if inline:
+        return _closed(formula, inline)
+    whole = _closed(formula, ())
+    if len(latex(whole.result.expr, names_of(whole.definitions))) <= LONGEST:
+        return whole
+    last = formula.result
+    plain = {d.symbol: d.expr for d in formula.definitions if d.expr.is_constant}
+    return replace(formula, definitions=(*formula.definitions[:-1], replace(last, expr=last.expr.substitute(plain))))
+
+
+def _closed(formula: Formula, inline: Collection[str]) -> Formula:
+    """With definitions in their places: those named, all, or all but those that are read by name."""
+    if inline == (ALL,) or list(inline) == [ALL]:
+        return formula.inline()
+    known = [d.symbol for d in (*formula.definitions, *formula.written_out().definitions)]
+    for name in inline:
+        if name not in known:
+            raise InputError(f"{formula.result.symbol} stands on no definition '{cut(name)}': {nearest(name, known)}")
+    if inline:
+        return formula.inline([name for name in known if name not in inline])
+    return formula.inline([d.symbol for d in formula.written_out().definitions if _by_name(d, formula.result)])
+
+
+def _by_name(definition: Definition, result: Definition) -> bool:
+    """Whether a definition is read by its name: of a message's seconds, of what is in flight, of the parameters behind bytes."""
+    if definition.expr.is_constant:
+        return False
+    key = definition.key.at(None)
+    parameters = key.quantity == "P" and key.scope == "stage" and result.unit == BYTE
+    return key.scope == "network" or key.quantity == "alive_i" or parameters
+
+
+# a unit -----------------------------------------------------------------------------------------------------------------
+
+
+def _unit(text: str, formula: Formula) -> Expr:
+    where = f"--per '{cut(text)}'"
+    found = _with_letters(parse(text, where=where), formula)
+    unknown = sorted(n for n in found.symbols() if n not in SYMBOLS and n not in formula.symbols)
+    if unknown:
+        raise InputError(f"{where}: there is no symbol '{cut(unknown[0])}': {nearest(unknown[0], sorted(formula.symbols))}")
+    if len(found.terms) != 1:
+        raise InputError(f"{where}: a product or quotient of symbols is needed, such as s*b*h/t")
+    return found
+
+
+def _with_letters(amount: Expr, formula: Formula) -> Expr:
+    """An expression in which a letter of papers stands for the symbol that is printed so: t for tp, p for pp."""
+    free = formula.symbols
+    letters = {SYMBOLS[name].latex: name for name in SYMBOLS if name in free}
+    return amount.substitute({n: symbol(letters[n]) for n in amount.symbols() - free if n in letters and n not in SYMBOLS})
+
+
+def _by_letters(fact: Fact, formula: Formula) -> Fact:
+    right = _with_letters(fact.right, formula) if isinstance(fact.right, Expr) else fact.right
+    return replace(fact, left=_with_letters(fact.left, formula), right=right)
+
+
+def _shapes(formula: Formula, per: Expr) -> tuple[Fact, ...]:
+    """Facts of a model's shape that hold at its sizes, of symbols that are there."""
+    sizes = formula.sizes() if formula.sizes is not None else {}
+    there = formula.symbols | per.symbols()
+    found = []
+    for fact in read_facts(SHAPES):
+        right = expr(fact.right) if isinstance(fact.right, Expr) else ONE
+        if fact.symbols <= there and fact.symbols <= sizes.keys() and (fact.left - right).evaluate(sizes) == 0:
+            found.append(fact)
+    return tuple(f for f in found if f.symbols & formula.symbols)
+
+
+def _divided(formula: Formula, per: Expr) -> Formula:
+    last, shared = formula.result, per.substitute(solved(formula.facts))
+    left = rf"{last.latex or entry(last.symbol).latex} \big/ {latex(per, fractions=False)}"
+    made = replace(last, key=Key(f"{last.symbol}_per", "pipeline"), expr=last.expr / shared, latex=left, meaning=f"{last.meaning}, per {per}")
+    return replace(formula, definitions=(*formula.definitions[:-1], made))
+
+
+# terms ------------------------------------------------------------------------------------------------------------------
+
+
+def _without_small(reading: Reading, share: Number) -> Reading:
+    """The terms of less than a share of the whole under one name."""
+    formula = reading.formula
+    if formula.sizes is None:
+        raise InputError(f"{formula.result.symbol} has no sizes to tell small terms by: ask a result for its formula")
+    values = numbers(formula)
+    last = formula.result
+    parts = {m: abs(float(Expr({m: c}).evaluate(values))) for m, c in last.expr.terms.items()}
+    whole = abs(float(last.expr.evaluate(values)))
+    small = {m for m, size in parts.items() if size < share * whole}
+    if len(small) < 1 or len(small) == len(parts):
+        return reading
+    rest = Definition(
+        Key(f"{last.symbol}_rest", "pipeline"),
+        Expr({m: c for m, c in last.expr.terms.items() if m in small}),
+        last.unit,
+        f"terms of less than {float(100 * share):.3g} % of it",
+        rf"{{{last.latex or entry(last.symbol).latex}}}_{{{word('rest')}}}" if not reading.flat else word("rest"),
+    )
+    kept = Expr({m: c for m, c in last.expr.terms.items() if m not in small}) + rest.key.expr
+    made = replace(formula, definitions=(*formula.definitions[:-1], rest, replace(last, expr=kept)))
+    return replace(reading, formula=made, rest=rest)
+
+
+def numbers(formula: Formula) -> dict[str, Number]:
+    """Numbers of a formula's symbols and definitions at its sizes; none where it has no sizes."""
+    if formula.sizes is None:
+        return {}
+    known: dict[str, Number] = dict(formula.sizes())
+    for fact in formula.facts:
+        if fact.relation == ":" and str(fact.left) not in known:
+            return {}
+    for definition in formula.written_out().definitions:
+        known[definition.symbol] = definition.expr.evaluate(known)
+    return known
+
+
+def by_size(expression: Expr, values: Mapping[str, Number]) -> list[Expr]:
+    """The terms of a sum: numbers first, then the largest first where values are known."""
+    terms = [Expr({m: c}) for m, c in expression.terms.items()]
+    if values:
+        return sorted(terms, key=lambda t: (not t.is_constant, -abs(Fraction(t.evaluate(values)))))
+    return sorted(terms, key=lambda t: not t.is_constant)

@@ -1,0 +1,53 @@
+"""The command formula: one quantity's formula, in the form that a terminal, a paper, a page or a program takes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair
+from symsim.api.terminal import print_out
+from symsim.errors import InputError
+
+
+def formula(
+    model: Model,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A quantity or a definition; without it, a list of all.")] = None,
+    strategy: StrategyText = None,
+    system: SystemName = None,
+    settings: Settings = None,
+    per: Annotated[str | None, typer.Option("--per", metavar="UNIT", help="Divide by a product of symbols, such as 's*b*h/t'.")] = None,
+    given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
+    inline: Annotated[str | None, typer.Option("--inline", metavar="NAMES", help="Definitions to put in, by commas; or all.")] = None,
+    symbols: Annotated[str, typer.Option("--symbols", metavar="STYLE", help="symsim, megatron, korthikanti, or a file of letters.")] = "symsim",
+    small: Annotated[str | None, typer.Option("--drop-below", metavar="SHARE", help="Smaller terms go under one name, such as 1%.")] = None,
+    target: Annotated[str, typer.Option("--to", metavar="TARGET", help="text tex md html typst sympy python c js.")] = "text",
+) -> None:
+    """Print one formula as it is read, or as code."""
+    from symsim.api.python import derive
+    from symsim.report.formula_list import chapters
+
+    share = _share(small) if small is not None else 0.0
+    result = derive(model, strategy, overrides=dict(pair("--set", text) for text in settings or ()), system=system)
+    if name is None:
+        print_out(chapters(result))
+        return
+    found = result.formula(name)
+    inside = [part.strip() for part in inline.split(",")] if inline is not None else ()
+    if not all(inside):
+        raise InputError(f"--inline '{inline}': names of definitions by commas, or all, are needed")
+    facts = ", ".join(given or ())
+    print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=share))
+
+
+def _share(text: str) -> float:
+    """'1%' or 0.01. InputError for what is no share."""
+    number = text.strip().removesuffix("%")
+    try:
+        found = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1:
+        raise InputError(f"--drop-below {text}: a share is needed, such as 1% or 0.01")
+    return found

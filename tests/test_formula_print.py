@@ -1,0 +1,239 @@
+"""Formulas as they are printed: equal to what they print, whatever the target."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.algebra.arranged import Arranger, Sum
+from symsim.algebra.expr import Call, Expr, Number, ceil, floor, maximum, minimum, symbol
+from symsim.algebra.operators import EXACT
+from symsim.algebra.plain import plain
+from symsim.algebra.reductions import FUNCTIONS as REDUCTIONS
+from symsim.algebra.typeset import latex
+from symsim.algebra.vocabulary import domain
+from symsim.api.result import Result
+from symsim.program.c_kernel import compiler
+from symsim.program.javascript import javascript
+from symsim.program.unrolled import unroll
+from symsim.report.formula import TARGETS
+
+CASES = {
+    "llama3-70b": ("tp=8,pp=4,dp=4,sp=true,global_batch_size=128,zero=1", "h100-sxm"),
+    "deepseek-v3": ("tp=4,pp=16,ep=8,etp=1,dp=16,sp=true,num_microbatches=64,recompute=full", "h800-sxm"),
+    "gpt3-175b": ("tp=8,pp=8,vpp=2,dp=2,num_microbatches=16,fusion=eager,attention_kernel=eager", None),
+}
+
+
+@cache
+def result(model: str) -> Result:
+    strategy, system = CASES[model]
+    if "attention_kernel" in strategy:
+        strategy, system = strategy.replace(",attention_kernel=eager", ""), "h100-sxm"
+        return symsim.derive(model, strategy, {"attention_kernel": "eager"}, system=system)
+    return symsim.derive(model, strategy, system=system)
+
+
+# what is printed is what is meant ---------------------------------------------------------------------------------------
+
+
+def read(text: str, values: Mapping[str, Number]) -> Number:
+    """The value of a printed text; a bracket is 1 where it holds, else 0."""
+
+    def of(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return values[name]
+            case ast.UnaryOp(operand=operand):
+                return -of(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                a, b = of(left), of(right)
+                sign = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}[type(op)]
+                return Fraction(a) ** b if sign == "pow" else EXACT[sign](Fraction(a), Fraction(b))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return EXACT[name](*map(of, arguments))
+            case ast.List(elts=[ast.Compare(left=left, ops=[op], comparators=[right])]):
+                return int(of(left) > of(right) if isinstance(op, ast.Gt) else of(left) >= of(right))
+        raise AssertionError(ast.dump(node))
+
+    return of(ast.parse(text, mode="eval").body)
+
+
+def drawn(expression: Expr, draw: random.Random) -> dict[str, Number]:
+    """Exact numbers in the domains of the symbols, small ones too, so that guards go both ways."""
+    made: dict[str, Number] = {}
+    for name in sorted(expression.symbols()):
+        kind = domain(name)
+        if kind == "share":
+            made[name] = Fraction(draw.randrange(1, 17), 16)
+        elif kind.endswith("integer"):
+            made[name] = draw.choice((0, 1, 1, 2, 3, 8, 128, 4096)) if kind.startswith("non") else draw.choice((1, 1, 2, 3, 4, 8, 100, 4096))
+        else:
+            made[name] = Fraction(draw.randrange(1, 4000), draw.choice((1, 2, 3, 64)))
+    return made
+
+
+def reductions(expression: Expr) -> bool:
+    return any(isinstance(a, Call) and (a.function in REDUCTIONS or any(map(reductions, a.arguments))) for m in expression.terms for a, _ in m)
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_every_definition_prints_what_it_is(model: str) -> None:
+    """Of all definitions and closed forms of a model: the text, read back, has the value of the expression, exactly, at points drawn."""
+    draw, seen = random.Random(7), 0
+    book = result(model).derivation.definitions
+    closed = [result(model).formula(n).inline().result.expr for n in ("N", "F", "P_stage", "A_stage")]
+    # a large model has many that differ in a name alone
+    for expression in (*[d.expr for d in book.values()][:: 3 if len(book) > 400 else 1], *closed):
+        if reductions(expression):
+            continue
+        text = plain(expression, order=list(book))
+        for _ in range(2):
+            values = drawn(expression, draw)
+            try:
+                expected = expression.evaluate(values)
+            except ZeroDivisionError:
+                continue
+            assert read(text, values) == expected, (text, values)
+            seen += 1
+    assert seen > 300
+
+
+def test_latex_and_text_have_one_form() -> None:
+    """How often there is something comes before what it is, in both."""
+    x, y, m, p = (symbol(n) for n in ("t_slow", "tc", "m", "pp"))
+    expression = m * x - x + 2 * p * y - 2 * y
+    assert plain(expression) == "(m - 1)*t_slow + 2*(pp - 1)*tc"
+    assert latex(expression) == r"(m - 1)\,t_{\mathrm{slow}} + 2(p - 1)\,t_c"
+
+
+def test_factors_stay_as_people_write_them() -> None:
+    b, s, h, t, m, p, d = (symbol(n) for n in ("b", "s", "h", "tp", "m", "pp", "dp"))
+    beta, gamma, alpha = symbol("beta_tp_all_gather"), symbol("beta_tp_reduce_scatter"), symbol("alpha_tp")
+    tf, tb = symbol("tf"), symbol("ti")
+    assert plain(4 * symbol("P") * beta * (d - 1) / d) == "4*P*beta_tp_all_gather*(dp - 1)/dp"
+    assert plain(4 * b * s * h * (1 - 1 / t) * (beta + gamma) + 4 * alpha) == (
+        "4*b*s*h*(tp - 1)/tp*(beta_tp_all_gather + beta_tp_reduce_scatter) + 4*alpha_tp"
+    )
+    assert plain(m * (tf + tb) + (p - 1) * (tf + tb)) == "(m + pp - 1)*(tf + ti)"
+    assert plain(floor((m - 1) * (p - 1) / p)) == "floor((pp - 1)/pp*(m - 1))"
+
+
+def test_guards_are_brackets() -> None:
+    mu, t, i, m, p = (symbol(n) for n in ("mu_tp_1", "tp", "i", "m", "pp"))
+    assert plain(ceil(minimum(1, mu - 1))) == "[mu_tp_1 > 1]"
+    assert plain(ceil(minimum(1, t / mu - 1))) == "[tp > mu_tp_1]"
+    assert plain(minimum(1, maximum(0, m + i - p + 1))) == "[m + i >= pp]"
+    assert plain(minimum(1, symbol("L_dense_i"))) == "[L_dense_i > 0]"
+    # of what may be no whole number, or less than nothing, it would not be so
+    assert plain(minimum(1, symbol("t_place"))) == "min(1, t_place)"
+    assert plain(minimum(1, symbol("L_dense_i") - symbol("L_dense_ckpt_i"))).startswith("min(1, ")
+    assert latex(minimum(1, maximum(0, m + i - p + 1))) == r"[m + i \ge p]"
+
+
+def test_the_tree_is_the_expression() -> None:
+    """Sums drawn at random, products of sums among them: multiplied out, the tree is what it was made of."""
+    draw = random.Random(3)
+    names = [symbol(n) for n in "b s h tp pp m a d".split()] + [symbol("t_slow"), symbol("tc"), maximum(symbol("m"), symbol("pp"))]
+
+    def value(terms: Sum) -> Expr:
+        total = Expr({})
+        for term in terms:
+            made = Expr({tuple(sorted(term.monomial, key=lambda f: f[0].key)): term.coefficient})
+            for inner in term.inner:
+                made = made * value(inner)
+            total = total + made
+        return total
+
+    for _ in range(300):
+        product = Expr({(): 1})
+        for _ in range(draw.randrange(1, 4)):
+            terms = (draw.choice((-1, 1, 2, Fraction(1, 2))) * draw.choice(names) ** draw.choice((-1, 1)) for _ in range(draw.randrange(1, 4)))
+            product = product * sum(terms, Expr({}))
+        expression = product + draw.choice((0, 1)) * draw.choice(names)
+        if expression:
+            assert value(Arranger({}).arranged(expression.terms)) == expression
+
+
+# targets ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_target_prints() -> None:
+    of = result("llama3-70b").formula("c_f_dense_tp")
+    for target in TARGETS:
+        text = of.to(target)
+        assert "beta" in text or "&#x003B2;" in text or "\u03b2" in text, target
+        assert re.search("second|byte", text), target
+
+
+def code_values(name: str) -> tuple[Any, dict[str, Number], float]:
+    of = result("llama3-70b").formula(name)
+    assert of.sizes is not None
+    values = {n: v for n, v in of.sizes().items() if n in of.symbols}
+    return of, values, float(of.value(of.sizes()))
+
+
+@pytest.mark.parametrize("name", ["A_dense", "c_f_dense_tp", "t_f_dense_attention_core", "t_step"])
+def test_python_and_sympy_are_the_formula(name: str) -> None:
+    of, values, expected = code_values(name)
+    space: dict[str, Any] = {}
+    exec(of.to("python"), space)
+    assert space[name](**{n: float(v) for n, v in values.items()}) == pytest.approx(expected, rel=1e-12)
+    if name.startswith("t_"):  # SymPy takes seconds to read what has many maxima
+        return
+    exec(of.to("sympy"), space)
+    symbols = {s: v for s, v in values.items()}
+    found = space[name].subs({s: symbols[s.name] for s in space[name].free_symbols}).doit()
+    assert float(found) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here, in which JavaScript would run")
+def test_javascript_is_the_formula(tmp_path: Path) -> None:
+    names = ["A_dense", "c_f_dense_tp", "t_f_dense_attention_core", "t_step"]
+    script, expected, strict = "", {}, '"use strict";'
+    for name in names:
+        of, values, expected[name] = code_values(name)
+        given = json.dumps({n: float(v) for n, v in values.items()})
+        script += f"{{\n{of.to('js').replace(strict, '')}\nconsole.log(JSON.stringify({name}({given})));\n}}\n"
+    whole = unroll(result("llama3-70b"), ["b", "B_1"])
+    script += f"{{\n{javascript(whole).replace(strict, '')}\nconsole.log(JSON.stringify(kernel({{ b: 1 }})));\n}}\n"
+    (tmp_path / "all.js").write_text(strict + script)
+    lines = subprocess.run(["node", tmp_path / "all.js"], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    for name, line in zip(names, lines):
+        assert json.loads(line) == pytest.approx(expected[name], rel=1e-12), name
+    found = json.loads(lines[-1])
+    for name in ("time.step", "time.compute", "time.exposed.tp", "memory.peak", "mfu", "params.total", "flops.forward"):
+        assert found[name] == pytest.approx(float(result("llama3-70b").value(name)), rel=1e-12), name
+
+
+def test_javascript_says_every_operator() -> None:
+    """Without node: each operator that a program may hold has its text."""
+    from symsim.algebra.operators import OPERATORS
+    from symsim.program.straight import LANGUAGES
+
+    assert {n for n, row in OPERATORS.items() if row.primitive} == LANGUAGES["js"].templates.keys()
+    assert not [t for t in LANGUAGES["js"].templates.values() if re.search(r"fabs|fmod", t)]
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler here")
+def test_c_is_the_formula(tmp_path: Path) -> None:
+    of, values, expected = code_values("t_f_dense_attention_core")
+    given = ", ".join(repr(float(values[n])) for n in sorted(values))
+    main = f'int main(void) {{ printf("%.17g", t_f_dense_attention_core({given})); return 0; }}'
+    (tmp_path / "f.c").write_text(f"{of.to('c')}\n#include <stdio.h>\n{main}\n")
+    subprocess.run([compiler().partition(":")[0], "-o", tmp_path / "f", tmp_path / "f.c", "-lm"], check=True)
+    assert float(subprocess.run([tmp_path / "f"], capture_output=True, text=True, check=True).stdout) == pytest.approx(expected, rel=1e-12)
