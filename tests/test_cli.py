@@ -87,7 +87,7 @@ def small() -> Architecture:
 def test_help_lists_the_commands_that_work():
     done = symsim("--help")
     assert done.returncode == 0
-    for command in ("derive", "eval", "sweep", "compile", "bench", "list", "import", "export", "audit", "calibrate", "anchor"):
+    for command in ("derive", "eval", "formula", "sweep", "compile", "bench", "list", "import", "export", "audit", "calibrate", "anchor"):
         assert f"\n  {command} " in done.stdout
 
 

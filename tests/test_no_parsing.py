@@ -41,6 +41,7 @@ ALLOWED: dict[str, str] = {
         grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs
         audit/own.py:own_subject""",
     "the domain of a symbol, in words": """
+        algebra/arranged.py
         algebra/facts.py:_Application._bounds algebra/facts.py:_Application._check_domain algebra/facts.py:_Application.take_limits
         algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign
         audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
@@ -58,7 +59,7 @@ ALLOWED: dict[str, str] = {
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
-        program/c_source.py program/module.py program/module_text.py
+        program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
         report/typst.py report/typst_math.py report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from symsim.algebra.expr import ONE, ZERO, Expr, ceil, floor, maximum, symbol
+from symsim.algebra.arranged import Sum
+from symsim.algebra.expr import ZERO, Expr, ceil, floor, maximum, symbol
+from symsim.algebra.plain import opened
 from symsim.algebra.quantity import BYTE, FLOP
-from symsim.algebra.typeset import _printer, _Term, definition_latex, lines, names_of, width
+from symsim.algebra.typeset import _printer, definition_latex, lines, names_of, width
 from symsim.algebra.typeset import latex as typeset
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
@@ -140,11 +142,8 @@ def test_latex_finds_no_box_too_wide(tmp_path: Path) -> None:
     assert b"Overfull \\hbox" not in done.stdout
 
 
-def expanded(terms: tuple[_Term, ...]) -> Expr:
-    total = ZERO
-    for term in terms:
-        total = total + Expr({tuple(sorted(term.monomial, key=lambda f: f[0].key)): term.coefficient}) * (expanded(term.inner) if term.inner else ONE)
-    return total
+def expanded(terms: Sum) -> Expr:
+    return sum(map(opened, terms), ZERO)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -154,7 +153,7 @@ def test_what_is_printed_is_the_formula(case: str) -> None:
     printer = _printer(names_of(book), True)
     for definition in book:
         if definition.expr:
-            assert expanded(printer.arranged(definition.expr.terms)) == definition.expr, definition.symbol
+            assert expanded(printer.arranged(definition.expr)) == definition.expr, definition.symbol
 
 
 @pytest.mark.parametrize(

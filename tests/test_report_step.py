@@ -259,7 +259,7 @@ def test_what_is_printed_is_the_formula(case: str) -> None:
     printer = _printer(names_of(book), True)
     for definition in book:
         if definition.expr:
-            assert expanded(printer.arranged(definition.expr.terms)) == definition.expr, definition.symbol
+            assert expanded(printer.arranged(definition.expr)) == definition.expr, definition.symbol
 
 
 def test_long_maxima_are_taken_apart_without_loss() -> None:

@@ -10,9 +10,10 @@ Every target prints this tree (`typeset.py` as LaTeX, `plain.py` as text), and i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
@@ -57,10 +58,9 @@ class Guard:
 
 @dataclass(frozen=True)
 class Arranger:
-    """order: names of definitions, each after what it stands on. positive: whether a symbol is known to be above zero."""
+    """order: names of definitions, each after what it stands on."""
 
     order: Mapping[str, int]
-    positive: Callable[[str], bool] = lambda name: domain(name).startswith(("positive", "share"))
 
     def place(self, atom: Atom) -> tuple[int, str]:
         if isinstance(atom, Call):
@@ -142,7 +142,7 @@ class Arranger:
         inside = _at_most_one(call.arguments[0]) if call.function == "ceil" else None
         if inside is not None:
             over = inside + 1
-            if len(over.terms) == 1 and self._is_positive(over):
+            if len(over.terms) == 1 and _is_positive(over):
                 ((monomial, coefficient),) = over.terms.items()
                 top, under = tuple(f for f in monomial if f[1] > 0), tuple((a, -p) for a, p in monomial if p < 0)
                 fraction = Fraction(coefficient)
@@ -160,8 +160,16 @@ class Arranger:
             return Guard(counted, ">", Expr({}))
         return None
 
-    def _is_positive(self, amount: Expr) -> bool:
-        return all(c > 0 for c in amount.terms.values()) and all(isinstance(a, Symbol) and self.positive(a.name) for m in amount.terms for a, _ in m)
+
+@lru_cache(maxsize=1 << 12)
+def _counts(name: str) -> bool:
+    return domain(name).endswith("integer")
+
+
+def _is_positive(amount: Expr) -> bool:
+    """Of one term."""
+    ((monomial, coefficient),) = amount.terms.items()
+    return coefficient > 0 and all(isinstance(a, Symbol) and domain(a.name).startswith(("positive", "share")) for a, _ in monomial)
 
 
 def _call(amount: Expr) -> Call | None:
@@ -192,9 +200,7 @@ def _at_least_zero(amount: Expr) -> Expr | None:
 
 def _whole(amount: Expr) -> bool:
     """Whether it is a whole number wherever it is defined, and no less than zero where nothing is taken off."""
-    return all(
-        c == int(c) and all(p > 0 and isinstance(a, Symbol) and domain(a.name).endswith("integer") for a, p in m) for m, c in amount.terms.items()
-    )
+    return all(c == int(c) and all(p > 0 and isinstance(a, Symbol) and _counts(a.name) for a, p in m) for m, c in amount.terms.items())
 
 
 def factors(terms: Terms) -> tuple[Terms, Terms] | None:
@@ -267,7 +273,7 @@ def _over_one(terms: Terms) -> Atom | None:
 
 def is_size(atom: Atom) -> bool:
     """Whether it counts something: a size, a degree, layers, an indicator of a stage."""
-    return isinstance(atom, Symbol) and (atom.name in ORDER or domain(atom.name).endswith("integer"))
+    return isinstance(atom, Symbol) and (atom.name in ORDER or _counts(atom.name))
 
 
 def _of_sizes(terms: Sum) -> bool:
