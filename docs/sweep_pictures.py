@@ -17,7 +17,20 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "benchmarks"))
 
 from derive import standing_on  # noqa: E402
-from drawing import (  # noqa: E402
+from heat_picture import MODEL, SYSTEM, heat_picture  # noqa: E402
+
+from symsim.grid.axes import parse_axes  # noqa: E402
+from symsim.grid.question import ask, values_of  # noqa: E402
+from symsim.grid.reported import Reported  # noqa: E402
+from symsim.grid.space import Space  # noqa: E402
+from symsim.grid.sweep import Sweep  # noqa: E402
+from symsim.grid.work import Work  # noqa: E402
+from symsim.program.base import read_base  # noqa: E402
+from symsim.program.plan import Plan, operations  # noqa: E402
+from symsim.program.program import Program, restricted  # noqa: E402
+from symsim.program.slots import Slot  # noqa: E402
+from symsim.program.value import Value  # noqa: E402
+from symsim.report.shapes import (  # noqa: E402
     BOLD_EM,
     FAINT,
     HEAD,
@@ -32,19 +45,6 @@ from drawing import (  # noqa: E402
     svg,
     text,
 )
-from heat_picture import MODEL, SYSTEM, heat_picture  # noqa: E402
-
-from symsim.grid.axes import parse_axes  # noqa: E402
-from symsim.grid.question import ask, values_of  # noqa: E402
-from symsim.grid.reported import Reported  # noqa: E402
-from symsim.grid.space import Space  # noqa: E402
-from symsim.grid.sweep import Sweep  # noqa: E402
-from symsim.grid.work import Work  # noqa: E402
-from symsim.program.base import read_base  # noqa: E402
-from symsim.program.plan import Plan, operations  # noqa: E402
-from symsim.program.program import Program, restricted  # noqa: E402
-from symsim.program.slots import Slot  # noqa: E402
-from symsim.program.value import Value  # noqa: E402
 
 STRATEGY = "sp=true"
 AXES = ("tp=2,4,8", "pp=2,4,8,16", "dp=2:64", "micro_batch_size=1:8", "num_microbatches=1:256", "seq_length=1024:32768:1024")

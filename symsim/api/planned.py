@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.arguments import Model, Settings, SystemName, pair
+from symsim.api.arguments import Model, Settings, pair
 from symsim.api.terminal import print_out, say
 
 
 def plan(
     model: Model,
-    system: SystemName = None,
+    systems: Annotated[
+        list[str] | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file; repeatable.")
+    ] = None,
     world: Annotated[str | None, typer.Option("--world", metavar="N", help="Accelerators; several as of --axis: 16:4096:*2.")] = None,
     batch: Annotated[int | None, typer.Option("--global-batch-size", metavar="N", help="Sequences a step.")] = None,
     tokens: Annotated[str | None, typer.Option("--tokens-per-step", metavar="N", help="Tokens a step, in place of sequences: 4M, 4194304.")] = None,
@@ -26,15 +28,22 @@ def plan(
     top: Annotated[int, typer.Option("--top", metavar="K", help="Strategies shown, of kinds that differ.")] = 5,
     why_not: Annotated[str | None, typer.Option("--why-not", metavar="STRATEGY", help="Why this one is not the best.")] = None,
     written: Annotated[tuple[str, Path] | None, typer.Option("--export", metavar="KIND FILE", help="Write the best as a trainer's file.")] = None,
+    run_tokens: Annotated[str | None, typer.Option("--tokens", metavar="N", help="A run of so many tokens, such as 15T: what does it.")] = None,
+    days: Annotated[str | None, typer.Option("--days", metavar="D", help="Days that the run may take.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", metavar="USD", help="US dollars that it may cost, such as 2M.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the curve over --world (.svg .html).")] = None,
     settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Find the best strategies for a model on so many accelerators, and prove that no other of the space is better."""
-    from symsim.planning.command import Request, run
+    from symsim.inputs.run import RUN
+    from symsim.planning.command import Request, need_of, run
 
+    given = dict(pair("--set", t) for t in settings or ())
+    need = need_of(run_tokens, days, budget, {name: text for name, text in given.items() if name in RUN})
     request = Request(
         model,
-        system,
+        tuple(systems or ()),
         world,
         batch,
         tokens,
@@ -45,7 +54,9 @@ def plan(
         tuple(allow or ()),
         share,
         top,
-        dict(pair("--set", t) for t in settings or ()),
+        {name: text for name, text in given.items() if name not in RUN},
+        need,
+        plot,
     )
     run(request, why_not, written, as_json, print_out, say)
 

@@ -18,11 +18,15 @@ from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import load_model
+from symsim.inputs.run import read_run_number
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
-from symsim.planning.text import plan_text, sizes_text
+from symsim.planning.sizing import Need, Size, sized
+from symsim.planning.sizing_text import curve, sizing_text
+from symsim.planning.text import plan_text
 from symsim.report.amounts import human
+from symsim.report.drawn import check_picture, write_picture
 
 _MOST_SIZES = 32
 
@@ -34,7 +38,7 @@ class Request:
     """What `symsim plan` was asked, as text where it is to be read."""
 
     model: str
-    system: str | None
+    systems: tuple[str, ...]
     world: str | None
     batch: int | None
     tokens: str | None
@@ -46,6 +50,23 @@ class Request:
     share: float
     top: int
     overrides: Mapping[str, str]
+    need: Need
+    plot: Path | None = None
+
+
+def need_of(tokens: str | None, days: str | None, budget: str | None, numbers: Mapping[str, str]) -> Need:
+    """What a run is to be, from texts as '15T', '30' and '2M'. InputError for what does not read."""
+    read = {"tokens": tokens, "days": days, "budget": budget}
+    found = {}
+    for name, text in read.items():
+        if text is not None:
+            try:
+                found[name] = float(read_run_number("days" if name == "days" else "tokens", text))
+            except InputError as error:
+                raise InputError(str(error).replace("--set tokens=" if name == "budget" else f"--set {name}=", f"--{name} ")) from None
+    if numbers and not found:
+        raise InputError(f"--set {min(numbers)} is of a run, and nothing says how long it is: give --tokens, --days or --budget")
+    return Need(numbers=numbers, **found)
 
 
 def run(request: Request, why_not: str | None, written: tuple[str, Path] | None, as_json: bool, write: Write, say: Write) -> None:
@@ -55,14 +76,17 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     if not 1 <= request.top <= 100:
         raise InputError(f"--top {request.top}: a number of strategies from 1 to 100 is needed")
     sizes = _sizes(request.world)
-    if len(sizes) > 1 and (why_not is not None or written is not None):
-        raise InputError("--why-not and --export are of one number of accelerators: give one --world")
+    if request.plot is not None:
+        check_picture(request.plot)
+    systems = request.systems or (None,)
+    sizing = len(sizes) * len(systems) > 1 or request.need.asks or request.plot is not None
+    if sizing and (why_not is not None or written is not None):
+        raise InputError("--why-not and --export are of one number of accelerators: give one --world and one -y, without a run")
     with shown_progress() as progress:
-        plans = [_planned(request, world, 1 if len(sizes) > 1 else request.top, progress) for world in sizes]
+        plans = [_planned(request, system, world, 1 if sizing else request.top, progress) for system in systems for world in sizes]
     found = plans[0]
-    if len(plans) > 1:
-        made = {"sizes": [{"world": p.asked.world, **p.to_json()} for p in plans]}
-        write(json.dumps(made, indent=2, allow_nan=False) + "\n" if as_json else sizes_text(plans))
+    if sizing:
+        _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)
     elif why_not is not None:
         write(_why_not(found, why_not, as_json))
     elif as_json:
@@ -77,10 +101,22 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         say(f"wrote {', '.join(map(str, files))}")
 
 
-def _planned(request: Request, world: int, top: int, progress: Progress) -> Plan:
+def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: Write, say: Write) -> None:
+    text = sizing_text(sizes, request.need)
+    told = {"sizes": [s.to_json() for s in sizes]}
+    write(json.dumps(told, indent=2, allow_nan=False) + "\n" if as_json else text)
+    if request.plot is None:
+        return
+    if not any(s.plan.fits for s in sizes):
+        raise InputError(f"--plot {request.plot}: nothing fits on any of these sizes, so there is nothing to draw")
+    write_picture(request.plot, curve(sizes), f"{sizes[0].plan.asked.model.name}: the best of each size", text.splitlines())
+    say(f"wrote {request.plot}")
+
+
+def _planned(request: Request, system: str | None, world: int, top: int, progress: Progress) -> Plan:
     return plan(
         load_model(request.model),
-        request.system,
+        system,
         world=world,
         global_batch_size=request.batch,
         tokens_per_step=_tokens(request.tokens) if request.tokens is not None else None,

@@ -50,24 +50,11 @@ def _title(first: Choice) -> str:
 
 def _best(plan: Plan) -> str:
     title = f"Best of each kind, by {plan.goal}" if plan.fits else _no_fit(plan)
-    return _choices(title, "", [(str(place), choice) for place, choice in enumerate(plan.best, 1)])
+    return choices_table(title, "", [(str(place), choice) for place, choice in enumerate(plan.best, 1)])
 
 
-def sizes_text(plans: Sequence[Plan]) -> str:
-    """The best strategy of every number of accelerators, a line each; those of which nothing fits are named below."""
-    fits = [p for p in plans if p.fits]
-    first = plans[0].asked
-    lines = [f"{first.model.name} on {first.system}; {first.framework.title}; {first.batch:,} sequences of {first.seq_length:,} tokens a step", ""]
-    if fits:
-        lines.append(_choices(f"Best of each size, by {fits[0].goal}", "GPUs", [(f"{p.asked.world:,}", p.best[0]) for p in fits]))
-    if len(fits) < len(plans):
-        lines.append(f"  nothing fits on {', '.join(f'{p.asked.world:,}' for p in plans if not p.fits)}")
-    looked = sum(p.certificate.configurations for p in plans)
-    lines += ["", f"  No other of {looked:,} configurations is better. {sum(p.seconds for p in plans):.1f} s."]
-    return "\n".join(lines) + "\n"
-
-
-def _choices(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
+def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
+    """A line a strategy: what it is called in the column `named`, its degrees, and its numbers."""
     degrees = [n for n in _DEGREES if any(getattr(c.result.strategy, n) not in (1, None) for _, c in choices)]
     degrees += ["zero"] if len({c.result.strategy.zero for _, c in choices}) > 1 else []
     rows = []

@@ -1,4 +1,4 @@
-"""Shapes and words of the SVG pictures of the guide, and their colours."""
+"""Shapes and words of SVG pictures, and their colours."""
 
 from __future__ import annotations
 

@@ -1,0 +1,109 @@
+"""Sizes of clusters in 80 columns, and as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symsim.planning.sizing import Need, Size, cheapest, fastest, most_tokens, smallest
+from symsim.planning.text import choices_table
+from symsim.report.chart import HEIGHT, WIDTH, Chart, chart
+from symsim.report.columns import table, wrapped
+from symsim.report.shapes import svg
+from symsim.report.text_run import amount, duration
+from symsim.report.text_time import digits_of
+
+_IN_A_RUN = (
+    "A run has its steps, checkpoints (each weight and state once, at the best interval), failures and restarts, as 'symsim run' has them; no queue."
+)
+
+
+def sizing_text(sizes: Sequence[Size], need: Need) -> str:
+    """The best strategy of every size, what it gives, and which size is the answer; those of which nothing fits are named."""
+    first, many = sizes[0].plan.asked, len({s.system for s in sizes}) > 1
+    on = ", ".join(dict.fromkeys(s.system for s in sizes))
+    said = f"{first.model.name} on {on}; {first.framework.title}; {first.batch:,} sequences of {first.seq_length:,} tokens a step"
+    lines = [wrapped(said), ""]
+    fits = [s for s in sizes if s.plan.fits]
+    if fits:
+        named = "GPUs"
+        lines.append(choices_table(f"Best of each size, by {fits[0].plan.goal}", named, [(_name(s, many), s.plan.best[0]) for s in fits]))
+        lines += ["", _gives(fits, need, many)]
+    for size in sizes:
+        if not size.plan.fits or size.why:
+            lines.append(wrapped(f"  {_name(size, many)}: {size.why}", hanging=4))
+    if need.asks:
+        lines += ["", *_answers(sizes, need, many), wrapped(_IN_A_RUN, "  ", hanging=2)]
+    lines += ["", *(f"{_name(s, many)}: -s {s.plan.best[0].text} -y {s.system}" for s in fits)]
+    looked = sum(s.plan.certificate.configurations for s in sizes)
+    lines += ["", f"  No other of {looked:,} configurations is better. {sum(s.plan.seconds for s in sizes):.1f} s."]
+    return "\n".join(lines) + "\n"
+
+
+def _name(size: Size, many: bool) -> str:
+    return f"{size.system} {size.world:,}" if many else f"{size.world:,}"
+
+
+def _gives(sizes: Sequence[Size], need: Need, many: bool) -> str:
+    """Tokens a second, what they cost, and the run."""
+    rows = []
+    for size in sizes:
+        number = size.plan.best[0].numbers
+        rate = number["tokens_per_second"]
+        cost = number.get("cost_per_trillion_tokens")
+        row = [_name(size, many), f"{rate:,.0f}", digits_of(rate / size.world)]
+        row.append(digits_of(cost) if cost is not None else "-")
+        if size.run is not None:
+            run = size.run
+            row += [amount(run["tokens"]) if need.tokens is None else duration(run["days"] * 86400), f"{100 * run['goodput']:.1f} %"]
+            row += [f"{amount(run['cost'])}" if "cost" in run else "-"]
+        elif need.asks:
+            row += ["-", "-", "-"]
+        rows.append(row)
+    header = ["GPUs", "tokens/s", "a GPU", "USD/T tokens"]
+    if need.asks:
+        header += ["tokens" if need.tokens is None else "takes", "goodput", "USD"]
+    return table(_title(need), header, rows)
+
+
+def _title(need: Need) -> str:
+    if not need.asks:
+        return "What it gives"
+    within = [f"in {need.days:g} days" if need.days is not None else "", f"for {amount(need.budget)} USD" if need.budget is not None else ""]
+    told = " and ".join(w for w in within if w)
+    return f"A run of {amount(need.tokens)} tokens{', ' + told if told else ''}" if need.tokens is not None else f"What can be trained {told}"
+
+
+def _answers(sizes: Sequence[Size], need: Need, many: bool) -> list[str]:
+    """The smallest and the cheapest that do it, or what trains the most."""
+    if need.tokens is None:
+        found = most_tokens(sizes)
+        if found is None or found.run is None:
+            return ["  none of these sizes trains anything so"]
+        each = found.run["tokens"] / float(found.plan.best[0].result.value("params.total"))
+        took = duration(found.run["days"] * 86400)
+        return [wrapped(f"  most: {_name(found, many)} trains {amount(found.run['tokens'])} tokens in {took} ({each:,.0f} a parameter)", hanging=4)]
+    answers = [("smallest", smallest(sizes)), ("cheapest", cheapest(sizes)), ("fastest", fastest(sizes))]
+    lines = []
+    for what, size in answers:
+        if size is None or size.run is None:
+            continue
+        cost = f", {amount(size.run['cost'])} USD" if "cost" in size.run else ""
+        lines.append(wrapped(f"  {what + ':':<9} {_name(size, many)}, {duration(size.run['days'] * 86400)}{cost}", hanging=4))
+    return lines or ["  none of these sizes does it"]
+
+
+def curve(sizes: Sequence[Size]) -> str:
+    """Tokens a second on an accelerator over their number, a line a system, as SVG. ValueError where nothing fits."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    labels = {}
+    for size in sorted(sizes, key=lambda s: s.world):
+        if size.plan.fits:
+            point = float(size.world), float(size.plan.best[0].numbers["tokens_per_second"]) / size.world
+            series.setdefault(size.system, []).append(point)
+            labels[point] = size.plan.best[0].text
+    first = sizes[0].plan.asked
+    title = f"{first.model.name}: the best strategy of each size, {first.batch:,} sequences of {first.seq_length:,} tokens a step"
+    made = Chart(
+        title, "accelerators", "tokens a second on each", series, (True, False), marks=sorted({s.world for s in sizes if s.plan.fits}), labels=labels
+    )
+    return svg(WIDTH, HEIGHT, title, chart(made))

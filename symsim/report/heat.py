@@ -1,0 +1,126 @@
+"""Heat maps: a number over two axes as colours, what cannot run grey, what does not meet the conditions hatched, the best outlined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from symsim.report.shapes import FAINT, INK, LINE, PAPER, box, rect, text
+
+# YlGnBu of ColorBrewer (Brewer and Harrower 2003), safe for colour-blind readers, light to dark
+SCALE = ("#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
+ABSENT = "#e6e6e2"
+CELL_WIDTH, CELL_HEIGHT = 58, 36
+HATCH = (
+    '<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<rect width="7" height="7" fill="{PAPER}" fill-opacity="0.3"/>'
+    f'<line x1="0" y1="0" x2="0" y2="7" stroke="{INK}" stroke-width="2" stroke-opacity="0.4"/></pattern>'
+)
+_STEPS = 48
+Cell = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """values: by the labels of row and column, all above zero; a cell that is not there cannot run. meets: the cells that are not hatched."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    rows_title: str
+    columns_title: str
+    values: Mapping[Cell, float]
+    shown: Callable[[float], str]
+    meets: AbstractSet[Cell]
+    best: Cell | None
+
+    @property
+    def width(self) -> float:
+        return 38 + len(self.columns) * CELL_WIDTH
+
+    @property
+    def height(self) -> float:
+        """Down to the end of the scale."""
+        return 68 + len(self.rows) * CELL_HEIGHT + 36
+
+
+def panel(left: float, heat: Heat) -> list[str]:
+    """The parts of a picture that show it; `left` is where its labels begin."""
+    low, high = math.log(min(heat.values.values())), math.log(max(heat.values.values()))
+    x0, y0 = left + 38, 68
+    parts = [
+        text(x0, 24, heat.title, 15, bold=True),
+        text(x0 + len(heat.columns) * CELL_WIDTH / 2, 46, heat.columns_title, 12, anchor="middle", fill=FAINT),
+    ]
+    parts += [text(x0 + (k + 0.5) * CELL_WIDTH, 62, p, 12, anchor="middle") for k, p in enumerate(heat.columns)]
+    middle = y0 + len(heat.rows) * CELL_HEIGHT / 2
+    turned = f'transform="rotate(-90 {left + 3:g} {middle:g})"'
+    parts.append(f"<g {turned}>{text(left, middle, heat.rows_title, 12, anchor='middle', fill=FAINT)}</g>")
+    for row, name in enumerate(heat.rows):
+        y = y0 + row * CELL_HEIGHT
+        parts.append(text(x0 - 8, y + CELL_HEIGHT / 2 + 4, name, 12, anchor="end"))
+        for column, other in enumerate(heat.columns):
+            value = heat.values.get((name, other))
+            share = (math.log(value) - low) / (high - low) if value is not None and high > low else 0.0
+            parts += _cell(x0 + column * CELL_WIDTH, y, heat, (name, other), share)
+    parts.append(_outline(heat, x0, y0))
+    return parts + _scale(heat, x0, y0 + len(heat.rows) * CELL_HEIGHT + 12, low, high)
+
+
+def _cell(x: float, y: float, heat: Heat, at: Cell, share: float) -> list[str]:
+    if at not in heat.values:
+        return [box(x, y, CELL_WIDTH, CELL_HEIGHT, ABSENT, PAPER, 0, 2)]
+    parts = [box(x, y, CELL_WIDTH, CELL_HEIGHT, colour(share), PAPER, 0, 2)]
+    words = heat.shown(heat.values[at])
+    if at not in heat.meets:
+        wide = len(words) * 7.2 + 6
+        parts.append(rect(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "url(#hatch)"))
+        parts.append(rect(x + (CELL_WIDTH - wide) / 2, y + 10, wide, 16, PAPER, ' rx="2" fill-opacity="0.85"'))
+    ink = INK if at not in heat.meets or share < 0.6 else "#fff"
+    parts.append(text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 4, words, 12, anchor="middle", fill=ink, bold=at == heat.best))
+    return parts
+
+
+def _outline(heat: Heat, x0: float, y0: float) -> str:
+    if heat.best is None:
+        return ""
+    x, y = x0 + heat.columns.index(heat.best[1]) * CELL_WIDTH, y0 + heat.rows.index(heat.best[0]) * CELL_HEIGHT
+    return box(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "none", INK, 0, 2.6)
+
+
+def _scale(heat: Heat, x0: float, y: float, low: float, high: float) -> list[str]:
+    """The scale, logarithmic."""
+    wide = len(heat.columns) * CELL_WIDTH
+    parts = [rect(round(x0 + wide * k / _STEPS, 2), y, round(wide / _STEPS + 0.4, 2), 10, colour((k + 0.5) / _STEPS)) for k in range(_STEPS)]
+    parts.append(text(x0, y + 24, heat.shown(math.exp(low)), 11, fill=FAINT))
+    parts.append(text(x0 + wide / 2, y + 24, "logarithmic", 11, fill=FAINT, anchor="middle"))
+    parts.append(text(x0 + wide, y + 24, heat.shown(math.exp(high)), 11, fill=FAINT, anchor="end"))
+    return parts
+
+
+def legend(x: float, y: float, words: Sequence[str], apart: Sequence[float]) -> list[str]:
+    """What grey, hatched and outlined cells are; apart: how far right of x each begins."""
+    shapes = (box(x, y, 26, 16, ABSENT, LINE, 0), _hatched(x + apart[1], y, 26, 16, SCALE[3]), box(x + apart[2], y, 26, 16, SCALE[0], INK, 0, 2.6))
+    parts = []
+    for shape, said, along in zip(shapes, words, apart):
+        parts += [shape, text(x + along + 34, y + 13, said, 12)]
+    return parts
+
+
+def _hatched(x: float, y: float, width: float, height: float, fill: str) -> str:
+    return box(x, y, width, height, fill, PAPER, 0) + rect(x, y, width, height, "url(#hatch)")
+
+
+def colour(share: float) -> str:
+    """The colour map at a share of its length."""
+    at = min(max(share, 0.0), 1.0) * (len(SCALE) - 1)
+    k = min(int(at), len(SCALE) - 2)
+    one, two = ([int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in SCALE[k : k + 2])
+    return "#" + "".join(f"{round(a + (b - a) * (at - k)):02x}" for a, b in zip(one, two))
+
+
+def three(x: float) -> str:
+    """Three digits."""
+    return f"{x:.{2 if x < 9.995 else 1 if x < 99.95 else 0}f}"
