@@ -49,6 +49,10 @@ SYMBOLS = {
 }
 
 
+# pp and vpp, the (micro-batches, group size) that there are with them, and a point that runs
+Cut = tuple[int, int, tuple[Array, Array], tuple[int, ...]]
+
+
 class Reported:
     """The values of a variant's quantities, lowered on demand in one program.
 
@@ -66,16 +70,18 @@ class Reported:
     def _parted(self) -> tuple[dict[str, tuple[Expr, bool]], dict[str, tuple[Expr, bool]], dict[str, Call]]:
         """The definitions of a stage; all others, in which names stand for reductions over stages; and these reductions."""
         of_stage, others, over = dict[str, tuple[Expr, bool]](), dict[str, tuple[Expr, bool]](), dict[str, Call]()
-        for d in self.result.derivation.definitions.values():
+        known = self.program.parts
+        for symbol, d in self.result.derivation.definitions.items():
+            part = known.get(id(d))
+            if part is None:
+                # kept with the definition, whose place in memory nothing else takes then
+                part = known[id(d)] = (*((d.expr, {}) if d.key.scope == "stage" else named(d.expr)), d)
             if d.key.scope == "stage":
-                of_stage[d.symbol] = (d.expr, d.counts)
+                of_stage[symbol] = (part[0], d.counts)
                 continue
-            known = self.program.named.get(d.expr)
-            if known is None:
-                known = self.program.named[d.expr] = named(d.expr)
-            others[d.symbol] = (known[0], d.counts)
-            if known[1]:
-                over |= known[1]
+            others[symbol] = (part[0], d.counts)
+            if part[1]:
+                over |= part[1]
         return of_stage, others, over
 
     @cached_property
@@ -117,7 +123,7 @@ class Reported:
 
     def _array(self, found: Any) -> Value:
         if isinstance(found, np.ndarray) and found.size > 1:
-            return self.program.array(found.astype(np.float64))
+            return self.program.of_array(found)
         return self.program.number(found.reshape(-1)[0].item() if isinstance(found, np.ndarray) else found)
 
     @cached_property
@@ -146,7 +152,6 @@ class Reported:
         variant, family = self.variant, self.variant.family
         if self.result.system is None:
             return {}
-        strategy = strategy_at(variant.fields, variant.point)
         fixed = dict(family.space.base.system_changes)
         varying = []
         for column in family.space.columns.values():
@@ -157,6 +162,7 @@ class Reported:
         moved: dict[str, list[Column]] = {}
         if not varying:
             return {}
+        strategy = strategy_at(variant.fields, variant.point)
         start = symbol_values(self._system(fixed), strategy)
         for column in varying:
             rows = [symbol_values(self._system({**fixed, column.place.key: v}), strategy) for v in column.values]
@@ -186,24 +192,14 @@ class Reported:
         family = self.variant.family
         both = family.size("pp") * 100_000 + family.size("vpp")
         codes = np.asarray(both if isinstance(both, np.ndarray) else np.full([1] * len(self.program.sizes), both))
-        distinct, inverse = np.unique(codes, return_inverse=True)
         m, group = (_spanning(family.size(n), len(self.program.sizes)) for n in ("microbatches", "group"))
         # rules over other axes too may let further points in, whose stages do no harm
         runs = joined([k for k in (*self.variant.masks, *self._inside()) if _axes(k) <= _axes(codes) | _axes(m) | _axes(group)], self.program.sizes)
-        lines: list[Line] = []
-        where_to: list[int] = []
-        for one in distinct:
-            here = (codes == one) & runs
-            where_to.append(len(lines))
-            if not here.any():
-                continue
-            pairs = _distinct_pairs(m, group, here)
-            pp, vpp = divmod(int(one), 100_000)
-            point = tuple(int(x) for x in np.unravel_index(int(np.argmax(here)), here.shape))
-            lines.append(self._line(pp, vpp, pairs, point))
-        # where nothing runs it does not matter whose stages stand there
-        where_to = [min(w, len(lines) - 1) for w in where_to]
-        which = np.array(where_to)[inverse.reshape(codes.shape)]
+        known, key = family.space.cuts, tuple((a.shape, a.tobytes()) for a in (codes, m, group, runs))
+        if key not in known:
+            known[key] = _cuts(codes, m, group, runs)
+        cuts, which = known[key]
+        lines = [self._line(*cut) for cut in cuts]
         return make_slots(self.program, self.base, lines, which, self.stage_definitions)
 
     def _line(self, pp: int, vpp: int, pairs: tuple[Array, Array], point: tuple[int, ...]) -> Line:
@@ -320,7 +316,8 @@ class Reported:
         """Where points of the variant can run: true or false."""
         program, found = self.program, self.program.number(True)
         for mask in sorted(self.variant.masks, key=lambda m: m.size):
-            found = program.apply("and", found, program.array(mask)) if found.mask or found.data is not True else program.array(mask)
+            own = program.of_array(mask)
+            found = program.apply("and", found, own) if found.mask or found.data is not True else own
         return found
 
 
@@ -331,10 +328,13 @@ class _Lazy(Mapping[str, Value]):
         self._make = make
         self._known: dict[object, Value | None] = {}
 
-    def __contains__(self, name: object) -> bool:
+    def get(self, name: str, default: Any = None) -> Any:
         if name not in self._known:
             self._known[name] = self._make(name)
-        return self._known[name] is not None
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(str(name)) is not None
 
     def __getitem__(self, name: str) -> Value:
         found = self._known[name]
@@ -356,6 +356,24 @@ def _spanning(x: Any, axes: int) -> Array:
 
 def _axes(array: Array) -> set[int]:
     return {a for a, n in enumerate(array.shape) if n > 1}
+
+
+def _cuts(codes: Array, m: Array, group: Array, runs: Array) -> tuple[list[Cut], Array]:
+    """Pipelines at points that run, and which of them every point has."""
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    cuts: list[Cut] = []
+    where_to: list[int] = []
+    for one in distinct:
+        here = (codes == one) & runs
+        where_to.append(len(cuts))
+        if not here.any():
+            continue
+        pp, vpp = divmod(int(one), 100_000)
+        point = tuple(int(x) for x in np.unravel_index(int(np.argmax(here)), here.shape))
+        cuts.append((pp, vpp, _distinct_pairs(m, group, here), point))
+    # where nothing runs it does not matter whose stages stand there
+    where_to = [min(w, len(cuts) - 1) for w in where_to]
+    return cuts, np.array(where_to)[inverse.reshape(codes.shape)]
 
 
 def _distinct_pairs(m: Array, group: Array, here: Array) -> tuple[Array, Array]:

@@ -49,6 +49,8 @@ class Space:
         self.sizes = tuple(a.size for a in axes)
         # the stages of pipelines, for all variants: by what they follow from besides options, by the options that they read, by their values
         self.pipelines: dict[Any, dict[tuple[str, ...], dict[str, Line]]] = {}
+        # which pipelines there are, by the arrays that say it (`reported.py`)
+        self.cuts: dict[Any, Any] = {}
         self.columns: dict[str, Column] = {}
         self.derived: dict[str, DerivedAxis] = {}
         named = [(axis, n, v) for axis, given in enumerate(self.axes) for n, v in zip(given.names, given.columns)]

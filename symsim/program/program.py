@@ -22,6 +22,7 @@ import numpy as np
 
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.operators import EXACT, OPERATORS, Number
+from symsim.algebra.quantity import Definition
 from symsim.program.value import Value, numpy_operation
 
 # values over this many points or fewer are computed while the program is built
@@ -54,9 +55,15 @@ class Program:
     _points: dict[int, int] = field(default_factory=dict)
     # what an expression came to, by the values of its symbols: derivations of one model share most of theirs
     lowered: dict[Any, Value] = field(default_factory=dict)
-    # an expression with names for its reductions over stages, and these by their names
-    named: dict[Expr, tuple[Expr, dict[str, Call]]] = field(default_factory=dict)
+    # of a definition its expression with names for its reductions over stages, and these by their names
+    parts: dict[int, tuple[Expr, dict[str, Call], Definition]] = field(default_factory=dict)
+    # of an expression its number and its symbols; of this object the same, which keeps it
     symbols_of: dict[Expr, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    numbered: dict[int, tuple[int, tuple[str, ...], Expr]] = field(default_factory=dict)
+    # of arrays, by where they are, their values
+    arrays: dict[int, tuple[Value, np.ndarray]] = field(default_factory=dict)
+    # what else follows from the axes alone, by what it follows from
+    known: dict[Any, Any] = field(default_factory=dict)
 
     # leaves ------------------------------------------------------------------------------------------------------------
 
@@ -72,13 +79,26 @@ class Program:
         mask, data = found
         return self._once(("array", mask, data.dtype.kind, data.tobytes()), "array", (), mask, data)
 
+    def of_array(self, data: np.ndarray) -> Value:
+        """As `array`, of an array that is asked for often and not written to."""
+        known = self.arrays.get(id(data))
+        if known is None:
+            known = self.arrays[id(data)] = (self.array(data), data)
+        return known[0]
+
     def _reduced(self, data: np.ndarray) -> "Value | tuple[int, np.ndarray]":
         """An array without the axes along which nothing changes, and its mask; the number it is when nothing changes at all."""
-        mask = 0
+        mask, stride = 0, data.size
+        small = stride <= _WORTH_REDUCING
         for axis, length in enumerate(data.shape):
             if length > 1:
+                # most often it shows in the corners
+                stride //= length
+                if not small or data.item(0) != data.item((length - 1) * stride):
+                    mask |= 1 << axis
+                    continue
                 first = data[(slice(None),) * axis + (slice(0, 1),)]
-                if data.size <= _WORTH_REDUCING and (data == first).all():
+                if (data == first).all():
                     data = first
                 else:
                     mask |= 1 << axis
@@ -111,6 +131,17 @@ class Program:
             found = Value(len(self.values), op, args, mask, data, name=name)
             self.values.append(found)
             self._interned[key] = found
+        return found
+
+    def number_of(self, expression: Expr) -> tuple[int, tuple[str, ...], Expr]:
+        """Of an expression its number, the same for equal ones, and its symbols."""
+        own = self.numbered.get(id(expression))
+        if own is not None:
+            return own
+        known = self.symbols_of.get(expression)
+        if known is None:
+            known = self.symbols_of[expression] = (len(self.symbols_of), tuple(sorted(expression.symbols())))
+        found = self.numbered[id(expression)] = (*known, expression)
         return found
 
     # operations --------------------------------------------------------------------------------------------------------

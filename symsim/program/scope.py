@@ -27,29 +27,27 @@ class Scope:
 
     def value(self, name: str) -> Value:
         """KeyError for a name that is neither a symbol nor defined."""
-        if name in self._made:
-            return self._made[name]
-        if name in self.symbols:
-            found = self.symbols[name]
-        elif name in self.definitions:
-            expression, exact = self.definitions[name]
-            found = self.lower(expression, exact)
-            if not found.known and not found.name:
-                found.name = f"{name}{self.label}"
-        elif self.outer is not None:
-            found = self.outer.value(name)
-        else:
-            raise KeyError(name)
+        found = self._made.get(name)
+        if found is not None:
+            return found
+        found = self.symbols.get(name)
+        if found is None:
+            if name in self.definitions:
+                expression, exact = self.definitions[name]
+                found = self.lower(expression, exact)
+                if not found.known and not found.name:
+                    found.name = f"{name}{self.label}"
+            elif self.outer is not None:
+                found = self.outer.value(name)
+            else:
+                raise KeyError(name)
         self._made[name] = found
         return found
 
     def lower(self, expression: Expr, exact: bool = False) -> Value:
-        program = self.program
-        known = program.symbols_of.get(expression)
-        if known is None:
-            known = program.symbols_of[expression] = (len(program.symbols_of), tuple(sorted(expression.symbols())))
-        number, used = known
-        key = (number, exact, *[self.value(name).id for name in used])
+        program, made = self.program, self._made
+        number, used, _ = program.number_of(expression)
+        key = (number, exact, *[(made.get(name) or self.value(name)).id for name in used])
         found = program.lowered.get(key)
         if found is None:
             found = program.lowered[key] = self._lower(expression, exact)

@@ -196,6 +196,19 @@ def _waiting(runs: Sequence[Run]) -> list[Run]:
     return kept
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Of a slot, or of a further place that holds as much, what follows from the pipelines alone. first: whether it is a slot."""
+
+    symbols: Mapping[str, Value]
+    count: Value
+    there: Value
+    slowest: bool
+    held: tuple[Holdings | None, ...]
+    label: str
+    first: bool
+
+
 def make_slots(
     program: Program,
     base: Scope,
@@ -208,13 +221,32 @@ def make_slots(
     def table(values: Sequence[Number]) -> Value:
         return program.array(np.array([float(v) for v in values])[codes])
 
+    key = ("slots", *map(id, pipelines), codes.shape, codes.tobytes())
+    if key not in program.known:
+        # kept with the pipelines, whose places in memory nothing else takes then
+        program.known[key] = list(_places(pipelines, table)), pipelines
+    memory: list[Slot] = []
+    slots: list[Slot] = []
+    for place in program.known[key][0]:
+        slot = Slot(Scope(program, place.symbols, stage_definitions, base, place.label), place.count, place.there, place.slowest, place.held)
+        memory.append(slot)
+        if place.first:
+            slots.append(slot)
+    placed = {"i"}
+    for name, (expression, _) in stage_definitions.items():
+        if not placed.isdisjoint(program.number_of(expression)[1]):
+            placed.add(name)
+    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed))
+
+
+def _places(pipelines: list[Line], table: Callable[[Sequence[Number]], Value]) -> Iterator[_Place]:
+    """Slots, each followed by further places of stages that hold as much."""
     names = pipelines[0].names
     signatures: dict[tuple[bool, ...], list[list[Holdings]]] = {}
     for k, line in enumerate(pipelines):
         for holdings in line.classes:
             signatures.setdefault(tuple(h > 0 for h in holdings), [[] for _ in pipelines])[k].append(holdings)
-    slots: list[Slot] = []
-    memory: list[Slot] = []
+    slots = 0
     for per_pipeline in signatures.values():
         somewhere = next(h for own in per_pipeline for h in own)
         for k in range(max(map(len, per_pipeline))):
@@ -225,20 +257,12 @@ def make_slots(
             count = table([line.classes[h] if h is not None and new else 0 for line, h, new in zip(pipelines, own, first)])
             there = table([int(h is not None) for h in own])
             slowest = any(h is not None and not _outweighed(h, line) for h, line in zip(own, pipelines))
-            label = f"@{len(slots)}"
             deepest = max(len(line.fullest[h]) for h, line in zip(own, pipelines) if h is not None)
             for again in range(deepest):
                 places = [line.fullest[h][min(again, len(line.fullest[h]) - 1)] if h is not None else 0 for h, line in zip(own, pipelines)]
-                scope = Scope(program, {**symbols, "i": table(places)}, stage_definitions, base, label if not again else f"{label}.{again}")
-                slot = Slot(scope, count, there, slowest, tuple(own))
-                memory.append(slot)
-                if not again:
-                    slots.append(slot)
-    placed = {"i"}
-    for name, (expression, _) in stage_definitions.items():
-        if expression.symbols() & placed:
-            placed.add(name)
-    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed))
+                label = f"@{slots}" if not again else f"@{slots}.{again}"
+                yield _Place({**symbols, "i": table(places)}, count, there, slowest, tuple(own), label, not again)
+            slots += 1
 
 
 def _outweighed(holdings: Holdings, line: Line) -> bool:
