@@ -44,7 +44,7 @@ from symsim.inputs.architecture import Moe
 from symsim.inputs.conventions import Rule
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
-from symsim.inputs.traced import reading
+from symsim.inputs.traced import once, reading
 from symsim.ir.messages import Message
 from symsim.placement.mesh import Mesh
 from symsim.placement.sizes import reached
@@ -143,9 +143,10 @@ class Network:
     def seconds(self, message: Message) -> Quantity:
         """One call of the message."""
         if message not in self._calls:
-            self._calls[message] = self._seconds(message)
+            self._calls[message] = self._seconds(message if self.collective is not None else message.one_call)
         return self._calls[message]
 
+    @once
     def _seconds(self, message: Message) -> Quantity:
         if self.collective is not None:
             return Quantity(self.collective(message), SECOND)

@@ -38,9 +38,7 @@ def once(work: Callable[P, R]) -> Callable[P, R]:
     @wraps(work)
     def run(*args: P.args, **named: P.kwargs) -> R:
         memory = _memory_of(args)
-        if memory is None or memory.pass_ is not None:
-            return work(*args, **named)
-        return cast(R, memory.made(work, args, named))
+        return work(*args, **named) if memory is None else cast(R, memory.made(work, args, named))
 
     return run
 
@@ -48,6 +46,14 @@ def once(work: Callable[P, R]) -> Callable[P, R]:
 def reading(strategy: Strategy, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     """A mapping that follows from a strategy, as passes read it."""
     return strategy.memory.reading(kind, mapping) if type(strategy) is Traced else mapping
+
+
+def parts_of(strategy: Strategy, kind: str, mapping: Mapping[str, R]) -> Mapping[str, R]:
+    """What passes made by name, of which others read a part each: not the whole is read, but the fields that are asked for."""
+    if type(strategy) is not Traced:
+        return mapping
+    strategy.memory.mappings[kind] = mapping
+    return cast(Mapping[str, R], strategy.memory.readings.setdefault(kind, _Parts(strategy.memory, kind)))
 
 
 def _memory_of(args: tuple[Any, ...]) -> "Memory | None":
@@ -95,6 +101,47 @@ class _Reading(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._memory.mappings[self._kind])
+
+
+class _Parts(_Reading):
+    """A mapping of the derivation at hand; its names are traced, and of what it holds each field."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return _One(self._memory, self._kind, name)
+
+    def __contains__(self, name: object) -> bool:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.note(("holds", (self._kind, name)))
+        return name in self._memory.mappings[self._kind]
+
+    def __iter__(self) -> Iterator[str]:
+        if self._memory.pass_ is not None:
+            self._memory.pass_.note(("names", self._kind))
+        return iter(self._memory.mappings[self._kind])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class _One:
+    """One of what a mapping holds, as passes read it."""
+
+    __slots__ = ("memory", "kind", "name")
+
+    def __init__(self, memory: "Memory", kind: str, name: str):
+        self.memory, self.kind, self.name = memory, kind, name
+
+    def __getattr__(self, attribute: str) -> Any:
+        whole = self.memory.mappings[self.kind][self.name]
+        found = getattr(type(whole), attribute, None)
+        if isinstance(found, property) and found.fget is not None:
+            return found.fget(self)
+        value = getattr(whole, attribute)
+        if self.memory.pass_ is not None:
+            self.memory.pass_.note(("field", (self.kind, self.name, attribute)))
+        return value
 
 
 class _Book(Derivation):
@@ -181,13 +228,28 @@ class _Pass:
         if item not in self.reads:
             self.reads[item] = tuple(k for k in self.memory.book.matching(quantities, fields) if k.text not in self.writes)
 
+    def inside(self, made: "_Made") -> None:
+        """A pass that ran, or was taken, inside of this one: what it read is read by this one too, but for what this one had made."""
+        for item, value in made.reads:
+            kind, which = item
+            if kind == "keys":
+                self.reads.setdefault(item, tuple(k for k in cast(Any, value) if k.text not in self.writes))
+            elif kind not in ("definition", "presence") or which not in self.writes:
+                self.reads.setdefault(item, value)
+        for name in made.degrees:
+            self.option(name)
+        for definition in made.writes:
+            self.writes[definition.symbol] = definition
+
 
 @dataclass
 class _Made:
-    """What a pass gave back, and the definitions that it made."""
+    """What a pass gave back, the definitions that it made, what it read, and the degrees among that."""
 
     result: Any
     writes: tuple[Definition, ...]
+    reads: tuple[tuple[Item, Hashable], ...]
+    degrees: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -224,7 +286,7 @@ class Memory:
         self.mappings: dict[str, Mapping[str, Any]] = {}
         self.runs: dict[str, list[int]] = {}
         self._traced = Traced(self)
-        self._readings: dict[str, _Reading] = {}
+        self.readings: dict[str, _Reading] = {}
         self._roots: dict[Hashable, _Node] = {}
         self._results: dict[_Node, list[Any]] = {}
         self._definitions: dict[Definition, Definition] = {}
@@ -249,7 +311,7 @@ class Memory:
     def reading(self, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         """A mapping of this derivation whose reads are traced; the same object in all."""
         self.mappings[kind] = mapping
-        return self._readings.setdefault(kind, _Reading(self, kind))
+        return self.readings.setdefault(kind, _Reading(self, kind))
 
     def one_of(self, made: Definition) -> Definition:
         """The one object of equal definitions."""
@@ -265,8 +327,17 @@ class Memory:
         if kind == "keys":
             return tuple(self.book.matching(*cast(Any, which)))
         if item not in self._now:
-            self._now[item] = self._value(kind, cast(str, which))
+            self._now[item] = self._part_value(kind, which) if kind in ("field", "holds", "names") else self._value(kind, cast(str, which))
         return self._now[item]
+
+    def _part_value(self, kind: str, which: Any) -> Hashable:
+        """Of a mapping its names, whether it holds one, or a field of what it holds; nothing of what it does not."""
+        if kind == "names":
+            return tuple(self.mappings[which])
+        whole = self.mappings[which[0]].get(which[1])
+        if kind == "holds":
+            return whole is not None
+        return None if whole is None else self._part(getattr(whole, which[2]))
 
     def _value(self, kind: str, name: str) -> Hashable:
         if kind == "flag":
@@ -290,6 +361,8 @@ class Memory:
         else:
             for definition in found.writes:
                 self.book.put(definition)
+        if self.pass_ is not None:
+            self.pass_.inside(found)
         return found.result
 
     def _found(self, node: _Node) -> _Made | None:
@@ -312,16 +385,17 @@ class Memory:
         for a in args:
             if hasattr(a, "forget"):
                 a.forget()
-        self.pass_ = one = _Pass(self)
+        outer, one = self.pass_, _Pass(self)
+        self.pass_ = one
         try:
             result = work(*args, **named)
         finally:
-            self.pass_ = None
+            self.pass_ = outer
         # what comes out equal is one object, so that passes which take it are not run again
         before = self._results.setdefault(root, [])
         result = next((r for r in before if r == result), result)
         before.append(result)
-        made, node = _Made(result, tuple(one.writes.values())), root
+        made, node = _Made(result, tuple(one.writes.values()), tuple(one.reads.items()), frozenset(one.degrees)), root
         for item, value in one.reads.items():
             node = node.reads.setdefault(item, {}).setdefault(value, _Node())
         node.made = made
@@ -333,6 +407,8 @@ class Memory:
             return cast(Hashable, a)
         if isinstance(a, (Traced, _Book, _Reading, System)):
             return None
+        if type(a) is _One:
+            return a.kind, a.name
         known = self._parts.get(id(a))
         if known is None:
             found = self._composed(a)

@@ -6,8 +6,8 @@ These are local buffers, not wire bytes; which algorithm carries them is a matte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.ir.block import WIDTHS
@@ -37,6 +37,16 @@ class Message:
     per: str = "microbatch"
     purpose: Purpose = ""
     late: Expr = ZERO
+
+    @property
+    def stands_on(self) -> tuple[Any, ...]:
+        """All that tells it from others."""
+        return tuple(getattr(self, f.name) for f in fields(self))
+
+    @property
+    def one_call(self) -> "Message":
+        """One call of it, whenever and whatever for: what its seconds follow from."""
+        return Message("", self.op, self.axis, self.group, self.send_elements, self.receive_elements, self.dtype, "")
 
     @property
     def row(self) -> Collective:

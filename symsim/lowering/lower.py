@@ -24,7 +24,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN, Conventions
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.traced import once
+from symsim.inputs.traced import once, parts_of
 from symsim.inputs.trained import respelt
 from symsim.ir.block import Block, Net
 from symsim.layers.decoder import decoder_layer
@@ -59,7 +59,7 @@ def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str
     checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
         checkpointed = {name: lower_block(declared[name], profile, mesh, whole=True) for name in model.kind_names()}
-    return Lowered(profile, mesh, blocks, checkpointed)
+    return Lowered(profile, mesh, parts_of(strategy, "block", blocks), parts_of(strategy, "checkpointed", checkpointed))
 
 
 @once
