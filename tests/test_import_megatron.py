@@ -286,7 +286,7 @@ def test_layers_of_several_kinds() -> None:
         ("--num-query-groups 3 --group-query-attention", "num_query_groups is 3; it should be a divisor of num_attention_heads=8"),
         ("--recompute-granularity selective --recompute-modules atn", "'atn' is not among core_attn, mlp, moe"),
         ("--hidden-dropout 1.5", "hidden_dropout is 1.5; it should be a share from 0 to below 1"),
-        ("--experimental-attention-variant dsa", "only the gated delta net is modelled of the experimental attention variants"),
+        ("--experimental-attention-variant gdn2", "the gated delta net and dsa are modelled of the experimental attention variants"),
         ("--num-layers 10000000000", "num_layers is 10000000000; it should be at most"),
     ],
 )

@@ -185,7 +185,7 @@ GAPS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "parameters without gradients: no gradients, states or reductions for them",
-        "freeze_all_layers",
+        "freeze_all_layers freeze_base_for_mtp",
     ),
     **silent(
         "not_modelled",
@@ -199,13 +199,38 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "refused",
-        "stacks of Mamba or mixed layers are not modelled",
-        "is_hybrid_model hybrid_layer_pattern hybrid_override_pattern hybrid_attention_ratio hybrid_mlp_ratio",
-    ),
-    **silent(
-        "refused",
         "layers of unequal sizes from a file are not read",
         "heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json",
+    ),
+    **silent(
+        "not_modelled",
+        "the indexer's own loss and gradients: its products three times instead of once, and its scores beside those of attention",
+        "dsa_indexer_loss_coeff",
+    ),
+    **silent(
+        "not_modelled",
+        "another recipe of narrow products (Kitchen): those of fp8_recipe are known",
+        "kitchen_config_file kitchen_recipe_number",
+    ),
+    **silent(
+        "not_modelled",
+        "ModelOpt: a pass over weights and inputs of every product that is rounded, below 5 % of a step",
+        "export_quant_cfg export_real_quant_cfg export_kv_cache_quant",
+    ),
+    **silent(
+        "not_modelled",
+        "a teacher's forward in every step: set reference_models",
+        "export_kd_teacher_load export_kd_teacher_model_config export_offline_model qad_train_target",
+    ),
+    **silent(
+        "not_modelled",
+        "states between chunks of another type: half or twice as many bytes of them",
+        "mamba_training_ssm_states_dtype",
+    ),
+    **silent(
+        "not_modelled",
+        "the scan in separate kernels that keep more: inputs of the convolution and the gate",
+        "disable_mamba_mem_eff_path",
     ),
     **silent(
         "refused",

@@ -9,6 +9,7 @@ from typing import Any
 from symsim.errors import InputError
 from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Entry, Keys
+from symsim.importers.megatron import hybrid
 from symsim.importers.rules import padded_vocabulary
 from symsim.inputs.architecture import Architecture, LayerKind, compress
 from symsim.inputs.limits import MOST_LAYERS
@@ -34,9 +35,12 @@ _ACTIVATIONS = {
     "swiglu": "silu",
     "geglu": "gelu",
 }
+# gdn2 has other gates, whose sizes symsim does not know
+_DELTA_NETS = ("gated_delta_net", "gdn")
 _PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
 # keys of the model, known where another file gives it
-_KEYS = """
+_KEYS = [*hybrid.KEYS, *hybrid.INDEXER, "dsa_indexer_topk_freq", "dsa_indexer_skip_topk_offset"]
+_KEYS += """
     num_layers encoder_num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels group_query_attention num_query_groups window_size
     window_attn_skip_freq max_position_embeddings position_embedding_type use_rotary_position_embeddings rotary_percent no_rope_freq
     make_vocab_size_divisible_by openai_gelu squared_relu swiglu quick_geglu untie_embeddings_and_output_weights normalization disable_bias_linear
@@ -49,27 +53,29 @@ _KEYS = """
     """.split()
 
 
-def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str) -> Architecture | None:
-    """The architecture, or None where no argument describes one. fields: defaults are those of TransformerConfig.
+def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: str = "") -> Architecture | None:
+    """The architecture, or None where no argument describes one. fields: defaults are those of TransformerConfig. entry: the program that
+    is started.
 
     InputError where one is described in part.
     """
     keys.known.update(_KEYS)
     given = [key for key in _NEEDED if keys.has(key)]
-    if not keys.has("num_layers") and keys.has("encoder_num_layers"):
+    letters = hybrid.stack(keys, entry)
+    if not keys.has("num_layers") and (keys.has("encoder_num_layers") or letters):
         given.append("num_layers")
     if not given:
         return None
     missing = [key for key in _NEEDED if key not in given]
     if missing:
         raise InputError(f"{where}: {missing[0]} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
-    layers = keys.integer("num_layers", None, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
+    layers = len(letters) or keys.integer("num_layers", None, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
     if layers > MOST_LAYERS:
         raise keys.wrong("num_layers" if keys.has("num_layers") else "encoder_num_layers", f"at most {MOST_LAYERS}")
     width = keys.integer("hidden_size", to="hidden_size", least=1)
     bias = not keys.flag("disable_bias_linear", False, to="biases of linear layers")
     gated, activation = _activation(keys, fields)
-    attention = _attention(keys, fields, bias)
+    attention = _attention(keys, fields, bias, "D" in letters or "+" in letters)
     narrow = 4 * width * 2 // 3 // 64 * 64 if gated and not fields else 4 * width
     ffn = keys.integer("ffn_hidden_size", None, to="mlp.ffn_hidden_size", least=1)
     if ffn is None:
@@ -78,7 +84,11 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str) -> Arch
             "ffn_hidden_size", "derived", "mlp.ffn_hidden_size", f"{ffn}: {'two thirds of 4 hidden_size, down to 64' if gated else '4 hidden_size'}"
         )
     moe = _experts(keys, ffn, gated, activation, bias)
-    kinds, linear = _layers(keys, layers, moe is not None)
+    sparse = _variant(keys, letters)
+    if sparse and attention.get("kind") != "mla":
+        raise keys.wrong("experimental_attention_variant", "given with multi_latent_attention")
+    attention |= hybrid.indexer(keys) if sparse else {}
+    kinds, linear = _stacked(keys, letters, sparse) if letters else _layers(keys, layers, moe is not None, sparse)
     layer_norm = keys.choice("normalization", {"LayerNorm": True, "RMSNorm": False}, None, to="normalization")
     if layer_norm is None:
         layer_norm = True
@@ -94,6 +104,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str) -> Arch
         layer_kinds={kind: made for kind, made in dict(kinds).items() if kind in used},
         attention=attention,
         linear_attention=linear,
+        mamba=hybrid.mamba(keys, letters, width),
         mlp=dict(ffn_hidden_size=ffn, gated=gated, activation=activation, bias=bias),
         moe=moe,
         normalization="LayerNorm" if layer_norm else "RMSNorm",
@@ -101,7 +112,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str) -> Arch
         tie_word_embeddings=_tied(keys),
         position_embedding=positions,
         position_embedding_rows=rows,
-        mtp_num_layers=keys.integer("mtp_num_layers", 0, to="mtp_num_layers"),
+        mtp_num_layers=_depths(keys, letters),
         mtp_use_repeated_layer=keys.flag("mtp_use_repeated_layer", False, to="mtp_use_repeated_layer"),
         hidden_dropout=_dropout(keys, "hidden_dropout"),
         attention_dropout=_dropout(keys, "attention_dropout"),
@@ -154,7 +165,14 @@ def _spelt(names: dict[str, str]) -> dict[str, str]:
     return {spelling: value for name, value in names.items() for spelling in (name, f"torch.nn.functional.{name}", f"F.{name}")}
 
 
-def _attention(keys: Keys, fields: bool, bias: bool) -> dict[str, Any]:
+def _depths(keys: Keys, letters: str) -> int:
+    depths: int = keys.integer("mtp_num_layers", 0, to="mtp_num_layers")
+    if depths and letters:
+        keys.note("mtp_num_layers", "not_modelled", why=f"behind layers of one half each: about {depths} layers and output layers more than here")
+    return 0 if letters else depths
+
+
+def _attention(keys: Keys, fields: bool, bias: bool, latent: bool = False) -> dict[str, Any]:
     heads = keys.integer("num_attention_heads", to="attention.num_attention_heads", least=1)
     added = keys.flag("add_qkv_bias", False, to="attention.qkv_bias")
     normed = keys.flag("qk_layernorm", False, to="attention.qk_norm")
@@ -166,7 +184,7 @@ def _attention(keys: Keys, fields: bool, bias: bool) -> dict[str, Any]:
     groups = keys.integer("num_query_groups", None, to="attention.num_query_groups", least=1) if grouped or fields else None
     if keys.has("num_query_groups") and groups is None:
         keys.note("num_query_groups", "no_cost_effect", why="read with group_query_attention only")
-    if keys.flag("multi_latent_attention", False, to="attention.kind", why="mla"):
+    if keys.flag("multi_latent_attention", False, to="attention.kind", why="mla") or latent:
         rank = 512 if fields else 32
         query = keys.integer("q_lora_rank", 512 if fields else None, to="attention.q_lora_rank", least=1)
         return dict(
@@ -247,34 +265,62 @@ def _experts(keys: Keys, ffn: int, gated: bool, activation: str, bias: bool) -> 
     )
 
 
-def _layers(keys: Keys, layers: int, mixture: bool) -> tuple[list[tuple[str, LayerKind]], dict[str, int] | None]:
-    """The kind of every layer, in order."""
+def _variant(keys: Keys, letters: str) -> bool:
+    """Whether attention has an indexer. What the other variants are is said where their layers are."""
+    key = "experimental_attention_variant"
+    variant = keys.given[key].value if keys.has(key) else None
+    if variant == "dsa":
+        keys.note(key, to="attention.dsa_indexer_topk", why="an indexer chooses keys")
+    elif variant in _DELTA_NETS and letters:
+        keys.note(key, to="layer_kinds.mixer", why="the layers of the letter G")
+    elif variant is not None and variant not in _DELTA_NETS:
+        keys.refuse(key, "the gated delta net and dsa are modelled of the experimental attention variants")
+    return variant == "dsa" or "D" in letters
+
+
+def _delta_net(keys: Keys) -> dict[str, int]:
+    sizes = {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
+    sizes["linear_conv_kernel_dim"] = 4
+    return {key: keys.integer(key, size, to=f"linear_attention.{key}", least=1) for key, size in sizes.items()}
+
+
+def _stacked(keys: Keys, letters: str, sparse: bool) -> tuple[list[tuple[str, LayerKind]], dict[str, int] | None]:
+    """The kind of every layer of a hybrid stack, in order."""
+    shared = hybrid.shares_index(keys, len(letters)) if sparse else [False] * len(letters)
+    found = []
+    for at, letter in enumerate(letters):
+        name, kind = hybrid.LETTERS[letter]
+        borrows = shared[at] and letter == "D"
+        found.append((name + "_shared" * borrows, kind.model_copy(update={"shared_index": True}) if borrows else kind))
+    return found, _delta_net(keys) if "G" in letters else None
+
+
+def _layers(keys: Keys, layers: int, mixture: bool, sparse: bool) -> tuple[list[tuple[str, LayerKind]], dict[str, int] | None]:
+    """The kind of every layer, in order. sparse: attention has an indexer."""
     experts = pattern(keys, "moe_layer_freq", layers, 1, lambda i, n: i % n == 0, "layers") if mixture else [False] * layers
-    variants = {"gated_delta_net": True, "gdn": True}
-    refused = "only the gated delta net is modelled of the experimental attention variants"
     variant = keys.given["experimental_attention_variant"].value if keys.has("experimental_attention_variant") else None
-    if variant is not None and variant not in variants:
-        keys.refuse("experimental_attention_variant", refused)
-        variant = None
     linear = None
     delta = [False] * layers
-    if variant is not None:
+    if variant in _DELTA_NETS:
         keys.note("experimental_attention_variant", to="layer_kinds.mixer", why="linear_attention")
         delta = pattern(keys, "linear_attention_freq", layers, None, lambda i, n: (i + 1) % n != 0, "layers")
-        sizes = {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
-        sizes["linear_conv_kernel_dim"] = 4
-        linear = {key: keys.integer(key, size, to=f"linear_attention.{key}", least=1) for key, size in sizes.items()}
+        linear = _delta_net(keys)
     window = _window(keys)
     windowed = pattern(keys, "window_attn_skip_freq", layers, 0, lambda i, n: n == 0 or (i + 1) % n != 0, "layer_kinds.window")
     unturned = pattern(keys, "no_rope_freq", layers, 0, lambda i, n: n > 0 and (i + 1) % n == 0, "layer_kinds.rope")
+    shared = hybrid.shares_index(keys, layers) if sparse else [False] * layers
     found = []
     for at in range(layers):
         reach = window if windowed[at] and not delta[at] else None
         made = LayerKind(
-            mixer="linear_attention" if delta[at] else "attention", ffn="moe" if experts[at] else "mlp", window=reach, rope=not unturned[at]
+            mixer="linear_attention" if delta[at] else "attention",
+            ffn="moe" if experts[at] else "mlp",
+            window=reach,
+            rope=not unturned[at],
+            shared_index=shared[at],
         )
         parts = ["moe" if experts[at] else "dense"]
-        parts += ["linear"] * delta[at] + ["local"] * (reach is not None) + ["nope"] * (unturned[at] and not delta[at])
+        parts += ["linear"] * delta[at] + ["local"] * (reach is not None) + ["nope"] * (unturned[at] and not delta[at]) + ["shared"] * shared[at]
         found.append(("_".join(parts), made))
     return found, linear
 

@@ -40,8 +40,6 @@ _OTHERS = {
     "pretrain_vlm": "a model of images and text",
     "pretrain_vision": "a vision model",
     "pretrain_mimo": "a model of images and text",
-    "pretrain_mamba": "a stack of Mamba layers",
-    "pretrain_hybrid": "a stack of mixed layers",
     "train_rl": "with reinforcement learning",
 }
 
@@ -85,7 +83,7 @@ def _refuse_others(source: Source, lenient: bool, where: str) -> None:
 
 def _model(keys: Keys, source: Source, named: str | None, tp: int, where: str) -> Architecture | None:
     if named is None:
-        return read_model(keys, source.name, source.dialect != "arguments", tp, where)
+        return read_model(keys, source.name, source.dialect != "arguments", tp, where, source.entry)
     architecture = load_model(named).architecture
     changed: dict[str, Any] = {}
     for key in ("hidden_dropout", "attention_dropout"):

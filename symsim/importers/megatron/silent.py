@@ -239,16 +239,13 @@ SILENT: dict[str, Silent] = {
         """
         activation_offload_fraction batch_invariant_backend bert_no_binary_head cpu_offloading_retain_pinned_cpu_buffers cuda_graph_warmup_steps
         decoder_num_layers delay_offload_until_cuda_graph delta_offload_bytes_across_pp_ranks disable_dsa_indexer_rotate_activation
-        disable_dsa_indexer_scoring_relu disable_mamba_mem_eff_path dsa_indexer_head_dim dsa_indexer_k_norm_epsilon dsa_indexer_k_norm_fp32
-        dsa_indexer_loss_coeff dsa_indexer_n_heads dsa_indexer_rope_interleaved dsa_indexer_skip_topk_offset dsa_indexer_topk
-        dsa_indexer_topk_freq dsa_indexer_use_sparse_loss dsa_kernel_backend fine_grained_offloading_max_inflight_offloads
-        fp4_quantizer_factory fp4_recipe fp8_quantizer_factory gdp_cutedsl_kernel gdp_num_chunk_states_to_recompute gdp_num_householder
-        gtp_remat_opt_in_modules kitchen_attention_backend local_rank mamba_head_dim mamba_num_groups mamba_num_heads mamba_state_dim
-        mamba_training_ssm_states_dtype megatron_fsdp_version mhc_num_residual_streams mhc_recompute_layer_num min_offloaded_tensor_size
-        moe_hybridep_num_sms_preprocessing moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda
-        moe_paged_stash_page_size mtp_hybrid_override_pattern no_dsa_indexer_rotate_activation no_dsa_indexer_scoring_relu no_pin_cpu_grads
-        no_pin_cpu_params no_position_embedding onnx_safe
-        qk_clip_alpha qk_clip_threshold tp_comm_overlap_cfg
+        disable_dsa_indexer_scoring_relu dsa_indexer_k_norm_epsilon dsa_indexer_k_norm_fp32 dsa_indexer_rope_interleaved dsa_indexer_use_sparse_loss
+        dsa_kernel_backend fine_grained_offloading_max_inflight_offloads fp4_quantizer_factory fp4_recipe fp8_quantizer_factory gdp_cutedsl_kernel
+        gdp_num_chunk_states_to_recompute gdp_num_householder gtp_remat_opt_in_modules kitchen_attention_backend local_rank megatron_fsdp_version
+        mhc_num_residual_streams mhc_recompute_layer_num min_offloaded_tensor_size moe_hybridep_num_sms_preprocessing
+        moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_page_size no_dsa_indexer_rotate_activation
+        no_dsa_indexer_scoring_relu no_pin_cpu_grads no_pin_cpu_params no_position_embedding onnx_safe qk_clip_alpha qk_clip_threshold
+        tp_comm_overlap_cfg
         """,
     ),
     **silent(
@@ -300,6 +297,24 @@ SILENT: dict[str, Silent] = {
         """
         logits_save_top_p_min_k logits_save_dtype logits_load_decode_threads logits_load_prefetch_factor logits_load_msc_prefetch_depth
         logits_load_kd_loss_alpha logits_load_ignore_errors
+        """,
+    ),
+    **silent(
+        "no_cost_effect",
+        "of ModelOpt: which modules and data it begins with",
+        """
+        export_default_te_spec export_kd_teacher_ckpt_format export_legacy_megatron export_model_type export_moe_apply_probs_on_input
+        export_qk_l2_norm finetune_data_files finetune_data_split finetune_hf_dataset
+        """,
+    ),
+    **silent(
+        "no_cost_effect",
+        "of the run: fields of Megatron-Bridge's own sections",
+        """
+        check_for_nan_in_loss filter_warnings fully_parallel_load fully_parallel_save load_optim load_rng log_l2_norm_grad_to_tensorboard
+        log_runtime_to_tensorboard log_throughput_to_tensorboard lr_decay_steps lr_warmup_steps memory_keys modules_to_filter most_recent_k
+        runtime_time_unit save_config_filepath save_optim save_rng set_level_for_all_loggers throughput_window_size use_nsys_profiler
+        wd_incr_steps wsd_decay_steps
         """,
     ),
     **silent(

@@ -13,6 +13,7 @@ from symsim.importers.megatron.dispatcher import KEYS as DISPATCHER
 from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.graphs import graphs
+from symsim.importers.megatron.hybrid import stages as hybrid_stages
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.precision import precision, weights
 from symsim.importers.megatron.source import Dialect
@@ -168,6 +169,7 @@ def _pipeline(read: Settings) -> None:
     layout = keys.text("pipeline_model_parallel_layout", None, to="pipeline_model_parallel_layout")
     if keys.has("pipeline_model_parallel_layout") and isinstance(keys.given["pipeline_model_parallel_layout"].value, list):
         raise keys.wrong("pipeline_model_parallel_layout", "text such as Et*3|(tt|)*29,m|L")
+    layout = layout or hybrid_stages(keys)
     virtual = keys.integer("num_virtual_stages_per_pipeline_rank", None, to="vpp", least=1)
     each = keys.integer("num_layers_per_virtual_pipeline_stage", None, to="vpp", least=1)
     if layout is not None:
@@ -175,7 +177,8 @@ def _pipeline(read: Settings) -> None:
         stages = len(pipeline_layout(layout))
         if virtual is None and stages % pp == 0 and stages > pp:
             virtual = stages // pp
-            keys.note("pipeline_model_parallel_layout", to="pipeline_model_parallel_layout", why=f"{stages} parts on {pp} stages: vpp={virtual}")
+            named = "pipeline_model_parallel_layout"
+            keys.note(named, "mapped" if keys.has(named) else "derived", named, f"{stages} parts on {pp} stages: vpp={virtual}")
     elif each is not None and virtual is None:
         if read.architecture is None:
             raise keys.wrong("num_layers_per_virtual_pipeline_stage", "given with the model, whose layers it divides")
