@@ -57,6 +57,11 @@ def _rendered(result: "Evaluation", suffix: str) -> bytes:
         return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
     from symsim.report.content import report
 
+    if suffix == ".html":
+        from symsim.page.live import live_section
+        from symsim.report import html
+
+        return printable(html.render(report(result), live_section(result))).encode()
     return rendered(report(result), suffix)
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: MathML for formulas, SVG for the picture, nothing to load and nothing to run."""
+"""The report as one HTML file: MathML for formulas, SVG for the picture, nothing to load; only what a page answers itself is run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\
 _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
 
 
-def render(report: Report) -> str:
-    return template("report.html.j2", **_TOOLS).render(report=report) + "\n"
+def render(report: Report, live: Markup | None = None) -> str:
+    """live: a section that answers (symsim/page), behind the first one."""
+    return template("report.html.j2", **_TOOLS).render(report=report, live=live or "") + "\n"
 
 
 def fragment(result: Evaluation) -> str:

@@ -36,7 +36,7 @@ MEMORY_PARTS = {
     "activations": "activations",
     "transient": "transient",
 }
-_AXES = {
+AXES = {
     "tp": "tensor-parallel messages",
     "etp": "tensor-parallel (experts)",
     "ep": "expert-parallel messages",
@@ -240,7 +240,7 @@ def axis_words(axis: str) -> str:
     if axis == "lengths":
         return "waiting for the longest rows"
     said = "messages over " + axis.replace("_", " and ")
-    return f"{_AXES.get(axis, said)}, not hidden"
+    return f"{AXES.get(axis, said)}, not hidden"
 
 
 def tags(system: System) -> dict[str, int]:

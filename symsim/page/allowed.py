@@ -1,0 +1,105 @@
+"""Which of a page's values can run together: the rules that `symsim eval` checks, asked for all of them before the page is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from symsim.cost.step_time import check_system
+from symsim.errors import InputError
+from symsim.evaluation.numbers import Evaluation
+from symsim.grid.names import field_of
+from symsim.grid.stored import deciding
+from symsim.grid.tabulate import tabulate
+from symsim.lowering.checks import RULES
+from symsim.page.inputs import Input
+
+Array = np.ndarray[Any, Any]
+_ANOTHER = "the formulas of this page are of another kind of strategy there: {}; 'symsim derive' makes them"
+_WHY = {
+    "same_tp": "whether etp equals tp decides which messages there are",
+    "few_groups": "above as many ranks as there are query groups, keys and values are repeated",
+    "one_group": "at as many ranks as there are query groups, projected queries are kept",
+    "depth": "the stages of a pipeline of pairs follow from its depth",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """over: the inputs that it reads, by position. broken: for every combination of their values, the last input's fastest, 0 where it holds,
+    else the number of a sentence, from 1."""
+
+    over: tuple[int, ...]
+    broken: tuple[int, ...]
+    sentences: tuple[str, ...]
+
+
+def rules_of(result: Evaluation, inputs: Sequence[Input]) -> list[Rule]:
+    """The rules that some combination of the inputs' values breaks."""
+    moved = [k for k, one in enumerate(inputs) if one.values]
+    fields = _fields(result, inputs, moved)
+    found = (_rule(tabulate(function, fields), inputs, moved) for function in _functions(result))
+    return [rule for rule in found if rule is not None]
+
+
+def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]:
+    """The inputs without the values that a rule refuses whatever the others are."""
+    found = list(inputs)
+    for rule in rules:
+        if len(rule.over) == 1:
+            (at,) = rule.over
+            refused = {v for v, broken in zip(inputs[at].values, rule.broken) if broken}
+            kept = tuple(v for v in found[at].values if v not in refused)
+            found[at] = Input(**{**vars(found[at]), "values": kept})
+    return found
+
+
+def _fields(result: Evaluation, inputs: Sequence[Input], moved: Sequence[int]) -> dict[str, Any]:
+    """The strategy's fields, those of inputs as arrays along an axis each."""
+    strategy = result.strategy
+    fields: dict[str, Any] = {name: getattr(strategy, name) for name in type(strategy).model_fields}
+    for axis, k in enumerate(moved):
+        name = field_of(inputs[k].name)
+        if name in fields:
+            fields[name] = np.array(inputs[k].values).reshape([-1 if other == axis else 1 for other in range(len(moved))])
+    if any(one.name == "m" for one in inputs):
+        # the page's micro-batches are what is given
+        fields["global_batch_size"] = None
+    return fields
+
+
+def _functions(result: Evaluation) -> Iterator[Callable[[Any], str]]:
+    """Of a strategy the sentence that refuses it, or nothing."""
+    model, system = result.model, result.system
+    for rule in RULES:
+        yield _said(lambda strategy, rule=rule: rule(model, strategy))  # type: ignore[misc]
+    if system is not None:
+        yield _said(lambda strategy: check_system(system, strategy))
+    for name, read in deciding(model).items():
+        here, why = read(result.strategy), _ANOTHER.format(_WHY.get(name, f"{name} of 1 or above"))
+        yield lambda strategy, read=read, here=here, why=why: "" if read(strategy) == here else why  # type: ignore[misc]
+
+
+def _said(rule: Callable[[Any], None]) -> Callable[[Any], str]:
+    def sentence(strategy: Any) -> str:
+        try:
+            rule(strategy)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    return sentence
+
+
+def _rule(said: Any, inputs: Sequence[Input], moved: Sequence[int]) -> Rule | None:
+    """From the sentences over the axes of what was read."""
+    if not isinstance(said, np.ndarray) or not said.astype(bool).any():
+        return None
+    over = tuple(moved[axis] for axis, size in enumerate(said.shape) if size > 1)
+    sentences, numbers = np.unique(said.reshape(-1), return_inverse=True)
+    assert np.prod([len(inputs[k].values) for k in over]) == len(numbers)
+    first = 0 if sentences[0] == "" else 1
+    return Rule(over, tuple(int(n) + first for n in numbers), tuple(map(str, sentences[1 - first :])))

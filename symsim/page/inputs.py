@@ -1,0 +1,85 @@
+"""What a reader of a page can move: the symbols that its formulas stand on, and the values of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from symsim.algebra.expr import Number
+from symsim.algebra.typeset import entry
+from symsim.evaluation.quantities import QUANTITIES
+from symsim.program.unrolled import Argument, Unrolled
+
+Group = Literal["sizes", "machine", "coefficients"]
+_DEGREES = ("tp", "cp", "cp_a2a", "cp_p2p", "ep", "etp", "dp", "inst")
+_MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_SEQUENCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_RANKS_OF_A_UNIT = (1, 2, 4, 8, 16, 32, 36, 64, 72, 128, 144, 256, 512, 576)
+# numbers of a machine that its data sheet or its bill tells; all others were measured or estimated
+_OF_SHEETS = ("Phi_", "B_", "R_", "W_chip", "c_chip", "n_sm")
+# a unit that people say, and how many of the symbol's own it is
+_SAID = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "USD/s": ("USD/h", 1 / 3600), "s": ("us", 1e-6), "1": ("", 1.0)}
+
+
+@dataclass(frozen=True)
+class Input:
+    """base: its value in the report. values: whole numbers that it may take, in rising order; none where it may be any number that is not negative.
+    unit: what a reader sees, `scale` of the symbol's own. share: it cannot exceed 1."""
+
+    name: str
+    group: Group
+    base: Number
+    meaning: str
+    latex: str
+    values: tuple[int, ...] = ()
+    unit: str = ""
+    scale: float = 1.0
+    share: bool = False
+
+
+def inputs_of(unrolled: Unrolled) -> list[Input]:
+    """One for every argument, in their order, and the memory of an accelerator, which is compared with what they give."""
+    system = unrolled.result.system
+    found = [_input(a) for a in unrolled.arguments]
+    if system is not None:
+        room = int(system.accelerator.memory.value)
+        found.append(Input("memory", "machine", float(room), QUANTITIES["memory.capacity"].meaning, r"M", (), "GiB", 2.0**30))
+    return found
+
+
+def _input(argument: Argument) -> Input:
+    name, base = argument.name, argument.default
+    latex = entry(name).latex
+    values = tuple(_values(name, base)) if isinstance(base, int) else ()
+    if values:
+        return Input(name, "machine" if name.startswith("R_") else "sizes", base, argument.meaning, latex, values)
+    unit, scale = _SAID.get(argument.unit, (argument.unit, 1.0))
+    group: Group = "sizes" if name == "lam" else "machine" if name.startswith(_OF_SHEETS) else "coefficients"
+    share = argument.unit == "1" and name.startswith(("eta_", "phi_"))
+    return Input(name, group, base, argument.meaning, latex, (), unit, scale, share)
+
+
+def _values(name: str, base: int) -> Iterable[int]:
+    """Whole numbers around the base."""
+    if name in _DEGREES:
+        # of a degree of 1 there are no messages in the formulas
+        return sorted(n for n in {base, *_doublings(base, 3)} if n > 1)
+    if name == "m":
+        return sorted({base, *_doublings(base, 3), *_MICRO_BATCHES})
+    if name == "b":
+        return sorted({base, *_SEQUENCES})
+    if name in ("s", "u"):
+        return sorted(n for n in {base, *_doublings(base, 6)} if n >= 128 or n == base)
+    if name.startswith("R_"):
+        return sorted({base, *_RANKS_OF_A_UNIT})
+    # a rate of the machine's, or a count
+    return ()
+
+
+def _doublings(base: int, times: int) -> Iterator[int]:
+    """Twice, four times, ... as much, and the halves as long as they are whole."""
+    for k in range(1, times + 1):
+        yield base * 2**k
+        if base % 2**k == 0:
+            yield base // 2**k

@@ -1,0 +1,150 @@
+
+/* state: by position of an input its value, as the formulas take it. kept: another state, or none. */
+const base = PAGE.inputs.map(one => one.base);
+let state = base.slice(), kept = null;
+const at = id => document.getElementById("live-" + id);
+const STEPS = 120, REACH = 16;
+
+/* numbers in words */
+const four = x => Number.isFinite(x) ? (x !== 0 && (Math.abs(x) < 1e-3 || Math.abs(x) >= 1e15) ? x.toExponential(3) : Number(x.toPrecision(4)).toLocaleString("en", {maximumSignificantDigits: 4}).replace(/,/g, "\u2009")) : "none";
+const scaled = (x, base, names, unit) => {
+  let k = 0;
+  while (k < names.length - 1 && Math.abs(x) >= base ** (k + 1)) k++;
+  return `${four(x / base ** k)} ${names[k]}${unit}`.trim();
+};
+const spoken = (x, unit, name) => {
+  if (unit === "s") return x === 0 ? "0 s" : Math.abs(x) >= 1 ? `${four(x)} s` : Math.abs(x) >= 1e-3 ? `${four(x * 1e3)} ms` : `${four(x * 1e6)} us`;
+  if (unit === "byte") return scaled(x, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi"], "B");
+  if (unit === "FLOP") return scaled(x, 1000, ["", "k", "M", "G", "T", "P", "E", "Z"], "FLOP");
+  if (name === "mfu" || name === "hfu") return `${four(100 * x)} %`;
+  if (name.startsWith("params.")) return scaled(x, 1000, ["", "k", "M", "B", "T"], "");
+  return `${four(x)} ${unit === "1" ? "" : unit === "1/s" ? "/s" : unit}`.trim();
+};
+
+/* what a state gives, or the sentence of the rule that refuses it */
+const given = values => Object.fromEntries(PAGE.inputs.map((one, k) => [one.name, values[k]]));
+const refusal = values => {
+  for (const rule of PAGE.rules) {
+    let place = 0;
+    for (const k of rule.over) place = place * PAGE.inputs[k].values.length + PAGE.inputs[k].values.indexOf(values[k]);
+    if (rule.broken[place]) return rule.sentences[rule.broken[place] - 1];
+  }
+  return "";
+};
+const evaluated = values => {
+  const why = refusal(values), set = given(values);
+  return why ? {why} : {...kernel(set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
+};
+
+/* the section */
+const verdict = found => {
+  if (found.why) return `Cannot run: ${found.why}.`;
+  const filled = found["memory.peak"] + found["memory.reserve"], room = found["memory.capacity"];
+  const memory = room === undefined ? `${spoken(filled, "byte", "")} of memory` : `${filled <= room ? "fits" : "does not fit"}: ${spoken(filled, "byte", "")} of ${spoken(room, "byte", "")}`;
+  if (found["time.step"] === undefined) return `A rank needs ${memory}.`;
+  return `One step takes ${spoken(found["time.step"], "s", "")}: ${four(found.tokens_per_second)} tokens a second, MFU ${spoken(found.mfu, "1", "mfu")}; it ${memory}.`;
+};
+const bar = (parts, found, most, limit, unit, words) => {
+  let x = 0, drawn = "";
+  parts.forEach((part, k) => {
+    const wide = Math.max(0, found[part.name]) / most * 1000;
+    drawn += `<rect x="${x.toFixed(2)}" width="${wide.toFixed(2)}" height="24" fill="${PAGE.colours[k % PAGE.colours.length]}"><title>${part.label}: ${spoken(found[part.name], unit, "")}</title></rect>`;
+    x += wide;
+  });
+  if (limit !== undefined) drawn += `<rect x="${Math.min(997, limit / most * 1000).toFixed(2)}" width="3" height="24" fill="currentColor"/>`;
+  return `<svg viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" aria-label="${words}">${drawn}</svg>`;
+};
+const total = (parts, found) => parts.reduce((sum, part) => sum + Math.max(0, found[part.name]), 0);
+const picture = (title, unit, parts, now, then, limit) => {
+  const shown = [["now", now], ...(then ? [["kept", then]] : [])].filter(([, found]) => !found.why);
+  if (!shown.length || !parts.length) return "";
+  const most = Math.max(...shown.map(([, found]) => Math.max(total(parts, found), found[limit] || 0)));
+  const drawn = shown.map(([word, found]) => {
+    const room = found[limit] === undefined ? "" : `, of ${spoken(found[limit], unit, "")} (the mark)`;
+    const words = `${then ? `${word}: ` : ""}${title} ${spoken(total(parts, found), unit, "")}${room}`;
+    return `<p>${words}</p>${bar(parts, found, most, found[limit], unit, words)}`;
+  });
+  const key = parts.map((part, k) => [part, k]).filter(([part]) => shown.some(([, found]) => found[part.name] > 0)).map(([part, k]) => `<li><i style="background:${PAGE.colours[k % PAGE.colours.length]}"></i>${part.label} ${shown.map(([, found]) => spoken(found[part.name], unit, "")).join(" | ")}</li>`);
+  return `<figure>${drawn.join("")}<ul class="key">${key.join("")}</ul></figure>`;
+};
+const results = (now, then) => {
+  at("results").tHead.innerHTML = `<tr><th>result</th><th class="r">now</th>${then ? '<th class="r">kept</th><th class="r">change</th>' : ""}</tr>`;
+  at("results").tBodies[0].innerHTML = PAGE.results.map(({name, meaning, unit}) => {
+    const cell = found => found.why ? "cannot run" : spoken(found[name], unit, name);
+    const change = then && !now.why && !then.why && then[name] ? `${now[name] >= then[name] ? "+" : "\u2212"}${four(Math.abs(100 * (now[name] / then[name] - 1)))} %` : "";
+    return `<tr><td>${meaning} <code>${name}</code></td><td class="r">${cell(now)}</td>${then ? `<td class="r">${cell(then)}</td><td class="r">${change}</td>` : ""}</tr>`;
+  }).join("");
+};
+
+/* sliders: whole numbers by their place among those that are possible, others by steps of equal ratio around the base */
+const possible = k => PAGE.possible[k];
+const places = k => PAGE.inputs[k].whole ? possible(k).length - 1 : STEPS;
+const valueAt = (k, place) => {
+  const one = PAGE.inputs[k];
+  if (one.whole) return possible(k)[place];
+  if (one.share) return place / STEPS;
+  return place === STEPS / 2 ? one.base : (one.base || one.scale) * REACH ** (2 * place / STEPS - 1);
+};
+const placeOf = (k, value) => {
+  const one = PAGE.inputs[k];
+  if (one.whole) return Math.max(0, possible(k).indexOf(value));
+  if (one.share) return Math.round(value * STEPS);
+  const wanted = Math.log(value / (one.base || one.scale)) / Math.log(REACH);
+  return value > 0 ? Math.round(Math.min(1, Math.max(-1, wanted)) * STEPS / 2 + STEPS / 2) : 0;
+};
+const shownValue = (k, value) => PAGE.inputs[k].whole ? value.toLocaleString("en").replace(/,/g, "\u2009") : String(Number((value / PAGE.inputs[k].scale).toPrecision(12)));
+const accepted = (k, value) => Number.isFinite(value) && (PAGE.inputs[k].whole ? possible(k).includes(value) : value >= 0 && !(PAGE.inputs[k].share && value > 1));
+
+/* the address */
+const written = (values, before) => values.map((v, k) => v === base[k] ? "" : `${before}${PAGE.inputs[k].name}=${v}`).filter(Boolean);
+const toAddress = () => {
+  const parts = [...written(state, ""), ...(kept ? ["kept=1", ...written(kept, "kept.")] : [])];
+  history.replaceState(null, "", parts.length ? `#${parts.join("&")}` : location.pathname + location.search);
+};
+const fromAddress = () => {
+  if (!location.hash.includes("=")) return;
+  const found = new Map(location.hash.slice(1).split("&").map(part => part.split("=")));
+  const read = before => PAGE.inputs.map((one, k) => {
+    const value = Number(found.get(before + one.name) ?? NaN);
+    return accepted(k, value) ? value : base[k];
+  });
+  state = read("");
+  kept = found.has("kept") ? read("kept.") : null;
+};
+
+const show = () => {
+  const now = evaluated(state), then = kept && evaluated(kept);
+  at("verdict").textContent = verdict(now);
+  at("verdict").classList.toggle("refused", Boolean(now.why));
+  at("pictures").innerHTML = picture("a step takes", "s", PAGE.time, now, then, "") + picture("the fullest rank holds", "byte", PAGE.memory, now, then, "memory.capacity");
+  results(now, then);
+  at("forget").hidden = !kept;
+  PAGE.inputs.forEach((one, k) => {
+    at(`row-${k}`).classList.toggle("moved", state[k] !== base[k]);
+    const slider = at(`input-${k}`), value = at(`value-${k}`);
+    slider.value = placeOf(k, state[k]);
+    slider.setAttribute("aria-valuetext", `${shownValue(k, state[k])} ${one.unit}`.trim());
+    if (document.activeElement !== value) value.value = shownValue(k, state[k]);
+  });
+};
+let waiting = false;
+const soon = () => {
+  toAddress();
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; show(); });
+};
+PAGE.inputs.forEach((one, k) => {
+  at(`input-${k}`).max = places(k);
+  at(`input-${k}`).addEventListener("input", event => { state[k] = valueAt(k, Number(event.target.value)); soon(); });
+  if (!one.whole) at(`value-${k}`).addEventListener("input", event => {
+    const value = Number(event.target.value) * one.scale;
+    if (event.target.value !== "" && accepted(k, value)) { state[k] = value; soon(); }
+  });
+});
+at("keep").addEventListener("click", () => { kept = state.slice(); soon(); });
+at("forget").addEventListener("click", () => { kept = null; soon(); });
+at("reset").addEventListener("click", () => { state = base.slice(); soon(); });
+addEventListener("hashchange", () => { fromAddress(); show(); });
+fromAddress();
+show();

@@ -1,0 +1,105 @@
+"""The section of an HTML report that answers: its formulas as JavaScript, what a reader can move, and what follows at once.
+
+The page stands alone: nothing is loaded, and its state is in the fragment of its address. Numbers are those of `symsim eval`, in doubles.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+
+from symsim.cost.step_time import exposed_axes
+from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.page.allowed import only_possible, rules_of
+from symsim.page.inputs import Input, inputs_of
+from symsim.program.javascript import javascript
+from symsim.program.unrolled import unroll
+from symsim.report.mathml import mathml
+from symsim.report.picture import COLOURS
+from symsim.report.step import AXES, MEMORY_PARTS
+from symsim.report.templating import template
+
+_GROUPS = (
+    ("sizes", "Sizes and degrees", True),
+    ("machine", "The machine", True),
+    ("coefficients", "Coefficients: shares, latencies and the host", False),
+)
+# rows of the table of results; time and memory that pictures show are not among them
+_RESULTS = (
+    "time.step",
+    "tokens_per_second",
+    "mfu",
+    "hfu",
+    "cost_per_trillion_tokens",
+    "energy_per_trillion_tokens",
+    "memory.peak",
+    "params.per_rank",
+    "flops.forward",
+    "flops.recompute",
+    "world",
+)
+
+
+def live_section(result: Evaluation) -> Markup:
+    """The section as HTML. A run's length and unnamed quantities are not in it."""
+    axes = list(exposed_axes(result.derivation)) if result.system is not None else []
+    times = ["time.compute", "time.bubble", *(f"{EXPOSED}{axis}" for axis in axes), "time.optimizer"] if result.system is not None else []
+    memory = [f"memory.{part}" for part in MEMORY_PARTS]
+    results = [name for name in _RESULTS if name == "world" or QUANTITIES[name].symbol in result.derivation.definitions]
+    asked = [*results, *times, *memory, "memory.reserve", *(["memory.capacity"] if result.system is not None else [])]
+    unrolled = unroll(result, None, asked, shortest=False)
+    inputs = inputs_of(unrolled)
+    rules = rules_of(result, inputs)
+    data = {
+        "inputs": [_as_data(one) for one in inputs],
+        "possible": [list(one.values) for one in only_possible(inputs, rules)],
+        "rules": [{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in rules],
+        "results": [{"name": n, "meaning": QUANTITIES[n].meaning, "unit": QUANTITIES[n].unit} for n in results],
+        "time": [{"name": n, "label": _time_label(n)} for n in times],
+        "memory": [{"name": f"memory.{n}", "label": label} for n, label in MEMORY_PARTS.items()] + [{"name": "memory.reserve", "label": "reserve"}],
+        "colours": [f"#{c}" for c in COLOURS],
+    }
+    script = f"const PAGE = {quoted(data)};\n{javascript(unrolled)}{_script()}"
+    groups = [(title, opened, [(k, one) for k, one in enumerate(inputs) if one.group == group]) for group, title, opened in _GROUPS]
+    fixed = _fixed(result)
+    tools = {"symbol": lambda one: Markup(mathml(one.latex)), "shown": _shown}
+    made = template("live.html.j2", **tools).render(groups=[g for g in groups if g[2]], fixed=fixed, timed=bool(times), script=Markup(script))
+    return Markup(made)
+
+
+def quoted(data: Any) -> str:
+    """JSON that may stand in a page's script: no tag of HTML begins in it."""
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _as_data(one: Input) -> dict[str, object]:
+    moved = {"values": one.values, "whole": bool(one.values), "share": one.share}
+    return {"name": one.name, "base": float(one.base), **moved, "unit": one.unit, "scale": one.scale}
+
+
+def _shown(one: Input) -> str:
+    """The base in the unit that a reader sees."""
+    return str(one.base) if one.values else f"{float(one.base) / one.scale:.6g}"
+
+
+def _time_label(name: str) -> str:
+    words = {"time.compute": "kernels", "time.bubble": "pipeline bubble", "time.optimizer": "optimizer"}
+    return words.get(name) or AXES.get(name.removeprefix(EXPOSED), f"messages over {name.removeprefix(EXPOSED)}")
+
+
+def _fixed(result: Evaluation) -> str:
+    """What the page cannot move, in a sentence."""
+    strategy = result.strategy
+    ones = [n for n in ("tp", "cp", "ep", "dp") if getattr(strategy, n) == 1]
+    depth = f"pp = {strategy.pp}" + (f" and vpp = {strategy.vpp}" if strategy.vpp > 1 else "")
+    return f"{depth}{''.join(f', {n} = 1' for n in ones)} and all options of the strategy are as above"
+
+
+@cache
+def _script() -> str:
+    return (files("symsim.page") / "live.js").read_text(encoding="utf-8")

@@ -1,0 +1,172 @@
+"""The section of an HTML report that answers: its JavaScript gives what `symsim eval` gives, and refuses what it refuses.
+
+A browser runs it; without one these tests skip, and what needs none is held without.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_print import CHROMIUM, FLAGS
+
+import symsim
+from symsim.api.result import Result
+from symsim.cost.step_time import check_system
+from symsim.errors import InputError
+from symsim.grid.names import field_of
+from symsim.grid.stored import shape
+from symsim.lowering.checks import check
+from symsim.page.allowed import Rule, only_possible, rules_of
+from symsim.page.inputs import Input, inputs_of
+from symsim.page.live import live_section, quoted
+from symsim.program.javascript import javascript
+from symsim.program.scalar import kernel_source
+from symsim.program.unrolled import Unrolled, unroll
+from symsim.report import write_report
+
+CASES = [
+    ("llama3-8b", "", None),
+    ("llama3-70b", "tp=8,sp=true,pp=4,vpp=2,dp=8,num_microbatches=16,recompute=full", "h100-sxm"),
+    ("deepseek-v2-lite", "tp=2,sp=true,etp=1,ep=4,pp=3,dp=8,num_microbatches=8", "h800-sxm"),
+    ("gemma-2-9b", "cp=2,cp_comm_type=a2a,pp=6,dp=4,num_microbatches=8,zero=1", "a100-sxm-80"),
+]
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@cache
+def result_of(case: tuple[str, str, str | None]) -> Result:
+    return symsim.derive(case[0], case[1], system=case[2])
+
+
+@cache
+def unrolled_of(case: tuple[str, str, str | None]) -> Unrolled:
+    return unroll(result_of(case), None)
+
+
+def refusal(inputs: list[Input], rules: list[Rule], values: dict[int, int]) -> str:
+    """What a page says of whole numbers, by the position of their inputs."""
+    for rule in rules:
+        place = 0
+        for k in rule.over:
+            place = place * len(inputs[k].values) + inputs[k].values.index(values[k])
+        if rule.broken[place]:
+            return rule.sentences[rule.broken[place] - 1]
+    return ""
+
+
+def points_of(case: tuple[str, str, str | None], count: int) -> list[dict[str, float]]:
+    """Values of all arguments: whole ones that a page offers and does not refuse, others within a factor of ten."""
+    draw, found = random.Random(str(case)), []
+    inputs = inputs_of(unrolled_of(case))
+    rules = rules_of(result_of(case), inputs)
+    while len(found) < count:
+        whole = {k: draw.choice(one.values) for k, one in enumerate(inputs) if one.values}
+        if not refusal(inputs, rules, whole):
+            rates = {one.name: float(one.base) * draw.uniform(0.1, 10) for one in inputs if not one.values and one.name != "memory"}
+            found.append({**{inputs[k].name: float(v) for k, v in whole.items()}, **rates})
+    return found
+
+
+def titled(page: str, folder: Path, address: str = "", width: int = 1200) -> str:
+    """The title that a page has given itself when its scripts have run."""
+    file = folder / "page.html"
+    file.write_text(page)
+    flags = [*FLAGS.split(), f"--user-data-dir={folder}/profile", f"--window-size={width},1000", "--virtual-time-budget=3000"]
+    command = [CHROMIUM, *flags, "--dump-dom", file.as_uri() + address]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    return re.search(r"<title>(.*?)</title>", out, re.DOTALL)[1]
+
+
+@needs_browser
+def test_javascript_gives_what_python_gives_at_a_thousand_points(tmp_path: Path) -> None:
+    scripts, expected = [], []
+    for case in CASES:
+        unrolled = unrolled_of(case)
+        points = points_of(case, 250)
+        space: dict[str, Any] = {}
+        exec(kernel_source(unrolled), space)
+        expected.append([space["kernel"](**point) for point in points])
+        scripts.append(f"all.push((() => {{ {javascript(unrolled)} return {quoted(points)}.map(kernel); }})());")
+    page = f"<title></title><script>const all = [];\n{''.join(scripts)}\ndocument.title = JSON.stringify(all);</script>"
+    found = json.loads(titled(page, tmp_path))
+    assert sum(map(len, expected)) == 1000
+    for case, here, there in zip(CASES, found, expected):
+        for one, other in zip(here, there):
+            assert one.keys() == other.keys()
+            # what is a difference has the rounding of what it is a difference of
+            whole = max(abs(v) for n, v in other.items() if n.startswith("time.")) if case[2] else 0
+            for name, value in other.items():
+                assert one[name] == pytest.approx(value, rel=1e-12, abs=1e-12 * whole if name.startswith("time.") else 0), (case, name)
+
+
+@pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case[0])
+def test_rules_of_the_page_are_those_of_eval(case: tuple[str, str, str]) -> None:
+    result = result_of(case)
+    inputs = inputs_of(unrolled_of(case))
+    rules = rules_of(result, inputs)
+    draw, refused = random.Random(3), 0
+    moved = [k for k, one in enumerate(inputs) if one.values and not one.name.startswith("R_")]
+    for _ in range(60):
+        values = {k: draw.choice(inputs[k].values) for k in moved}
+        said = refusal(inputs, rules, values)
+        changed = result.strategy.model_copy(update={field_of(inputs[k].name): v for k, v in values.items()})
+        try:
+            check(result.model, changed)
+            check_system(result.system, changed)
+        except InputError as error:
+            assert str(error) == said
+            refused += 1
+            continue
+        assert bool(said) == (shape(changed, result.model) != shape(result.strategy, result.model))
+    assert 0 < refused < 60
+
+
+_TOLD = """<script>
+const wrong = [];
+addEventListener("error", event => wrong.push(event.message));
+</script>"""
+_ASKED = """<script>
+const named = [...document.querySelectorAll("#live input, #live button")].filter(e => !(e.getAttribute("aria-label") || e.textContent.trim()));
+const slider = document.querySelector('#live input[aria-label^="B_2:"]');
+const before = document.querySelector("#live-verdict").textContent, address = location.hash;
+slider.value = 70; slider.dispatchEvent(new Event("input"));
+requestAnimationFrame(() => requestAnimationFrame(() => {
+  document.title = JSON.stringify({before, after: document.querySelector("#live-verdict").textContent, address, then: location.hash,
+    wrong, unnamed: named.length, width: document.documentElement.scrollWidth});
+}));
+</script>"""
+
+
+@needs_browser
+def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> None:
+    case = CASES[1]
+    write_report(result_of(case), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert len(text) < 1_500_000 and not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
+    told = text.replace("<body>", f"<body>{_TOLD}").replace("</body>", f"{_ASKED}</body>")
+    found = json.loads(titled(told, tmp_path, "#b=2&kept=1", 380).replace("&amp;", "&"))
+    assert found["wrong"] == [] and found["unnamed"] == 0 and found["width"] <= 500
+    there = symsim.derive(*case[:2], system=case[2], overrides={"b": 2})
+    assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
+    assert found["address"] == "#b=2&kept=1" and found["after"] != found["before"]
+    assert re.fullmatch(r"#b=2&B_2=\d+(\.\d+)?&kept=1", found["then"])
+
+
+def test_values_that_nothing_allows_are_not_offered() -> None:
+    inputs = inputs_of(unrolled_of(CASES[1]))
+    left = {one.name: one.values for one in only_possible(inputs, rules_of(result_of(CASES[1]), inputs))}
+    # 8 key-value heads, beyond which the formulas are others; a multiple of 4 stages
+    assert max({one.name: one.values for one in inputs}["m"]) == max(left["m"])
+    assert left["tp"] == (2, 4, 8) and all(m % 4 == 0 for m in left["m"])
+
+
+def test_no_text_of_a_user_ends_the_script() -> None:
+    assert quoted("</script><!--\u2028") == '"\\u003c/script>\\u003c!--\\u2028"'
+    assert "</script" not in str(live_section(result_of(CASES[0]))).split("<script>")[1].rsplit("</script>", 1)[0]
