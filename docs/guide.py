@@ -8,6 +8,8 @@ docs/img/. tests/test_docs.py finds a page that is out of date.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import random
 import re
@@ -27,6 +29,7 @@ import sweep_pictures  # noqa: E402
 
 from symsim.algebra.reductions import evaluated  # noqa: E402
 from symsim.algebra.typeset import lines, names_of  # noqa: E402
+from symsim.api import cli  # noqa: E402
 from symsim.api.result import derive  # noqa: E402
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES  # noqa: E402
 from symsim.inputs.models import load_model  # noqa: E402
@@ -52,7 +55,7 @@ PAGES = (
     *IMPORTS,
 )
 PICTURES = {"schedule_1f1b.svg": ("1f1b", 4, 8, 1), "schedule_interleaved.svg": ("interleaved", 4, 8, 2), "schedule_zbv.svg": ("zbv", 4, 8, 2)}
-PIPELINES, SPREAD = 200, 0.2
+PIPELINES, SPREAD = 100, 0.2
 MOST_EM = 44.0  # width of a formula in a table
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -90,13 +93,55 @@ def _timed(made: str, before: str) -> str:
 
 def run(command: str, directory: str) -> str:
     """What a terminal shows of a command, blank lines at either end left out; RuntimeError where it fails."""
-    script = f'set -o pipefail; symsim() {{ {shlex.quote(sys.executable)} -m symsim "$@"; }}; {command}'
     # the ledger of an import takes the width of the terminal, and needs more than most
-    wide = {**os.environ, "COLUMNS": "100" if "symsim import" in command else "80"}
-    done = subprocess.run(["bash", "-c", script], cwd=directory, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{command} ends with {done.returncode}: {done.stdout}")
-    return done.stdout.strip("\n") + "\n" if done.stdout.strip() else ""
+    wide = {"COLUMNS": "100" if "symsim import" in command else "80"}
+    plain_ones = _plain_commands(command)
+    code, shown = _here(plain_ones, directory, wide) if plain_ones else _in_a_shell(command, directory, wide)
+    if code:
+        raise RuntimeError(f"{command} ends with {code}: {shown}")
+    return shown.strip("\n") + "\n" if shown.strip() else ""
+
+
+def _plain_commands(command: str) -> list[list[str]]:
+    """The arguments of commands of symsim alone, one after the other; none where a shell has more to do than to split words."""
+    lexer = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    if re.search(r"[$`*?~{}]", command):
+        return []
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if word == "&&":
+            found.append([])
+        elif re.fullmatch(r"[();<>|&]+", word):
+            return []
+        else:
+            found[-1].append(word)
+    return [words[1:] for words in found] if all(words[:1] == ["symsim"] for words in found) else []
+
+
+def _here(commands: list[list[str]], directory: str, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output of commands in this process, which saves the start of one for each."""
+    before, shown = {name: os.environ.get(name) for name in environment}, io.StringIO()
+    os.environ.update(environment)
+    try:
+        with contextlib.chdir(directory), contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            for words in commands:
+                try:
+                    cli.main(words)
+                except SystemExit as left:
+                    if left.code:
+                        return int(left.code), shown.getvalue()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return 0, shown.getvalue()
+
+
+def _in_a_shell(command: str, directory: str, environment: dict[str, str]) -> tuple[int, str]:
+    script = f'set -o pipefail; symsim() {{ {shlex.quote(sys.executable)} -m symsim "$@"; }}; {command}'
+    of_all = {**os.environ, **environment}
+    done = subprocess.run(["bash", "-c", script], cwd=directory, env=of_all, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
 
 
 def _definitions(model: str, strategy: str, system: str, stage: str, *names: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, NamedTuple
 
 Kind = Literal["F", "B", "I", "W", "R"]
@@ -80,12 +81,10 @@ def replay(
     position = [0] * len(entries)
     timed: list[Timed] = []
 
-    def ready(operation: Operation, rank: int) -> float | None:
+    def ready(operation: Operation, rank: int) -> float:
         # where exchanges block, they carry the order between ranks
         needed = [] if blocking else _needed(operation, last, ends)
-        if any(n not in ends for n in needed):
-            return None
-        return max([clock[rank]] + [ends[n] + (latency if home[n[1:]] != rank else 0) for n in needed])
+        return max([clock[rank], *[ends[n] + (latency if home[n[1:]] != rank else 0) if n in ends else inf for n in needed]])
 
     moved = True
     while moved:
@@ -108,10 +107,9 @@ def replay(
                     timed.append(Timed(rank, (), before, clock[rank]))
                     position[rank] += 1
                 else:
-                    starts = [ready(o, rank) for o in entry]
-                    if any(s is None for s in starts):
+                    start = max([ready(o, rank) for o in entry])
+                    if start == inf:
                         break
-                    start = max(s for s in starts if s is not None)
                     length = pair(entry) if pair is not None and len(entry) > 1 else sum(map(duration, entry))
                     clock[rank] = start + length
                     ends.update((o, clock[rank]) for o in entry)
