@@ -85,10 +85,10 @@ OF_ITS_TIME = {"zero": 0, "precision": "fp16", "grad_reduce_in_fp32": False}
 UNFUSED = {"pipeline_scatter_gather": "true", "attention_kernel": "math", "te_dummy_wgrad": "false"}
 
 # DeepSpeed's defaults of early 2021 (runtime/zero/constants.py): parameters are gathered module by module within these limits, and gradients
-# reduced from one buffer
+# reduced from one buffer. Without stage3_max_live_parameters, 10^9: what lies between two products that hold more (softmax, dropout, norms)
+# holds less, and a gather begins beside it (stage3.py prefetch_next_sub_modules)
 LIMITS_2021 = {
     "prefetch_bucket_size": 5 * 10**7,
-    "max_live_parameters": 10**9,
     "max_reuse_distance": 10**9,
     "param_persistence_threshold": 10**5,
     "ddp_bucket_size": 5 * 10**8,
@@ -189,8 +189,8 @@ def _narayanan(
     )
     model = gpt(f"megatron-{row['params_B']:g}b", row, row["seq"])
     seconds = flops / (row["gpus"] * row["tflops_per_gpu"] * 1e12)
-    # DeepSpeed of early 2021: its gathers did not overlap unless asked to, and what they reached is one link's
-    deepspeed = {"fsdp_rings": "one", "fsdp_prefetch": "false", "fsdp_unit": "module", "reduction_buffers": "one"}
+    # DeepSpeed of early 2021: gathers ran ahead, gradients did not leave beside backward unless asked to, and what they reached is one link's
+    deepspeed = {"fsdp_rings": "one", "fsdp_prefetch": "gathers", "fsdp_unit": "module", "reduction_buffers": "one"}
     sharded = deepspeed if plan.zero == 3 else {}
     return Case(name, section, model, plan, {**UNFUSED, **sharded}, "a100-sxm-80", seconds, None, note(said, unnamed), guessed)
 

@@ -178,6 +178,15 @@ def test_sharded_parameters_wait_without_prefetch() -> None:
     assert seconds(timed(dp=8, zero=3, fusion="eager"))["step"] < seconds(waiting)["step"]
 
 
+def test_gathers_alone_run_ahead() -> None:
+    """Gradients leave after what computes, and backward's gather, as long as forward's, hides whole: the last layer is there already."""
+    made = {choice: timed(dp=8, zero=3, fusion="eager", assumptions={"fsdp_prefetch": choice}) for choice in ("true", "gathers", "false")}
+    e_f, e_b = ({c: float(r.stage_numbers(r.stages[0])[f"e_{way}_fsdp_stage"]) for c, r in made.items()} for way in "fb")
+    assert e_f["gathers"] == e_f["true"] < e_f["false"]
+    assert e_b["gathers"] == pytest.approx(e_b["false"] - e_f["false"], rel=1e-12)
+    assert e_b["true"] < e_b["gathers"]
+
+
 def test_gradients_synchronised_once_a_step() -> None:
     """no_sync: the scatter moves from every micro-batch into the tail."""
     every, once = (timed(dp=8, zero=3, num_microbatches=4, gradient_sync=s) for s in ("every_microbatch", "last_microbatch"))

@@ -99,6 +99,8 @@ def inside_unit(axes: tuple[Axis, ...], tier: int) -> Expr:
 
 
 # the ranks over which zero=3 gathers parameters and scatters gradients
+# of a link that one ring over all ranks reaches, of what many do (assumption fsdp_rings)
+ONE_RING = Fraction(3, 4)
 _SHARDED = ("dp", "dp_cp", "edp", "intra_dp_cp", "intra_edp")
 
 
@@ -214,8 +216,8 @@ class Network:
         parts = []
         for j in self.tiers:
             bandwidth = self._bandwidth(message, j)
-            if not (self.one_ring and message.row.passes == 1 and message.axis in _SHARDED):
-                bandwidth = self._members(message.axis, j - 1) * bandwidth
+            alone = self.one_ring and message.row.passes == 1 and message.axis in _SHARDED
+            bandwidth = bandwidth * ONE_RING if alone else self._members(message.axis, j - 1) * bandwidth
             if self.system.network[j - 1].ring is not None:
                 bandwidth = minimum(bandwidth, symbol(f"C_{j}"))
             parts.append(self._spans(message.axis, j) / (bandwidth * symbol(f"eta_{j}_{message.op}")))

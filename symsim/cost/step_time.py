@@ -163,6 +163,8 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         return
     made: dict[str, Quantity] = {"forward": Quantity(ZERO, SECOND), "backward": Quantity(ZERO, SECOND)}
     root: dict[str, Quantity] = dict(made)
+    ahead = lowered.profile.assumptions["fsdp_prefetch"]
+    alone_after: Expr = ZERO  # gradients that leave with nothing beside them
     # a chunk begins with nothing of its own to gather beside, and ends with nothing to scatter beside: a layer of each
     held = sum((symbol(runs(n)) for n in lowered.profile.model.kind_names()), ZERO)
     alone = minimum(1, lowered.profile.strategy.vpp / maximum(1, held)) if lowered.profile.strategy.pp > 1 else ZERO
@@ -170,6 +172,9 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         if message.per == "microbatch":
             phase, seconds = message.phase, network.seconds(message) * message.count
             made[phase] = made[phase] + seconds
+            if ahead == "gathers" and message.row.scatters:
+                alone_after = alone_after + seconds.expr
+                continue
             if message.purpose == "root" and (message.row.gathers if phase == "forward" else message.row.scatters):
                 root[phase] = root[phase] + seconds
             else:
@@ -187,8 +192,8 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
             compute = compute + sum((of_block("t", n, phase=p).expr for p in beside), ZERO) * symbol(runs(n))
         if phase == "backward":
             compute = compute + of_stage("t", phase="again").expr
-        prefetched = lowered.profile.assumptions["fsdp_prefetch"] == "true"
-        exposed = maximum(whole.expr - compute, root[phase].expr) if prefetched else whole.expr
+        after = alone_after if phase == "backward" else ZERO
+        exposed = whole.expr if ahead == "false" else maximum(whole.expr - after - compute, root[phase].expr) + after
         book.define(
             of_stage("e", phase=phase, axis="fsdp"),
             Quantity(exposed, SECOND),

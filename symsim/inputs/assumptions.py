@@ -205,16 +205,18 @@ ASSUMPTIONS: dict[str, Assumption] = {
     ),
     "fsdp_prefetch": Assumption(
         "true",
-        ("true", "false"),
-        "sharded parameters arrive, and their gradients leave, while another unit computes (true), or computation waits for "
-        "them (false: DeepSpeed ZeRO-3 with overlap_comm off)",
-        "torch.distributed.fsdp fully_shard (implicit prefetching); DeepSpeed runtime/zero/partitioned_param_coordinator.py",
+        ("true", "gathers", "false"),
+        "sharded parameters arrive, and their gradients leave, while another unit computes (true), parameters alone do (gathers: DeepSpeed's "
+        "ZeRO-3 of 2021 with overlap_comm off), or computation waits for them (false: later, with overlap_comm off)",
+        "torch.distributed.fsdp fully_shard (implicit prefetching); DeepSpeed runtime/zero/partitioned_param_coordinator.py; v0.3.13 "
+        "runtime/zero/stage3.py: a stream of its own for gathers, one for gradients with overlap_comm",
     ),
     "fsdp_rings": Assumption(
         "all",
         ("all", "one"),
-        "what zero=3 gathers and scatters crosses nodes in as many rings as a node has members, each over its own link (all), or in one",
-        "all: NCCL; one: DeepSpeed of 2021, whose 15.7 to 17.3 GB/s a rank (Narayanan et al., arXiv:2104.04473, table 2) are one link's",
+        "what zero=3 gathers and scatters crosses nodes in as many rings as a node has members, each over its own link (all), or in one, which "
+        "reaches three quarters of what a link does",
+        "all: NCCL; one: DeepSpeed of 2021, whose 15.7 to 17.3 GB/s a rank (Narayanan et al., arXiv:2104.04473, table 2) are of one link's 25",
     ),
     "zero2_reduction": Assumption(
         "reduce_scatter",
