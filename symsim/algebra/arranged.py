@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -58,13 +58,16 @@ class Guard:
 
 @dataclass(frozen=True)
 class Arranger:
-    """order: names of definitions, each after what it stands on."""
+    """order: names of definitions, each after what it stands on. first: symbols that a source writes in an order of its own."""
 
     order: Mapping[str, int]
+    first: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, atom: Atom) -> tuple[int, str]:
         if isinstance(atom, Call):
             return (_CALLS, atom.key[1])
+        if atom.name in self.first:
+            return (self.first[atom.name] - len(self.first), atom.name)
         if atom.name in self.order and atom.name not in ORDER:
             return (_NAMES + self.order[atom.name], atom.name)
         # how many layers, or whether a stage has a part, before sizes; rates and seconds behind them
@@ -78,10 +81,14 @@ class Arranger:
         common, factor = _common(terms), _gcd(terms.values())
         sizes_alone = all(is_size(a) for m in terms for a, _ in m)
         groups = _by_tokens(terms) if sizes_alone else {}
-        if (len(groups) < 2 and (common or (factor != 1 and sizes_alone))) or factor < 0:
-            return (self._product(factor, common, {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}),)
-        if found := factors(terms):
-            return (self._product(Fraction(1), {}, terms, found),)
+        rest = {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}
+        if len(groups) < 2:
+            product = bool(common or (factor != 1 and sizes_alone)) and not _of_shares(rest)
+        else:
+            # over one divisor, as (V + s)/(12 h)
+            product = any(p < 0 for p in common.values()) and len({abs(Fraction(c)) for c in rest.values()}) == 1
+        if product or factor < 0 or (common and _less_one(rest)) or _over_one(rest) or factors(terms):
+            return (self._product(terms),)
         if not 1 < len(groups) < len(terms):
             groups = self._by_most_frequent(terms)
         if len(groups) == 1 and not sizes_alone:
@@ -93,27 +100,12 @@ class Arranger:
         ]
         return tuple(sorted(parts, key=self._reading_order))
 
-    def _product(self, factor: Fraction, common: Mapping[Atom, int], rest: Terms, found: tuple[Terms, Terms] | None = None) -> Term:
+    def _product(self, terms: Terms) -> Term:
         """A number, atoms, and what is left as one sum or as several that are multiplied."""
-        powers, sums, left = dict(common), [], [dict(rest)] if found is None else [dict(f) for f in found]
-        while left:
-            terms = left.pop(0)
-            inside, by = _common(terms), _gcd(terms.values())
-            over = _over_one(terms)
-            for atom, power in (*inside.items(), *(((over, -1),) if over else ())):
-                powers[atom] = powers.get(atom, 0) + power
-            factor *= by
-            shift = {**inside, over: -1} if over else inside
-            terms = {_divided(m, shift): Fraction(c) / by for m, c in terms.items()}
-            if len(terms) == 1:
-                continue
-            if more := factors(terms):
-                left = [*map(dict, more), *left]
-            else:
-                sums.append(self.arranged(terms))
-        monomial = self._sorted(tuple((a, p) for a, p in powers.items() if p))
+        number, powers, left = split(terms)
         # how often comes before what: (m - 1)(t_f + t_b)
-        return Term(factor, monomial, tuple(sorted(sums, key=lambda s: (not _of_sizes(s), len(s)))))
+        sums = sorted(map(self.arranged, left), key=lambda s: (not _of_sizes(s), len(s)))
+        return Term(number, self._sorted(tuple(powers.items())), tuple(sums))
 
     def _by_most_frequent(self, terms: Terms) -> dict[object, dict[Monomial, Number]]:
         """The terms that share one factor, and the rest; one group where nothing is shared or the sum is short."""
@@ -133,9 +125,11 @@ class Arranger:
     def _sorted(self, monomial: Monomial) -> Monomial:
         return tuple(sorted(monomial, key=lambda f: self.place(f[0])))
 
-    def _reading_order(self, term: Term) -> tuple[bool, bool, list[tuple[int, str]]]:
+    def _reading_order(self, term: Term) -> tuple[bool, bool, int, list[tuple[int, str]]]:
         atoms = [self.place(a) for a, p in term.monomial if p > 0]
-        return (term.coefficient < 0, not (atoms or term.inner), atoms or [self.place(a) for a, _ in term.monomial])
+        # in a source's own letters the simpler term stands first
+        degree = sum(p for _, p in term.monomial if p > 0) if self.first else 0
+        return (term.coefficient < 0, not (atoms or term.inner), degree, atoms or [self.place(a) for a, _ in term.monomial])
 
     def guard(self, call: Call) -> Guard | None:
         """What a call says where it is 1 or 0: ceil(min(1, x - 1)) of a positive x, min(1, max(0, n)) of a whole n, min(1, n) of a count."""
@@ -201,6 +195,29 @@ def _at_least_zero(amount: Expr) -> Expr | None:
 def _whole(amount: Expr) -> bool:
     """Whether it is a whole number wherever it is defined, and no less than zero where nothing is taken off."""
     return all(c == int(c) and all(p > 0 and isinstance(a, Symbol) and _counts(a.name) for a, p in m) for m, c in amount.terms.items())
+
+
+def split(terms: Terms) -> tuple[Fraction, dict[Atom, int], list[Terms]]:
+    """A sum as a number, atoms to powers, and sums of several terms, all multiplied."""
+    number, powers, sums, left = Fraction(1), dict[Atom, int](), list[Terms](), [terms]
+    while left:
+        own = left.pop(0)
+        common, by = _common(own), _gcd(own.values())
+        rest = {_divided(m, common): Fraction(c) / by for m, c in own.items()}
+        over = _over_one(rest)
+        if over is not None:
+            rest = {_divided(m, {over: -1}): c for m, c in rest.items()}
+        number *= by
+        for atom, power in (*common.items(), *(((over, -1),) if over is not None else ())):
+            powers[atom] = powers.get(atom, 0) + power
+        if len(rest) == 1:
+            continue
+        more = factors(rest)
+        if more is not None:
+            left = [*more, *left]
+        else:
+            sums.append(rest)
+    return number, {a: p for a, p in powers.items() if p}, sums
 
 
 def factors(terms: Terms) -> tuple[Terms, Terms] | None:
@@ -295,6 +312,17 @@ def less_one(terms: Sum) -> Atom | None:
         return None
     ((atom, power), *rest) = terms[0].monomial
     return atom if power == 1 and not rest else None
+
+
+def _less_one(terms: Terms) -> bool:
+    """Of x - 1."""
+    first, *rest = terms.values()
+    return () in terms and len(rest) == 1 and first + rest[0] == 0 and any(len(m) == 1 and m[0][1] == 1 for m in terms)
+
+
+def _of_shares(terms: Terms) -> bool:
+    """Of 1 + 3/d: the whole and shares of it, which are read apart."""
+    return () in terms and _over_one(terms) is None and all(p < 0 for m in terms for _, p in m)
 
 
 def _by_tokens(terms: Terms) -> dict[object, dict[Monomial, Number]]:

@@ -62,8 +62,10 @@ class _Writer:
 
 
 def plain(expression: Expr, names: Mapping[str, str] | None = None, order: Sequence[str] = ()) -> str:
-    """One line. names: of symbols, others are their own; order: definitions, each after what it stands on."""
-    return _Writer(Arranger({name: n for n, name in enumerate(order)}), names or {}).whole(expression)
+    """One line. names: of symbols, in the order in which a product has them, others are their own; order: definitions, each after what it
+    stands on."""
+    first = {name: n for n, name in enumerate(names or {})}
+    return _Writer(Arranger({name: n for n, name in enumerate(order)}, first), names or {}).whole(expression)
 
 
 def plain_terms(expression: Expr, names: Mapping[str, str] | None = None) -> tuple[tuple[Expr, str], ...]:

@@ -16,6 +16,7 @@ from symsim.algebra.facts import Fact, Said, read_facts, solved
 from symsim.algebra.grammar import parse
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, Definition
+from symsim.algebra.quotient import cancelled
 from symsim.algebra.typeset import entry, latex, names_of, word
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut, nearest
@@ -59,6 +60,8 @@ def read(formula: Formula, inline: Collection[str] = (), per: str | None = None,
         made = _divided(made.given(_shapes(made, over)), over)
     else:
         made = _opened(made, inline)
+    last = made.result
+    made = replace(made, definitions=(*made.definitions[:-1], replace(last, expr=cancelled(last.expr))))
     reading = Reading(made, formula.result, over)
     return _without_small(reading, drop_below) if drop_below else reading
 
@@ -160,7 +163,7 @@ def _without_small(reading: Reading, share: Number) -> Reading:
     if len(small) < 1 or len(small) == len(parts):
         return reading
     rest = Definition(
-        Key(f"{last.symbol}_rest", "pipeline"),
+        Key(f"{reading.of.symbol}_rest", "pipeline"),
         Expr({m: c for m, c in last.expr.terms.items() if m in small}),
         last.unit,
         f"terms of less than {float(100 * share):.3g} % of it",
@@ -184,9 +187,21 @@ def numbers(formula: Formula) -> dict[str, Number]:
     return known
 
 
-def by_size(expression: Expr, values: Mapping[str, Number]) -> list[Expr]:
-    """The terms of a sum: numbers first, then the largest first where values are known."""
-    terms = [Expr({m: c}) for m, c in expression.terms.items()]
-    if values:
-        return sorted(terms, key=lambda t: (not t.is_constant, -abs(Fraction(t.evaluate(values)))))
-    return sorted(terms, key=lambda t: not t.is_constant)
+def by_divisor(expression: Expr, values: Mapping[str, Number], rest: str = "") -> list[Expr]:
+    """The terms of a sum one by one, as of what is divided by a unit: numbers first, then by what divides them, the simplest first, the
+    largest of equal ones first where values are known; those that differ in their sizes alone over one divisor. rest: a name that comes last."""
+    groups: dict[tuple[object, ...], Expr] = {}
+    divisors: dict[tuple[object, ...], tuple[tuple[str, int], ...]] = {}
+    for monomial, coefficient in expression.terms.items():
+        under = tuple((str(a), -p) for a, p in monomial if p < 0)
+        shared = under and Fraction(coefficient).denominator != 1
+        group = (under, Fraction(coefficient) if shared else monomial)
+        divisors[group] = under
+        groups[group] = groups.get(group, Expr({})) + Expr({monomial: coefficient})
+
+    def rank(group: tuple[object, ...]) -> tuple[bool, int, tuple[tuple[str, int], ...], bool, float]:
+        term, under = groups[group], divisors[group]
+        size = abs(float(term.evaluate(values))) if values else 0.0
+        return (rest in term.symbols(), sum(power for _, power in under), under, not term.is_constant, -size)
+
+    return [groups[group] for group in sorted(groups, key=rank)]

@@ -115,6 +115,8 @@ def entry(name: str) -> Entry:
     width_of = re.fullmatch(rf"f_({SPELT})", name)
     if width_of:
         return Entry(f"f_{{{word(width_of[1])}}}", "1", f"feed-forward width of layers of kind {kind_of(width_of[1])}")
+    if len(name) == 1:
+        return Entry(name, "1", name)
     head, _, rest = name.partition("_")
     return Entry(f"{head}_{{{word(rest)}}}" if rest and len(head) == 1 else word(name), "1", name)
 
@@ -201,6 +203,8 @@ class _Printer:
     def term(self, term: Term) -> str:
         if self.fractions:
             inner = self.last(term)
+            if len(term.inner) == 1 and inner and self.front(term)[0] == "1" and self.front(term)[1]:
+                return rf"\frac{{{self.sum(inner)}}}{{{self.front(term)[1]}}}"
             return self.counted(term) if counts_first(term) else self.head(term) + (f"({self.sum(inner)})" if inner else "")
         top, bottom = self.front(term)
         sums = "".join(f"({self.sum(part)})" for part in term.inner)
@@ -243,13 +247,13 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", r"\,")
 
 
-def _printer(names: Mapping[str, str] | None, fractions: bool) -> _Printer:
-    return _Printer(Arranger({n: i for i, n in enumerate(names or {})}), names or {}, fractions)
+def _printer(names: Mapping[str, str] | None, fractions: bool, sequence: Sequence[str] = ()) -> _Printer:
+    return _Printer(Arranger({n: i for i, n in enumerate(names or {})}, {n: i for i, n in enumerate(sequence)}), names or {}, fractions)
 
 
-def latex(expression: Expr, names: Mapping[str, str] | None = None, *, fractions: bool = True) -> str:
-    """One line of LaTeX. fractions=False: divisions by a slash, for table cells."""
-    return _printer(names, fractions).whole(expression)
+def latex(expression: Expr, names: Mapping[str, str] | None = None, *, fractions: bool = True, sequence: Sequence[str] = ()) -> str:
+    """One line of LaTeX. fractions=False: divisions by a slash, for table cells; sequence: symbols in the order in which a product has them."""
+    return _printer(names, fractions, sequence).whole(expression)
 
 
 def is_sum(expression: Expr) -> bool:
@@ -257,11 +261,13 @@ def is_sum(expression: Expr) -> bool:
     return len(expression.terms) > 1 and len(Arranger({}).arranged(expression.terms)) > 1
 
 
-def lines(expression: Expr, names: Mapping[str, str] | None, limit: float, first: float | None = None, ending: str = "") -> list[str]:
+def lines(
+    expression: Expr, names: Mapping[str, str] | None, limit: float, first: float | None = None, ending: str = "", sequence: Sequence[str] = ()
+) -> list[str]:
     r"""LaTeX in lines of at most `limit` em (the first at most `first`), broken at + and -; `ending` follows the last term.
     Only a single term that is longer than a line makes a longer one."""
-    printer = _printer(names, True)
-    whole = latex(expression, names) + ending
+    printer = _printer(names, True, sequence)
+    whole = printer.whole(expression) + ending
     first = limit if first is None else first
     if width(whole) <= first:
         return [whole]

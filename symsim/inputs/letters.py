@@ -65,7 +65,7 @@ def letters(asked: str | Mapping[str, str]) -> Mapping[str, str]:
 def _checked(data: Mapping[str, Any], where: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, letter in data.items():
-        if name not in SYMBOLS:
+        if not isinstance(name, str) or not _LETTER.fullmatch(name):
             raise InputError(f"{where}: there is no symbol '{cut(str(name))}': {nearest(str(name), list(SYMBOLS))}")
         if not isinstance(letter, str) or len(letter) > _LONGEST or not _LETTER.fullmatch(letter) or keyword.iskeyword(letter):
             raise InputError(f"{where}: {name} cannot be called '{cut(str(letter))}': letters, digits and single underscores, such as d_h")
@@ -76,7 +76,7 @@ def _checked(data: Mapping[str, Any], where: str) -> dict[str, str]:
 def latex_of(letter: str) -> str:
     """A letter, with what follows the first underscore below it; a word stands upright."""
     head, _, rest = letter.partition("_")
-    if len(head) == 1 or head in _GREEK:
+    if len(head) == 1 or head.lower() in _GREEK:
         first = head if len(head) == 1 else rf"\{head}"
         below = rest if len(rest) == 1 or rest.isdigit() else rf"\mathrm{{{rest.replace('_', chr(92) + '_')}}}"
         return f"{first}_{{{below}}}" if rest else first

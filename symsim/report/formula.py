@@ -15,9 +15,10 @@ from xml.sax.saxutils import escape
 from symsim.algebra.expr import Expr, Number
 from symsim.algebra.plain import WIDTH, lines, plain
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Definition, Unit
-from symsim.algebra.reading import Reading, by_size, numbers
+from symsim.algebra.reading import Reading, by_divisor, numbers
 from symsim.algebra.typeset import entry, latex, names_of
 from symsim.algebra.typeset import lines as latex_lines
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.letters import latex_of, letters
 from symsim.report.amounts import THIN, exact, human, rate
@@ -65,6 +66,10 @@ class _Shown:
         """What is written out: the result, then what is its rest."""
         rest = self.reading.rest
         return (self.formula.result, *((rest,) if rest is not None else ()))
+
+    @property
+    def rest(self) -> str:
+        return self.reading.rest.symbol if self.reading.rest is not None else ""
 
     @cached_property
     def values(self) -> Mapping[str, Number]:
@@ -115,6 +120,10 @@ class _Shown:
         return self.letters.get(name, name)
 
     def check(self) -> None:
+        known = {*SYMBOLS, *self.formula.symbols, *(d.symbol for d in self.formula.definitions)}
+        for name in self.letters:
+            if name not in known:
+                raise InputError(f"--symbols: {self.reading.of.symbol} has no symbol '{cut(name)}': {nearest(name, sorted(known))}")
         taken: dict[str, str] = {}
         for name in sorted({*self.formula.symbols, *(d.symbol for d in self.formula.definitions)}):
             other = taken.setdefault(self.called(name), name)
@@ -173,8 +182,11 @@ def _plain(shown: _Shown, expression: Expr) -> str:
     order = [d.symbol for d in shown.formula.definitions]
     if not shown.reading.flat:
         return plain(expression, shown.letters, order)
-    terms = [plain(t, shown.letters, order) for t in by_size(expression, shown.values)]
-    return terms[0] + "".join(f" - {t[1:]}" if t.startswith("-") else f" + {t}" for t in terms[1:])
+    return _summed([plain(t, shown.letters, order) for t in by_divisor(expression, shown.values, shown.rest)])
+
+
+def _summed(terms: Sequence[str]) -> str:
+    return terms[0] + "".join(f" - {t[1:]}" if t.startswith("-") else f" + {t}" for t in terms[1:]) if terms else "0"
 
 
 # mathematics ------------------------------------------------------------------------------------------------------------
@@ -185,11 +197,11 @@ def _equations(shown: _Shown, limit: float = _EM) -> list[list[str]]:
     made = []
     for definition in shown.equations:
         left = definition.latex or shown.latex_names.get(definition.symbol) or entry(definition.symbol).latex
+        text = latex_lines(definition.expr, shown.latex_names, limit, sequence=tuple(shown.letters))
         if shown.reading.flat:
-            terms = [latex(t, shown.latex_names) for t in by_size(definition.expr, shown.values)]
-            text = [terms[0] + "".join(f" - {t[1:]}" if t.startswith("-") else f" + {t}" for t in terms[1:])]
-        else:
-            text = latex_lines(definition.expr, shown.latex_names, limit)
+            text = [
+                _summed([latex(t, shown.latex_names, sequence=tuple(shown.letters)) for t in by_divisor(definition.expr, shown.values, shown.rest)])
+            ]
         made.append([f"{left} &= {text[0]}", *(rf"&\quad {line}" for line in text[1:])])
     return made
 

@@ -49,6 +49,7 @@ MAMBA_DEFAULTS: Fields = {
     "mamba_proj_bias": False,
 }
 
+
 def _inner_head_dim(c: Config) -> int:
     """modeling_falcon_h1.py: mamba_d_ssm channels, or mamba_expand * hidden_size where it is null."""
     inner = c.optional("mamba_d_ssm") or c.integer("mamba_expand") * c.integer("hidden_size")
