@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import symsim
+from symsim.inputs.models import load_model
 from symsim.planning.command import run_diff
 from symsim.planning.difference import difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
-from symsim.planning.space import _without, axes_of
+from symsim.planning.space import Asked, _without, space_of
 from tests.in_process import run
+from tests.plan_bounds import checked, searched
 
 MODEL, SYSTEM = "smollm2-360m", "h100-sxm"
 FIXED = "cp=1,vpp=1,tp_comm_overlap=false,overlap_grad_reduce=true"
@@ -26,14 +30,15 @@ def made() -> Plan:
     return plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED)
 
 
-def test_nothing_is_better_than_the_best(made: Plan) -> None:
+def test_the_best_of_each_kind_is_that_of_all_configurations(made: Plan) -> None:
     """Every configuration of the space by `derive`, one at a time."""
-    free, derived, _ = axes_of(made.asked)
-    assert {d.name for d in derived} == {"sp", "overlap_p2p_comm"}
+    sizes, choices, derived = space_of(made.asked)
+    assert {d.name for d in derived} == {"sp", "overlap_p2p_comm"} and len(choices) == 2
+    axes = [*((axis.names, list(zip(*axis.columns))) for axis in sizes), *((c.names, list(c.rows)) for c in choices)]
     points = ran = 0
-    best = float("inf")
-    for rows in product(*(zip(*axis.columns) for axis in free)):
-        values = {name: value for axis, row in zip(free, rows) for name, value in zip(axis.names, row)}
+    best: dict[tuple[Any, ...], float] = {}
+    for rows in product(*(rows for _, rows in axes)):
+        values = {name: value for (names, _), row in zip(axes, rows) for name, value in zip(names, row)}
         points += 1
         try:
             found = made.at({**values, "sp": values["tp"] > 1})
@@ -41,11 +46,33 @@ def test_nothing_is_better_than_the_best(made: Plan) -> None:
             continue
         ran += 1
         if found.value("memory.peak") + found.value("memory.reserve") <= found.value("memory.capacity"):
-            best = min(best, float(found.value("time.step")))
-    assert best == pytest.approx(float(made.best[0].result.value("time.step")), rel=1e-12)
-    certificate = made.certificate
-    assert (points, ran) == (certificate.configurations, certificate.evaluated) and certificate.excluded == 0
-    assert sum(certificate.refused.values()) + certificate.evaluated == certificate.configurations
+            kind = tuple(values[n] for n in ("tp", "pp", "recompute"))
+            best[kind] = min(best.get(kind, float("inf")), float(found.value("time.step")))
+    assert [float(c.result.value("time.step")) for c in made.best] == pytest.approx(sorted(best.values())[: len(made.best)], rel=1e-12)
+    found = made.certificate
+    assert points == found.configurations == sum(found.refused.values()) + found.slower + found.larger + found.evaluated
+    assert found.slower > 0 and found.evaluated <= ran
+    # what was ruled out is behind its kind's best
+    assert found.bound is not None and found.bound < float(made.best[0].result.value("tokens_per_second"))
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "world", "fixed", "share"),
+    [
+        (MODEL, SYSTEM, 8, {"cp": 1}, 0.2),
+        ("olmoe-1b-7b", SYSTEM, 4, {"cp": 1, "vpp": 1, "moe_token_dispatcher_type": "alltoall", "tp": 1}, 0.6),
+    ],
+)
+def test_no_member_of_a_cell_is_below_its_bound(model: str, system: str, world: int, fixed: dict[str, Any], share: float) -> None:
+    """Every point of the grid of sizes, under three choices of the options, of all cells that hold them; what is gone does not fit."""
+    search = searched(Asked(load_model(model), load_model(model).architecture, system, world, 32, 4096, FRAMEWORKS["megatron"], fixed), share)
+    rng = np.random.default_rng(0)
+    compared = 0
+    for _ in range(3):
+        more, wrong = checked(search, [int(rng.integers(len(c.rows))) for c in search.choices])
+        assert not wrong
+        compared += more
+    assert compared > 200 and search.account.larger > 0
 
 
 def test_kinds_come_in_order_and_differ(made: Plan) -> None:

@@ -192,28 +192,28 @@ class Family:
     @cached_property
     def allowed(self) -> list[tuple[str, Array]]:
         """The masks, each with the name of the rule that makes it; a derived value that cannot be and an imbalance come first."""
-        architecture, fields = self.architecture, self.fields
-        found = [(DERIVED + key, w) for key, w in self._derivable.items() if not w.all()]
-
-        def passes(rule: Rule) -> Callable[[Any], bool]:
-            def passed(strategy: Any) -> bool:
-                try:
-                    rule(architecture, strategy)
-                except InputError:
-                    return False
-                return True
-
-            return passed
-
+        found = [(DERIVED + key, w) for key, w in self._derivable.items() if not w.all()] if self.fields else []
         found += [("expert_load", m) for m in self._imbalances() if not m.all()]
         for name, rule in self.rules.items():
-            if rule is whole_batches:
-                allowed = _whole_batches(fields)
-            else:
-                allowed = np.asarray(self.tabulated(passes(rule)), dtype=bool)
+            allowed = self.mask(name, rule)
             if not allowed.all():
                 found.append((name, allowed.reshape([1] * len(self.space.sizes)) if allowed.ndim == 0 else allowed))
         return found
+
+    def mask(self, name: str, rule: Rule) -> Array:
+        """Where a rule lets points run."""
+        if rule is whole_batches:
+            return _whole_batches(self.fields)
+        architecture = self.architecture
+
+        def passed(strategy: Any) -> bool:
+            try:
+                rule(architecture, strategy)
+            except InputError:
+                return False
+            return True
+
+        return np.asarray(self.tabulated(passed), dtype=bool)
 
     def _imbalances(self) -> Iterator[Array]:
         """The busiest of ep ranks gets at most ep times an even share of the tokens (symsim/api/result.py)."""

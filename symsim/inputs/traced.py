@@ -77,6 +77,8 @@ class Traced:
         if name in _OPTIONS:
             if memory.pass_ is not None:
                 memory.pass_.option(name)
+            else:
+                memory.heard[name] = None
             return memory.strategy.__dict__[name]
         found = getattr(Strategy, name)
         return found.fget(self) if isinstance(found, property) and found.fget is not None else found.__get__(self)
@@ -157,6 +159,8 @@ class _Book(Derivation):
         self.put(made)
         if self._memory.pass_ is not None:
             self._memory.pass_.writes[made.symbol] = made
+        else:
+            self._memory.written(made)
 
     def put(self, made: Definition) -> None:
         """A definition, of which nobody is told."""
@@ -297,6 +301,9 @@ class Memory:
     def begin(self, strategy: Strategy) -> tuple[Strategy, Derivation]:
         """A derivation begins; the strategy that its passes are to read, and the book that they write."""
         self.strategy = strategy
+        # the options that were read so far, in their order; and by its symbol, how many of them a definition was made after
+        self.heard: dict[str, None] = {}
+        self.after: dict[str, int] = {}
         self.book = _Book(self)
         self._now: dict[Item, Hashable] = {}
         self._parts: dict[int, tuple[int, Any]] = {}
@@ -363,7 +370,15 @@ class Memory:
                 self.book.put(definition)
         if self.pass_ is not None:
             self.pass_.inside(found)
+        else:
+            self.heard.update(dict.fromkeys(cast(str, which) for (kind, which), _ in found.reads if kind == "option"))
+            for definition in found.writes:
+                self.written(definition)
         return found.result
+
+    def written(self, made: Definition) -> None:
+        """A definition stands on no option that is read only after it."""
+        self.after.setdefault(made.symbol, len(self.heard))
 
     def _found(self, node: _Node) -> _Made | None:
         while node.made is None and len(node.reads) == 1:

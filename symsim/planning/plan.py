@@ -1,7 +1,7 @@
 """The best strategies of a space, and the certificate that nothing in it is better.
 
-Every configuration of the space is refused by a rule, evaluated, or lies in a cell whose bound is worse than what was found
-(symsim/program/bounds.py): the numbers of the certificate add up to the configurations of the space.
+Every configuration of the space is refused by a rule, evaluated, or lies in a cell whose bound is worse than what was found, or does not fit
+(search.py): the numbers of the certificate add up to the configurations of the space.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from symsim.api.python import model_of
 from symsim.api.result import Result
 from symsim.errors import InputError, nearest
-from symsim.evaluation.quantities import FITS, QUANTITIES
-from symsim.grid.answer import Engine, answer
+from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
-from symsim.grid.names import text_of
-from symsim.grid.question import ask
+from symsim.grid.family import Family
+from symsim.grid.names import field_of, text_of
 from symsim.grid.space import Space
-from symsim.grid.sweep import Sweep
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
 from symsim.planning.frameworks import framework_of
-from symsim.planning.space import Asked, axes_of, options_of
-from symsim.program.base import read_base
+from symsim.planning.search import Goal, Search
+from symsim.planning.space import Asked, options_of, space_of
+from symsim.program.base import Base, read_base
 
 GOALS = {
     "tokens_per_second": "tokens_per_second",
@@ -35,8 +36,7 @@ GOALS = {
     "energy": "energy_per_trillion_tokens",
     "memory": "memory.peak",
 }
-# of the best configurations, those looked through for strategies that differ in kind
-_LOOKED_THROUGH = 2_000
+_OBJECTIVES = {"memory": "memory.peak"}
 # what makes two strategies differ in kind
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
 _MOST_RANKS = 1 << 20
@@ -51,22 +51,31 @@ def _silent(what: str, done: float, total: float) -> None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """configurations: of the whole space. refused: how many each rule stops, the first that each breaks. excluded: by bounds of the cells that
-    they lie in, none of them better than `bound` (None where nothing was excluded). evaluated: all others, in memory or not."""
+    """configurations: of the whole space. refused: how many each rule stops, the first that each breaks. slower: ruled out by the bounds of the cells
+    that they lie in, none of them better than `bound` (None where nothing was). larger: ruled out by what they need of memory at least. evaluated: all
+    others, in memory or not. cells: sets of configurations that were looked at together; derivations: of formulas."""
 
     configurations: int
     refused: Mapping[str, int]
     why: Mapping[str, str]
-    excluded: int
+    slower: int
+    larger: int
     evaluated: int
     bound: float | None
+    cells: int
     derivations: int
+
+    @property
+    def excluded(self) -> int:
+        return self.slower + self.larger
 
     def to_json(self) -> dict[str, Any]:
         return {
             "configurations": self.configurations,
             "refused": dict(self.refused),
             "excluded_by_bounds": self.excluded,
+            "excluded_by_time": self.slower,
+            "excluded_by_memory": self.larger,
             "evaluated": self.evaluated,
             "largest_excluded_bound": self.bound,
         }
@@ -194,14 +203,23 @@ def plan(
     asked = Asked(
         loaded, made.architecture, made.system, world, batch, seq_length, framework_of(framework), fixed, tuple(allow), dict(overrides or {})
     )
-    condition = FITS if fits_with == 1 else f"memory.peak + memory.reserve <= {fits_with:g}*memory.capacity"
-    sweep, rows = _searched(asked, [condition], GOALS[goal], _LOOKED_THROUGH, progress)
+    search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
-        smallest = _smallest(asked, condition)
-        sweep, rows = _searched(asked, [], "memory.peak", _LOOKED_THROUGH, progress)
-    best = [Choice(options, asked.evaluated(options)) for options in _differing(rows, top)]
-    return Plan(asked, GOALS[goal], best, _certificate(sweep), fits_with, fits, smallest, time.perf_counter() - began)
+        smallest = _smallest(asked, fits_with)
+        search, rows = _searched(asked, None, "memory.peak", top, progress)
+    best = [Choice(options, asked.evaluated(options)) for options in rows]
+    certificate = _certificate(search, _goal_at(GOALS[goal] if fits else "memory.peak", best[0]))
+    return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
+
+
+def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
+    """What the goal is of a step of so many seconds (or a peak of so many bytes), on these ranks with this batch."""
+    if goal == "memory.peak":
+        return lambda least: least
+    value, step = float(best.result.value(goal)), float(best.result.value("time.step"))
+    # tokens a second fall with the step, what a token costs rises with it
+    return lambda least: value * step / least if goal == "tokens_per_second" else value * least / step
 
 
 _GIVEN = {
@@ -225,80 +243,53 @@ def _batch(sequences: int | None, tokens: int | None, seq_length: int) -> int:
     return sequences
 
 
-def _searched(asked: Asked, where: Sequence[str], goal: str, count: int, progress: Progress) -> tuple[Sweep, list[dict[str, Any]]]:
-    """The best points of the space, as the options of their strategies, and the sweep that found them."""
+def _searched(asked: Asked, share: float | None, objective: str, top: int, progress: Progress) -> tuple[Search, list[dict[str, Any]]]:
+    """The best of each kind, as the options of their strategies, and the search that found them."""
     options = options_of(asked)
     options.pop("world")
-    base = read_base(asked.loaded, options, asked.system, asked.overrides)
-    axes, derived, joined = axes_of(asked)
-    axes.append(Axis(("world",), ((asked.world,),)))
-    space = Space(base, axes, derived)
-    question = ask(where=[*where, *joined], top=count, by=goal, columns="time.step,memory.peak", timed=True)
-    sweep = Sweep(space, question)
-    try:
-        sweep.prepare(progress)
-        found = answer(sweep, Engine(), progress=progress)
-    except InputError as error:
-        if "can run" not in str(error):
-            raise
-        raise InputError(f"nothing in the space can run: {sweep_reason(sweep) or error}") from None
-    assert found.rows is not None
-    names = [n for n in found.rows if n not in ("time.step", "memory.peak", goal, "world")]
-    rows = []
-    for k in range(found.count):
-        own = {n: _plain(found.rows[n][k]) for n in names if n in space.columns or n in space.derived}
-        rows.append({**options, **own, "world": asked.world})
-    return sweep, rows
+    sizes, choices, derived = space_of(asked)
+
+    def make(chosen: Mapping[str, Any]) -> Base:
+        return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
+
+    search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
+    found = search.run(progress)
+    if not search.account.evaluated and not search.account.larger:
+        raise InputError(f"nothing in the space can run: {_reason(search)}")
+    return search, [{**options, **_sizes_at(search.space, one.point), **one.options, "world": asked.world} for one in found]
 
 
-def sweep_reason(sweep: Sweep) -> str:
-    """The rule that stops the most points of a sweep, in its words."""
-    reasons = sweep.refused() if sweep.space.points else []
-    return reasons[0].why if reasons else ""
+def _sizes_at(space: Space, point: int) -> dict[str, Any]:
+    """What the axes, and what is derived of them, are at a point."""
+    positions = np.unravel_index(point, space.sizes)
+    found = {c.name: c.shown[positions[c.axis]] for c in space.columns.values()}
+    fields = Family(space, [np.arange(n) for n in space.sizes]).fields
+    for name in space.given:
+        own = fields[field_of(name.name)]
+        found[name.name] = own[tuple(min(int(k), n - 1) for k, n in zip(positions, own.shape))].item() if isinstance(own, np.ndarray) else own
+    return found
 
 
-def _plain(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, str) and value in ("true", "false"):
-        return value == "true"
-    return value
+def _reason(search: Search) -> str:
+    """The rule that stops the most configurations, in its words."""
+    refused = search.account.refused
+    return search.account.why[max(refused, key=lambda rule: refused[rule])] if refused else ""
 
 
-def _differing(rows: Sequence[dict[str, Any]], top: int) -> list[dict[str, Any]]:
-    """The first of each kind."""
-    kinds: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        kinds.setdefault(tuple(str(row.get(n)) for n in _KIND), row)
-        if len(kinds) == top:
-            break
-    return list(kinds.values())
+def _certificate(search: Search, largest: Callable[[float], float]) -> Certificate:
+    found = search.account
+    refused = dict(sorted(found.refused.items(), key=lambda item: -item[1]))
+    bound = largest(found.bound) if math.isfinite(found.bound) else None
+    return Certificate(search.configurations, refused, found.why, found.slower, found.larger, found.evaluated, bound, found.cells, found.derivations)
 
 
-def _certificate(sweep: Sweep) -> Certificate:
-    reasons = sweep.refused()
-    excluded = sum(n for n, _ in sweep.excluded.values())
-    bounds = [b for n, b in sweep.excluded.values() if n]
-    largest = sweep.question.largest[0]
-    bound = (-min(bounds) if largest else min(bounds)) if bounds else None
-    running = sweep.running
-    return Certificate(
-        sweep.space.points,
-        {r.rule: r.points for r in reasons},
-        {r.rule: r.why for r in reasons},
-        excluded,
-        running - excluded,
-        bound if bound is None or math.isfinite(bound) else None,
-        len(sweep.variants),
-    )
-
-
-def _smallest(asked: Asked, condition: str) -> int | None:
+def _smallest(asked: Asked, share: float) -> int | None:
     """The first of twice, four times, ... as many ranks on which something fits."""
     ranks = asked.world
     while ranks < _FURTHEST * asked.world:
         ranks *= 2
         try:
-            if _searched(replace(asked, world=ranks), [condition], "time.step", 1, _silent)[1]:
+            if _searched(replace(asked, world=ranks), share, "time.step", 1, _silent)[1]:
                 return ranks
         except InputError:
             continue

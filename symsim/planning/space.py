@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,11 @@ from symsim.api.python import derive
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
-from symsim.grid.names import field_of
+from symsim.grid.conditions import names
+from symsim.grid.names import DEGREES, SIZES, field_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import LoadedModel
+from symsim.inputs.strategy import Strategy
 from symsim.planning.frameworks import Choice, Framework, Row
 
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)
@@ -20,6 +22,8 @@ _MICRO_BATCHES = (1, 2, 4, 8, 16)
 # a context-parallel rank with fewer tokens has more to say than to do
 _FEWEST_TOKENS = 1024
 _DEEPEST = 128
+_NUMBERS = frozenset((*SIZES, *DEGREES))
+_OPTIONS = frozenset(Strategy.model_fields) - _NUMBERS
 
 
 @dataclass(frozen=True)
@@ -48,38 +52,50 @@ def options_of(asked: Asked) -> dict[str, Any]:
     return {**asked.framework.fixed, **asked.fixed, "world": asked.world, "global_batch_size": asked.batch, "seq_length": asked.seq_length}
 
 
-def axes_of(asked: Asked) -> tuple[list[Axis], list[DerivedAxis], list[str]]:
-    """Free axes, derived ones, and conditions that join them. InputError for what is allowed and not an axis."""
+def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]:
+    """The sizes as axes, the options as choices, and what is derived. InputError for what is allowed and not an axis."""
     free, derived = parse_axes(asked.allowed)
     own = {field_of(n) for axis in free for n in axis.names} | {field_of(d.name) for d in derived}
     fixed = {field_of(n) for n in asked.fixed}
     if own & fixed:
         raise InputError(f"{min(own & fixed)} is fixed by --fix and varies by --allow; give it in one of them")
-    axes, where = list(free), []
-    for choice in choices_of(asked):
+    # what others are derived of is an axis, as they are
+    apart = {field_of(n) for d in derived for n in names(d.expression)}
+    axes, choices = [], []
+    for axis in free:
+        of_options = all(field_of(n) in _OPTIONS for n in axis.names) and not apart & {field_of(n) for n in axis.names}
+        if of_options:
+            choices.append(Choice(tuple(map(field_of, axis.names)), tuple(zip(*axis.columns))))
+        else:
+            axes.append(axis)
+    for choice in choices_of(asked, own):
         left = _without(choice, own, {field_of(n): v for n, v in asked.fixed.items()})
-        if left is not None:
+        if left is not None and (choice.names[0] in _NUMBERS or apart & set(left.names)):
             axes.append(Axis(left.names, tuple(zip(*left.rows))))
-    varies = {n for axis in axes for n in axis.names}
+        elif left is not None:
+            choices.append(left)
     for name, text in asked.framework.derived.items():
         if name not in own | fixed:
             made = parse_axis(f"{name}=={text}")
             assert isinstance(made, DerivedAxis)
             derived = (*derived, made)
-    if "etp" in varies:
-        where.append("etp == 1 or etp == tp")
-    return axes, list(derived), where
+    return axes, choices, list(derived)
 
 
-def choices_of(asked: Asked) -> list[Choice]:
-    """The axes of the framework's space for a model, before any of their options is fixed."""
-    return [*_degrees(asked), *_choices(asked)]
+def choices_of(asked: Asked, own: Collection[str] = ()) -> list[Choice]:
+    """The axes of the framework's space for a model, before any of their options is fixed. own: options that axes of the user's have."""
+    return [*_degrees(asked, own), *_choices(asked)]
 
 
-def _degrees(asked: Asked) -> Iterable[Choice]:
+def _degrees(asked: Asked, own: Collection[str]) -> Iterable[Choice]:
     model, world, has = asked.model, asked.world, asked.framework.degrees
-    if "tp" in has:
-        yield Choice(("tp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
+    widths = [d for d in divisors(world) if model.attention.num_attention_heads % d == 0]
+    # experts take the tensor degree of the others or one
+    together = model.moe is not None and "etp" in has and {"tp", "etp"}.isdisjoint({*own, *(field_of(n) for n in asked.fixed)})
+    if together:
+        yield Choice(("tp", "etp"), tuple((d, e) for d in widths for e in sorted({1, d})))
+    elif "tp" in has:
+        yield Choice(("tp",), tuple((d,) for d in widths))
     if "pp" in has:
         depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
         chunks = _CHUNKS if "vpp" in has else (1,)
@@ -88,8 +104,9 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
         yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
     if model.moe is not None and "ep" in has:
         yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
-        if "etp" in has:
-            yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
+        if "etp" in has and not together:
+            given = {field_of(n): v for n, v in asked.fixed.items()}.get("tp")
+            yield Choice(("etp",), tuple((d,) for d in (widths if given is None else sorted({1, given}))))
     yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
 
 

@@ -106,7 +106,8 @@ def _certificate(plan: Plan) -> str:
     rows += [[f"refused by {rule}", f"{found.refused[rule]:,}"] for rule in worst[:_MOST_RULES]]
     if len(worst) > _MOST_RULES:
         rows.append([f"refused by {len(worst) - _MOST_RULES} other rules", f"{sum(found.refused[r] for r in worst[_MOST_RULES:]):,}"])
-    rows.append(["excluded by bounds", f"{found.excluded:,}"])
+    rows.append(["excluded, slower at best", f"{found.slower:,}"])
+    rows.append(["excluded, too large at best", f"{found.larger:,}"])
     rows.append(["evaluated", f"{found.evaluated:,}"])
     wide = [max(len(r[c]) for r in rows) for c in range(2)]
     made = "\n".join(["Certificate", *(f"  {what:<{wide[0]}}  {count:>{wide[1]}}" for what, count in rows)])

@@ -1,0 +1,141 @@
+"""What all members of a set of strategies have in common: the definitions of a derivation that were made before any of their differences was read.
+
+A derivation is a program that reads options one after the other. What it defined before it first read an option is the same whatever
+that option is, so the derivation of one strategy tells of all that differ from it in options that were read later, or never. Two
+orders of the same passes are looked at: one that counts memory first, and one that times kernels and messages first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from symsim.algebra.expr import Expr
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import of_block
+from symsim.algebra.quantity import Definition
+from symsim.cost.block_time import block_times
+from symsim.cost.count import Counted, count
+from symsim.cost.memory import peak_memory
+from symsim.cost.step_time import network_of, step_time
+from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.numbers import Evaluation
+from symsim.grid.stored import Asked, Kept, Memories
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.conventions import OWN
+from symsim.inputs.trained import respelt
+from symsim.inputs.traced import Memory
+from symsim.inputs.watched import was_read, watched
+from symsim.ir.operations import UNCOUNTED
+from symsim.lowering.lower import lower
+from symsim.lowering.lowered import Lowered
+from symsim.lowering.tuned import tuned
+
+
+@dataclass(frozen=True)
+class Order:
+    """The passes in one order. heard: the options read, the first first. after: by symbol, how many had been read when it was defined."""
+
+    heard: Sequence[str]
+    after: Mapping[str, int]
+    definitions: Mapping[str, Definition]
+
+    @staticmethod
+    def of(memory: Memory) -> "Order":
+        return Order(tuple(memory.heard), memory.after, memory.book.definitions)
+
+    def before(self, free: frozenset[str]) -> int:
+        """How many options were read before the first of these."""
+        return next((at for at, name in enumerate(self.heard) if name in free), len(self.heard))
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A derivation, and when it read what. again: by block, and whether all of it runs again, the kernels that recomputation runs once more, and
+    how many options had been read when that was known. of_numbers: the options that the numbers of its symbols follow from."""
+
+    result: Evaluation
+    orders: tuple[Order, ...]
+    again: Mapping[tuple[str, bool], tuple[str, ...]]
+    known_again: int
+    of_numbers: frozenset[str]
+
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """All options that were read, the first first."""
+        return tuple(dict.fromkeys([*self.of_numbers, *(name for order in reversed(self.orders) for name in order.heard)]))
+
+
+class Common:
+    """The definitions that all strategies have in common which differ from one in some options alone."""
+
+    def __init__(self, derived: Derived, free: frozenset[str]):
+        self.definitions = derived.result.derivation.definitions
+        # which kernels run again is known in the last order
+        self.again = derived.again if derived.orders and derived.orders[-1].before(free) >= derived.known_again else {}
+        # of another order only what it made the same
+        self._orders = [(order, order.before(free)) for order in derived.orders] if free.isdisjoint(derived.of_numbers) else []
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, symbol: str) -> bool:
+        """Whether a definition is one of them, and stands on such alone. What is no definition is a size, or a number of the model or the system."""
+        found = self._known.get(symbol)
+        if found is None:
+            found = self._known[symbol] = self._same(symbol)
+        return found
+
+    def _same(self, symbol: str) -> bool:
+        made = self.definitions.get(symbol)
+        if made is None:
+            return True
+        if not any(o.after.get(symbol, len(o.heard) + 1) <= most and o.definitions[symbol] == made for o, most in self._orders):
+            return False
+        return self.holds(made.expr)
+
+    def holds(self, amount: Expr) -> bool:
+        """Whether an expression stands on such alone."""
+        return all(name in self for name in amount.symbols())
+
+
+def derived(asked: Asked, memories: Memories) -> Derived:
+    """The derivation of a strategy, as of `symsim.derive`, with what was read when."""
+    assert asked.system is not None
+    memory, model = memories.of(asked.trained, asked.assumptions, asked.system)
+    given = resolve(asked.assumptions)
+    if asked.strategy.padding_free or asked.strategy.placement is not None:
+        # these change what passes have made, so that nothing can be said of others
+        alone = evaluated(asked.trained, asked.strategy, asked.assumptions, asked.overrides, asked.system)
+        return Derived(alone, (), {}, 0, frozenset())
+    read, book = memory.begin(asked.strategy)
+    lowered = lower(tuned(model, read), read, given, OWN)
+    again, known_again = _again(lowered), len(memory.heard)
+    block_times(book, network_of(book, asked.system, lowered), lowered)
+    timed = Order.of(memory)
+    read, book = memory.begin(asked.strategy)
+    lowered = lower(tuned(model, read), read, given, OWN)
+    counted = count(lowered, book)
+    peak_memory(counted.derivation, lowered)
+    step_time(counted.derivation, asked.system, lowered)
+    kept = Counted(Derivation(dict(counted.derivation.definitions)), {})
+    shown = cast(Lowered, Kept(dict.fromkeys(lowered.checkpointed)))
+    model = respelt(tuned(asked.trained, asked.strategy))
+    found = Evaluation(model, asked.strategy, given, shown, kept, dict(asked.overrides), asked.system)
+    return Derived(found, (Order.of(memory), timed), again, known_again, _of_numbers(found))
+
+
+def _again(lowered: Lowered) -> dict[tuple[str, bool], tuple[str, ...]]:
+    found = {}
+    for whole, blocks in ((False, lowered.blocks), (True, lowered.checkpointed)):
+        for name, remembered in blocks.items():
+            ops = [op for at, op in enumerate(remembered.placed.block.ops) if at in remembered.recomputed and op.kind not in UNCOUNTED]
+            found[name, whole] = tuple(of_block("t", name, operation=op.name, phase="forward").text for op in ops)
+    return found
+
+
+def _of_numbers(found: Evaluation) -> frozenset[str]:
+    """The options that numbers of symbols follow from (numbers of the system that a recipe or an order of ranks changes)."""
+    strategy = watched(found.strategy)
+    again = Evaluation(found.model, strategy, found.assumptions, found.lowered, found.counted, found.overrides, found.system)
+    assert again.values
+    return was_read(strategy)

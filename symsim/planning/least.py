@@ -1,0 +1,122 @@
+"""What no strategy of a set can do without: a least time of a step and a least peak, of the definitions that all members have in common.
+
+A step takes at least m micro-batches of the slowest stage, and a stage its kernels and what nothing hides of its messages, none of them
+negative; a rank holds at least its weights, gradients, optimizer states and the activations that wait for their backward, all at once when the
+last of these begins. What is not in common is left out of the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, layers, of_stage, of_step
+from symsim.algebra.quantity import BYTE, SECOND, Definition, Unit
+from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
+from symsim.cost.count import Counted
+from symsim.evaluation.numbers import Evaluation
+from symsim.ir.roles import role_of
+from symsim.pipeline.schedules import schedule_of
+from symsim.pipeline.stages import runs
+from symsim.planning.certain import Common, Derived
+
+LEAST_TIME, LEAST_MEMORY = of_step("t", "least"), of_step("M", "least")
+_STAGE_TIME, _STAGE_MEMORY = of_stage("t", "least"), of_stage("M", "least")
+_RESERVE = of_step("M", "reserve")
+_PARTS = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer", "earlier"))
+
+
+@dataclass(frozen=True)
+class Least:
+    """A derivation with definitions of the least time and the least peak of a set of strategies. known: that any of the two is more than zero.
+    exact: that all members take this time and need this memory."""
+
+    result: Evaluation
+    known: bool
+    exact: bool
+
+
+def least(derived: Derived, free: frozenset[str]) -> Least:
+    """Of all strategies that differ from its own in these options alone."""
+    common = Common(derived, free)
+    made = [*_time(derived, common, free), *_memory(derived, common)]
+    exact = not free or all(_has(common, key) for key in (of_step("t", "step"), of_stage("M", "peak"), _RESERVE))
+    known = {LEAST_TIME.text: _said(LEAST_TIME, ZERO, SECOND), LEAST_MEMORY.text: _said(LEAST_MEMORY, ZERO, BYTE)}
+    definitions = {**derived.result.derivation.definitions, **known, **{d.symbol: d for d in made}}
+    return Least(replace(derived.result, counted=Counted(Derivation(definitions), {})), bool(made), exact)
+
+
+def _said(key: Key, amount: Expr, unit: Unit) -> Definition:
+    return Definition(key, amount, unit, "what no strategy of a set can do without")
+
+
+def _time(derived: Derived, common: Common, free: frozenset[str]) -> list[Definition]:
+    book, mirrored = common.definitions, schedule_of(derived.result.strategy).placement == "mirrored"
+    if _has(common, of_step("t", "step")):
+        return [_said(LEAST_TIME, symbol("t_step"), SECOND)]
+    tail = stages_max(of_stage("t", "tail").expr) if _has(common, of_stage("t", "tail")) and not mirrored else ZERO
+    if _has(common, of_step("t", "pipeline")):
+        return [_said(LEAST_TIME, symbol("t_pipeline") + tail, SECOND)]
+    if _has(common, of_stage("t")):
+        own, more = of_stage("t"), []
+    else:
+        amount = _of_blocks(derived, common, free)
+        if not amount and not tail:
+            return []
+        own, more = _STAGE_TIME, [_said(_STAGE_TIME, amount, SECOND)]
+    assert own.text in book or more
+    ways = {of_step("t", "least", phase=str(k)): way for k, way in enumerate(_pipeline(derived.result, own.expr))}
+    said = [_said(key, way, SECOND) for key, way in ways.items()]
+    return [*more, *said, _said(LEAST_TIME, maximum(*(key.expr for key in ways)) + tail, SECOND)]
+
+
+def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
+    """No pipeline whose stages take so long is faster than any of these: one that works through all micro-batches, and waits for what the other stages do before
+    its first and after its last, as far as a schedule's closed form rises with the time of every stage."""
+    strategy, m = result.strategy, symbol("m")
+    schedule = schedule_of(strategy)
+    slowest = stages_max(stages_pair(own) if schedule.placement == "mirrored" else own)
+    if strategy.pp == 1 or result.assumptions["step_barrier"] != "true":
+        return [m * slowest]
+    if schedule.name == "interleaved":
+        return [m * slowest + (stages_sum(own) - slowest) / symbol("vpp")]
+    if schedule.name == "1f1b":
+        # of the stages that it may wait for the last
+        return [m * slowest, stages_sum(own) + (m - 1) * stages_at(own, symbol("loss_i"))]
+    return [m * slowest]
+
+
+def _of_blocks(derived: Derived, common: Common, free: frozenset[str]) -> Expr:
+    """A stage's kernels, recomputation, and messages that nothing hides, as far as they are common."""
+    strategy, again = derived.result.strategy, derived.result.lowered.checkpointed
+    waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
+    found = ZERO
+    for (name, whole), kernels in common.again.items() if strategy.num_microbatches_with_partial_activation_checkpoints is None else ():
+        of_all = layers(name, again=True).expr if name in again else ZERO
+        for kernel in kernels:
+            found = found + (symbol(kernel) * (of_all if whole else symbol(runs(name)) - of_all) if kernel in common else ZERO)
+    for made in common.definitions.values():
+        key = made.key
+        if key.scope != "block" or key.quantity not in ("t", "e") or made.symbol not in common:
+            continue
+        often, whole = symbol(runs(key.block)), layers(key.block, again=True).expr if key.block in again else ZERO
+        if key.quantity == "e" and key.axis and key.phase:
+            found = found + made.key.expr * (whole if key.again else often - whole)
+        elif key.operation and not key.again and not (waits and role_of(key.block).behind and key.phase == "wgrad"):
+            found = found + made.key.expr * often
+    return found
+
+
+def _memory(derived: Derived, common: Common) -> list[Definition]:
+    if _has(common, of_stage("M", "peak")):
+        return [_said(LEAST_MEMORY, stages_max(of_stage("M", "peak").expr), BYTE)]
+    parts = [key.expr for key in _PARTS if _has(common, key)]
+    if not parts:
+        return []
+    amount = sum(parts, ZERO)
+    return [_said(_STAGE_MEMORY, amount, BYTE), _said(LEAST_MEMORY, stages_max(_STAGE_MEMORY.expr), BYTE)]
+
+
+def _has(common: Common, key: Key) -> bool:
+    return key.text in common.definitions and key.text in common

@@ -1,0 +1,336 @@
+"""Branch and bound over sizes and options: the best strategy of every kind, and what became of all others.
+
+A cell is a choice of some options, the others free, and of the points of the grid of sizes those that may still be better than what was
+found. Of a cell no configuration takes less than the bound of its point (`least.py`), or needs less memory; what is not ruled out by that is cut
+by the next option, until all options that matter are chosen and its points are evaluated. The cell of the least bound goes first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from symsim.grid.axes import Axis, DerivedAxis
+from symsim.grid.family import Array
+from symsim.grid.reported import Reported
+from symsim.grid.space import Space
+from symsim.grid.stored import Asked as Derivable
+from symsim.grid.stored import Memories, shape
+from symsim.grid.variant import Variant
+from symsim.planning.certain import Derived, derived
+from symsim.planning.frameworks import Choice
+from symsim.planning.least import LEAST_MEMORY, LEAST_TIME, Least, least
+from symsim.planning.members import Masks, Part, Parts, parted
+from symsim.program.base import Base
+from symsim.program.program import Program, restricted
+from symsim.program.value import Value
+
+# bounds and values are sums of the same terms in other orders; closer than this they count as equal
+_ROUNDING = 1e-9
+_SMALL = 1 << 10
+# grids under one member's options that are kept
+_MOST_PARTED = 64
+_ALL = 1 << 62
+
+Progress = Callable[[str, float, float], None]
+Make = Callable[[Mapping[str, Any]], Base]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A configuration: the value of the objective, its point in the grid of sizes, and its options besides."""
+
+    value: float
+    point: int
+    options: Mapping[str, Any]
+
+
+@dataclass
+class Account:
+    """What became of the configurations: refused by a rule, ruled out by the bound of time or of memory, or evaluated. bound: the least that one of
+    those ruled out by time could take."""
+
+    refused: dict[str, int] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    slower: int = 0
+    larger: int = 0
+    evaluated: int = 0
+    bound: float = math.inf
+    cells: int = 0
+    derivations: int = 0
+
+    @property
+    def settled(self) -> int:
+        return sum(self.refused.values()) + self.slower + self.larger + self.evaluated
+
+
+@dataclass(frozen=True)
+class Cell:
+    """rows: of each choice so far the row taken. points: of the grid of sizes, rising; low: of each, what none of the cell's is below."""
+
+    rows: tuple[int, ...]
+    points: Array
+    low: Array
+
+
+@dataclass(frozen=True)
+class Goal:
+    """objective: time.step or memory.peak, least first. share: of the memory that may be filled; None where what does not fit counts too. kinds: the
+    names that tell kinds apart; top: of so many kinds the best is wanted."""
+
+    objective: str
+    share: float | None
+    kinds: Sequence[str]
+    top: int
+
+
+class Search:
+    """The search of one space. axes, derived: the grid of sizes. choices: the options, each with its rows. make: the base of all points, given
+    options."""
+
+    def __init__(self, axes: Sequence[Axis], derived_axes: Sequence[DerivedAxis], choices: Sequence[Choice], make: Make, goal: Goal):
+        self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
+        self.space = Space(make(self._options(())), self.axes, self.derived_axes)
+        self.account = Account()
+        self.best: dict[tuple[Any, ...], Found] = {}
+        self._memories = Memories()
+        self._derived: dict[str, Derived] = {}
+        self._least: dict[tuple[str, frozenset[str]], Least] = {}
+        self._program = Program(self.space.sizes, small=_SMALL)
+        self._idle: set[int] = set()
+        self._masks: Masks = {}
+        self._parted: dict[tuple[int, ...], Parts] = {}
+        self._codes, self._sized = self._kinds()
+        self._reached: dict[tuple[Any, ...], Array] = {}
+        self._enough = math.inf
+
+    @property
+    def configurations(self) -> int:
+        return self.space.points * self._members(0)
+
+    def run(self, progress: Progress) -> list[Found]:
+        """The best of each of the best kinds, the best first."""
+        self._sort_choices()
+        order, total = count(), float(self.configurations)
+        first = Cell((), np.arange(self.space.points), np.zeros(self.space.points))
+        waiting: list[tuple[float, int, int, Cell]] = [(0.0, 0, next(order), first)]
+        while waiting:
+            _, _, _, cell = heapq.heappop(waiting)
+            for child in self._cut(cell):
+                heapq.heappush(waiting, (float(child.low.min()), -len(child.rows), next(order), child))
+            progress("searching", float(self.account.settled), total)
+        return sorted(self.best.values(), key=lambda f: (f.value, f.point))[: self.goal.top]
+
+    # cells -------------------------------------------------------------------------------------------------------------
+
+    def _cut(self, cell: Cell) -> list[Cell]:
+        """Rule out or evaluate the points of a cell, and cut what is left by the next option."""
+        depth, left = len(cell.rows), self._ruled_out(cell)
+        if not len(left.points):
+            return []
+        found = [left] if depth in self._idle and depth < len(self.choices) else self._looked(left)
+        return [replace(part, rows=(*cell.rows, k)) for part in found for k in range(len(self.choices[depth].rows))]
+
+    def _ruled_out(self, cell: Cell) -> Cell:
+        """Without the points that cannot be better than what was found."""
+        worse = cell.low >= self._most(cell) * (1 - _ROUNDING)
+        if worse.any():
+            self.account.slower += int(worse.sum()) * self._members(len(cell.rows))
+            self.account.bound = min(self.account.bound, float(cell.low[worse].min()))
+        return Cell(cell.rows, cell.points[~worse], cell.low[~worse])
+
+    def _most(self, cell: Cell) -> Any:
+        """What a configuration has to be below at each point of a cell."""
+        own = self._kind_of_options(cell.rows)
+        reached = self._reached.get(own) if own is not None else None
+        return self._enough if reached is None else np.minimum(self._enough, reached[self._codes[cell.points]])
+
+    def _looked(self, cell: Cell) -> list[Cell]:
+        """Evaluate the points of a cell, or bound them; what is left, part by part."""
+        self.account.cells += 1
+        parts = self._parts(cell.rows)
+        cell = self._allowed(cell, parts)
+        here = parts.here[cell.points]
+        # where the member does not run whose derivation is at hand, others may
+        left = [_of(cell, ~here)]
+        own = np.where(here, parts.part[cell.points], -1)
+        for number in np.unique(own[here]):
+            part, inside = parts.parts[number], _of(cell, own == number)
+            bounds = self._bounds(part, self._free(len(cell.rows)))
+            if not (bounds.known or bounds.exact):
+                # nothing is known so far, nor will it be of another part
+                self._idle.add(len(cell.rows))
+                left.append(_of(cell, own >= number))
+                break
+            variant = Variant(
+                part.undone.family, part.undone.chosen, part.undone.fields, [*part.undone.masks, *part.family.here], _point(part), bounds.result
+            )
+            if self._decided(cell, part, bounds):
+                self._evaluate(inside, variant)
+            else:
+                left.append(self._bound(inside, variant))
+        return [c for c in left if len(c.points)]
+
+    def _allowed(self, cell: Cell, parts: Parts) -> Cell:
+        """Without the points at which no member runs."""
+        broken = parts.broken[cell.points]
+        for rule in np.unique(broken[broken >= 0]):
+            name, numbers = parts.rules[rule][0], cell.points[broken == rule]
+            self.account.refused[name] = self.account.refused.get(name, 0) + len(numbers) * self._members(len(cell.rows))
+            if name not in self.account.why:
+                self.account.why[name] = parts.why(int(rule), int(numbers[0]))
+        return _of(cell, broken < 0)
+
+    def _bounds(self, part: Part, free: frozenset[str]) -> Least:
+        known, key = self._derivation(replace(part.undone, point=_point(part)).asked())
+        if (key, free) not in self._least:
+            self._least[key, free] = least(known, free)
+        return self._least[key, free]
+
+    def _decided(self, cell: Cell, part: Part, bounds: Least) -> bool:
+        """Whether all members of a cell cost the same and run at the same points."""
+        if not self._free(len(cell.rows)):
+            return True
+        kind = self._kind_of_options(cell.rows)
+        return bounds.exact and part.family.alike and kind is not None and self._free(len(cell.rows)).isdisjoint(self._of_stages)
+
+    def _bound(self, cell: Cell, variant: Variant) -> Cell:
+        """What is left of a part, with the bounds of its points."""
+        reported, members = Reported(variant, self._program), self._members(len(cell.rows))
+        wanted = [*(reported.quantity(k.text) for k in (LEAST_TIME, LEAST_MEMORY)), reported.quantity("memory.capacity")]
+        if not self._free(len(cell.rows)).isdisjoint(self._of_stages):
+            return cell
+        time, memory, capacity = _arrays(wanted, cell.points, self.space.sizes)
+        own = time if self.goal.objective == "time.step" else memory
+        low = np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))
+        bounded = Cell(cell.rows, cell.points, low)
+        if self.goal.share is not None:
+            larger = memory * (1 - _ROUNDING) > capacity * self.goal.share
+            self.account.larger += int(larger.sum()) * members
+            bounded = _of(bounded, ~larger)
+        return self._ruled_out(bounded)
+
+    def _evaluate(self, cell: Cell, variant: Variant) -> None:
+        """The exact values of a part, one for all members."""
+        reported = Reported(variant, self._program)
+        wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
+        values, peak, reserve, capacity = _arrays(wanted, cell.points, self.space.sizes)
+        self.account.evaluated += len(cell.points) * self._members(len(cell.rows))
+        good = values == values
+        if self.goal.share is not None:
+            good &= peak + reserve <= capacity * self.goal.share
+        values, numbers = values[good], cell.points[good]
+        own = self._kind_of_options(cell.rows)
+        assert own is not None
+        codes = self._codes[numbers]
+        order = np.lexsort((numbers, values, codes))
+        _, first = np.unique(codes[order], return_index=True)
+        reached = self._reached.setdefault(own, np.full(self._sized, np.inf))
+        for k in order[first]:
+            code, value = int(codes[k]), float(values[k])
+            if value < reached[code]:
+                reached[code] = value
+                self.best[(*own, code)] = Found(value, int(numbers[k]), self._options(cell.rows))
+        if len(self.best) >= self.goal.top:
+            self._enough = sorted(f.value for f in self.best.values())[self.goal.top - 1]
+
+    def _derivation(self, asked: Derivable) -> tuple[Derived, str]:
+        key = repr((self._memories.spelt(asked.trained, asked.assumptions, asked.system), shape(asked.strategy, asked.trained)))
+        if key not in self._derived:
+            self._derived[key] = derived(asked, self._memories)
+            self.account.derivations += 1
+        return self._derived[key], key
+
+    def _parts(self, rows: tuple[int, ...]) -> Parts:
+        found = self._parted.pop(rows, None)
+        if found is None:
+            found = parted(self._space(rows), self._free(len(rows)), self._masks)
+            if len(self._parted) >= _MOST_PARTED:
+                self._parted.pop(next(iter(self._parted)))
+        self._parted[rows] = found
+        return found
+
+    # options -----------------------------------------------------------------------------------------------------------
+
+    def _options(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Those chosen, and of the others the first row."""
+        at = [*rows, *[0] * (len(self.choices) - len(rows))]
+        return {name: value for choice, k in zip(self.choices, at) for name, value in zip(choice.names, choice.rows[k])}
+
+    def _free(self, depth: int) -> frozenset[str]:
+        return frozenset(name for choice in self.choices[depth:] for name in choice.names)
+
+    def _members(self, depth: int) -> int:
+        return math.prod(len(choice.rows) for choice in self.choices[depth:])
+
+    def _space(self, rows: Sequence[int]) -> Space:
+        made = Space(self.make(self._options(rows)), self.axes, self.derived_axes, self.space.documents)
+        made.pipelines = self.space.pipelines
+        return made
+
+    @property
+    def _of_stages(self) -> frozenset[str]:
+        """The options that what a stage holds follows from."""
+        return frozenset(name for known in self.space.pipelines.values() for read in known for name in read)
+
+    def _sort_choices(self) -> None:
+        """The options that are read first come first."""
+        part = next((p for p in self._parts(()).parts if p.point is not None), None)
+        if part is None:
+            return
+        known, _ = self._derivation(replace(part.undone, point=_point(part)).asked())
+        masks = [*part.undone.masks, *part.family.here]
+        assert Reported(Variant(part.family, part.undone.chosen, part.undone.fields, masks, _point(part), known.result), self._program).slots
+        heard = {name: at for at, name in enumerate(known.heard)} | dict.fromkeys(self._of_stages, -1)
+        self.choices = tuple(sorted(self.choices, key=lambda c: min(heard.get(n, len(heard)) for n in c.names)))
+        self._parted.clear()
+
+    def _kind_of_options(self, rows: Sequence[int]) -> tuple[str, ...] | None:
+        """What of the options tells kinds apart; None where some of it is still free."""
+        if any(name in self._free(len(rows)) for name in self.goal.kinds):
+            return None
+        chosen = self._options(rows)
+        return tuple(str(chosen[name]) for name in self.goal.kinds if name in chosen)
+
+    def _kinds(self) -> tuple[Array, int]:
+        """Of every point of the grid of sizes a number of its kind, and how many there are."""
+        codes, several = np.zeros(self.space.sizes, dtype=np.int64), 1
+        for name in self.goal.kinds:
+            column = self.space.columns.get(name)
+            if column is not None:
+                which = {v: k for k, v in enumerate(dict.fromkeys(map(str, column.values)))}
+                shape = [1] * len(self.space.sizes)
+                shape[column.axis] = len(column.values)
+                codes = codes * len(which) + np.array([which[str(v)] for v in column.values]).reshape(shape)
+                several *= len(which)
+        return codes.reshape(-1), several
+
+
+def _point(part: Part) -> tuple[int, ...]:
+    assert part.point is not None
+    return part.point
+
+
+def _of(cell: Cell, where: Array) -> Cell:
+    return Cell(cell.rows, cell.points[where], cell.low[where])
+
+
+def _arrays(wanted: Sequence[Value], numbers: Array, sizes: Sequence[int]) -> list[Array]:
+    """Values at some points of the grid, computed on the smallest grid that holds them."""
+    positions = np.unravel_index(numbers, sizes)
+    box = [np.unique(p) for p in positions]
+    _, made = restricted(wanted, box, _ALL)
+    at = [np.searchsorted(own, p) for own, p in zip(box, positions)]
+    found = []
+    for value in made:
+        data = value.data
+        if isinstance(data, np.ndarray):
+            data = data[tuple(k if n > 1 else np.zeros_like(k) for k, n in zip(at, data.shape))]
+        found.append(np.broadcast_to(np.asarray(data, dtype=float), numbers.shape))
+    return found
