@@ -24,8 +24,8 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.stored import Asked, Kept, Memories
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN
-from symsim.inputs.trained import respelt
 from symsim.inputs.traced import Memory
+from symsim.inputs.trained import respelt
 from symsim.inputs.watched import was_read, watched
 from symsim.ir.operations import UNCOUNTED
 from symsim.lowering.lower import lower

@@ -72,8 +72,8 @@ def _time(derived: Derived, common: Common, free: frozenset[str]) -> list[Defini
 
 
 def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
-    """No pipeline whose stages take so long is faster than any of these: one that works through all micro-batches, and waits for what the other stages do before
-    its first and after its last, as far as a schedule's closed form rises with the time of every stage."""
+    """No pipeline whose stages take so long is faster than any of these: the slowest stage works through all micro-batches, and waits for what the
+    others do before its first and after its last, as far as a schedule's closed form rises with the time of every stage."""
     strategy, m = result.strategy, symbol("m")
     schedule = schedule_of(strategy)
     slowest = stages_max(stages_pair(own) if schedule.placement == "mirrored" else own)
@@ -95,14 +95,15 @@ def _of_blocks(derived: Derived, common: Common, free: frozenset[str]) -> Expr:
     for (name, whole), kernels in common.again.items() if strategy.num_microbatches_with_partial_activation_checkpoints is None else ():
         of_all = layers(name, again=True).expr if name in again else ZERO
         for kernel in kernels:
-            found = found + (symbol(kernel) * (of_all if whole else symbol(runs(name)) - of_all) if kernel in common else ZERO)
+            if kernel in common:
+                found = found + symbol(kernel) * (of_all if whole else symbol(runs(name)) - of_all)
     for made in common.definitions.values():
         key = made.key
         if key.scope != "block" or key.quantity not in ("t", "e") or made.symbol not in common:
             continue
-        often, whole = symbol(runs(key.block)), layers(key.block, again=True).expr if key.block in again else ZERO
+        often, checkpointed = symbol(runs(key.block)), layers(key.block, again=True).expr if key.block in again else ZERO
         if key.quantity == "e" and key.axis and key.phase:
-            found = found + made.key.expr * (whole if key.again else often - whole)
+            found = found + made.key.expr * (checkpointed if key.again else often - checkpointed)
         elif key.operation and not key.again and not (waits and role_of(key.block).behind and key.phase == "wgrad"):
             found = found + made.key.expr * often
     return found

@@ -80,7 +80,7 @@ class Members(Family):
         if rule not in self.rules:
             return "an imbalance is more than the ranks that share the experts"
         try:
-            self.rules[rule](self.architecture, strategy_at(self.fields, np.unravel_index(number, self.space.sizes)))
+            self.rules[rule](self.architecture, strategy_at(self.fields, [int(k) for k in np.unravel_index(number, self.space.sizes)]))
         except InputError as error:
             return str(error)
         return ""

@@ -51,9 +51,9 @@ def _silent(what: str, done: float, total: float) -> None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """configurations: of the whole space. refused: how many each rule stops, the first that each breaks. slower: ruled out by the bounds of the cells
-    that they lie in, none of them better than `bound` (None where nothing was). larger: ruled out by what they need of memory at least. evaluated: all
-    others, in memory or not. cells: sets of configurations that were looked at together; derivations: of formulas."""
+    """configurations: of the whole space. refused: how many each rule stops, the first that each breaks. slower: ruled out by the bounds of
+    the cells that they lie in, none of them better than `bound` (None where nothing was). larger: ruled out by what they need of memory at
+    least. evaluated: all others, in memory or not. cells: sets of configurations that were looked at together; derivations: of formulas."""
 
     configurations: int
     refused: Mapping[str, int]

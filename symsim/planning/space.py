@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,8 +68,9 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
             choices.append(Choice(tuple(map(field_of, axis.names)), tuple(zip(*axis.columns))))
         else:
             axes.append(axis)
-    for choice in choices_of(asked, own):
-        left = _without(choice, own, {field_of(n): v for n, v in asked.fixed.items()})
+    given = {field_of(n): v for n, v in asked.fixed.items()}
+    for choice in _together(choices_of(asked), {**dict.fromkeys(own), **given}):
+        left = _without(choice, own, given)
         if left is not None and (choice.names[0] in _NUMBERS or apart & set(left.names)):
             axes.append(Axis(left.names, tuple(zip(*left.rows))))
         elif left is not None:
@@ -82,20 +83,29 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
     return axes, choices, list(derived)
 
 
-def choices_of(asked: Asked, own: Collection[str] = ()) -> list[Choice]:
-    """The axes of the framework's space for a model, before any of their options is fixed. own: options that axes of the user's have."""
-    return [*_degrees(asked, own), *_choices(asked)]
+def choices_of(asked: Asked) -> list[Choice]:
+    """The axes of the framework's space for a model, before any of their options is fixed."""
+    return [*_degrees(asked), *_choices(asked)]
 
 
-def _degrees(asked: Asked, own: Collection[str]) -> Iterable[Choice]:
+def _together(choices: Sequence[Choice], given: Mapping[str, Any]) -> list[Choice]:
+    """Experts take the tensor degree of the others or one. given: the options that are none of these axes'."""
+    at = {choice.names: choice for choice in choices}
+    if ("tp",) not in at or ("etp",) not in at or "etp" in given:
+        return list(choices)
+    degrees = [d for (d,) in at[("tp",)].rows] if "tp" not in given else []
+    rows = tuple((d, e) for d in degrees for e in sorted({1, d}))
+    if isinstance(given.get("tp"), int):
+        return [Choice(("etp",), tuple((e,) for e in sorted({1, given["tp"]}))) if c.names == ("etp",) else c for c in choices]
+    if not rows:
+        return list(choices)
+    return [Choice(("tp", "etp"), rows) if c.names == ("tp",) else c for c in choices if c.names != ("etp",)]
+
+
+def _degrees(asked: Asked) -> Iterable[Choice]:
     model, world, has = asked.model, asked.world, asked.framework.degrees
-    widths = [d for d in divisors(world) if model.attention.num_attention_heads % d == 0]
-    # experts take the tensor degree of the others or one
-    together = model.moe is not None and "etp" in has and {"tp", "etp"}.isdisjoint({*own, *(field_of(n) for n in asked.fixed)})
-    if together:
-        yield Choice(("tp", "etp"), tuple((d, e) for d in widths for e in sorted({1, d})))
-    elif "tp" in has:
-        yield Choice(("tp",), tuple((d,) for d in widths))
+    if "tp" in has:
+        yield Choice(("tp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
     if "pp" in has:
         depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
         chunks = _CHUNKS if "vpp" in has else (1,)
@@ -104,9 +114,8 @@ def _degrees(asked: Asked, own: Collection[str]) -> Iterable[Choice]:
         yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
     if model.moe is not None and "ep" in has:
         yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
-        if "etp" in has and not together:
-            given = {field_of(n): v for n, v in asked.fixed.items()}.get("tp")
-            yield Choice(("etp",), tuple((d,) for d in (widths if given is None else sorted({1, given}))))
+        if "etp" in has:
+            yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
     yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
 
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp")
 _MOST_RULES = 6
+_BEYOND = {
+    "tokens_per_second": "above {} tokens a second",
+    "cost_per_trillion_tokens": "below {} USD a trillion tokens",
+    "energy_per_trillion_tokens": "below {} MWh a trillion tokens",
+    "memory.peak": "below {} bytes",
+}
 
 
 def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
@@ -114,7 +120,7 @@ def _certificate(plan: Plan) -> str:
     fits = " that fits" if plan.fits else ""
     said = f"No other strategy of this space{fits} is better, under the assumptions of 'symsim eval'."
     if found.bound is not None:
-        said += f" The best that one of the excluded could be is {found.bound:,.6g}."
+        said += f" None of those that are slower at best is {_BEYOND[plan.goal if plan.fits else 'memory.peak'].format(f'{found.bound:,.6g}')}."
     return "\n".join([made, wrapped(said + _lead(plan), "  ", hanging=2), f"  {_took(plan)}"])
 
 
