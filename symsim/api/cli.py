@@ -173,12 +173,21 @@ def sweep(
     engine: Annotated[str, typer.Option("--engine", metavar="local|dask", help="Who runs the blocks.")] = "local",
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler; else a local cluster.")] = None,
     workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; as many as cores unless given.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw a curve, a heat map, or the front of --pareto (.svg .html).")
+    ] = None,
+    over: Annotated[str | None, typer.Option("--over", metavar="NAMES", help="The one or two axes that --plot draws over.")] = None,
+    strategies: Annotated[bool, typer.Option("--strategies", help="Also what 'symsim eval' takes for each point.")] = False,
+    export: Annotated[tuple[str, Path] | None, typer.Option("--export", metavar="KIND FILE", help="Write the best as a trainer's file.")] = None,
 ) -> None:
     """Evaluate a model over a grid of strategies, sizes and systems."""
+    from symsim.grid.command import Taken, sweep_options
     from symsim.grid.command import sweep as run
-    from symsim.grid.command import sweep_options
 
-    options = sweep_options(where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, as_json=as_json)
+    taken = Taken(plot, tuple(name.strip() for name in over.split(",")) if over is not None else (), strategies, export)
+    options = sweep_options(
+        where, fits, top, by, pareto, columns, output, resume, search, backend, engine, scheduler, workers, taken, as_json=as_json
+    )
     found = run(model, strategy, system, settings or (), axes or (), options, as_json=as_json)
     if output is None:
         print_out(found)

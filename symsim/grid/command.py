@@ -15,8 +15,11 @@ from typing import Any
 
 from symsim.errors import InputError, nearest, sentence
 from symsim.evaluation.quantities import FITS
+from symsim.exporters.registry import TARGETS
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
+from symsim.grid.drawn import drawn_axes, front_picture, grid_picture
+from symsim.grid.exported import exported
 from symsim.grid.names import RANKS, field_of, text_of
 from symsim.grid.processes import cores
 from symsim.grid.question import ask
@@ -25,6 +28,7 @@ from symsim.grid.space import Space
 from symsim.grid.store import check_output
 from symsim.grid.sweep import Sweep
 from symsim.program.base import Base, read_base
+from symsim.report.drawn import check_picture, write_picture
 from symsim.version import __version__
 
 # more rows than this are no file that anybody reads
@@ -33,8 +37,21 @@ _MOST_POINTS = 2**62
 # a table on a terminal has an end
 _MOST_PRINTED = 1000
 _NARROWEST = 40
+# lines below the picture of a page
+_MOST_DRAWN = 100
 # say who does what only where there is something to wait for
 _WORTH_WATCHING_S = 0.5
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is taken from a sweep besides its rows. plot: a picture, over these axes. strategies: -s of every row. export: a system and a file, of
+    the best."""
+
+    plot: Path | None = None
+    over: tuple[str, ...] = ()
+    strategies: bool = False
+    export: tuple[str, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,7 @@ class Options:
     search: str
     backend: str
     engine: Engine
+    taken: Taken = Taken()
 
 
 def sweep_options(
@@ -66,6 +84,7 @@ def sweep_options(
     engine: str,
     scheduler: str | None,
     workers: int | None,
+    taken: Taken = Taken(),
     *,
     as_json: bool = False,
 ) -> Options:
@@ -87,10 +106,22 @@ def sweep_options(
         if as_json:
             raise InputError("--json prints the points, and -o writes them to a file; give one of the two")
         check_output(output)
+    _check_taken(taken, output)
     if search == "bounds" and top is None and by is None and (output is not None or pareto is not None):
         raise InputError("--search bounds finds the best points; give --top and --by")
     made = Engine(engine, scheduler, workers if workers is not None else cores())
-    return Options(tuple(where or ()), fits, top, by, pareto, columns, output, resume, search, backend, made)
+    return Options(tuple(where or ()), fits, top, by, pareto, columns, output, resume, search, backend, made, taken)
+
+
+def _check_taken(taken: Taken, output: Path | None) -> None:
+    if taken.plot is not None:
+        check_picture(taken.plot)
+    elif taken.over:
+        raise InputError("--over names the axes of a picture: give --plot FILE.svg")
+    if taken.export is not None and taken.export[0] not in TARGETS:
+        raise InputError(f"symsim does not export '{taken.export[0]}': {nearest(taken.export[0], list(TARGETS))}")
+    if output is not None and (taken.strategies or taken.export is not None or taken.plot is not None):
+        raise InputError("--strategies, --export and --plot are of the best points: leave -o out, which writes every point")
 
 
 def sweep(
@@ -100,6 +131,9 @@ def sweep(
     began = time.perf_counter()
     base = read_base(model, strategy, system, settings)
     made = make_sweep(base, axes, options)
+    if options.taken.plot is not None and not made.question.pareto:
+        # before the points are looked at
+        drawn_axes(made.space, options.taken.over)
     with shown_progress() as progress:
         made.prepare(progress)
         try:
@@ -119,14 +153,41 @@ def sweep(
     if options.output is not None:
         return ""
     assert found.rows is not None
+    rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
+    lines = [again(made.space, rows, k) for k in range(min(found.count, _MOST_PRINTED))]
+    _take(made, rows, lines, options.taken)
     if as_json:
-        return json.dumps(sweep_json(found.columns, found.rows), indent=1, allow_nan=False) + "\n"
+        told = sweep_json(found.columns, found.rows)
+        if options.taken.strategies:
+            told = [{**row, "again": again(made.space, found.rows, k)} for k, row in enumerate(told)]
+        return json.dumps(told, indent=1, allow_nan=False) + "\n"
     if not found.count:
         return ""
-    rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
     # as wide as the terminal, or COLUMNS; 80 where neither is known
     table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST))
-    return table + (f"first: {again(made.space, rows, 0)}\n" if made.question.objectives else "")
+    if options.taken.strategies:
+        return table + "".join(f"{k}: {line}\n" for k, line in enumerate(lines, 1))
+    return table + (f"first: {lines[0]}\n" if made.question.objectives else "")
+
+
+def _take(made: Sweep, rows: Mapping[str, Any], lines: Sequence[str], taken: Taken) -> None:
+    """The picture, and the best as a trainer's file."""
+    if taken.plot is not None:
+        base = made.space.base
+        title = f"{base.architecture.name}{f' on {base.system}' if base.system else ''}"
+        if made.question.pareto:
+            if not lines:
+                raise InputError("--plot: no configuration that can run meets the conditions")
+            picture = front_picture(made.question, rows, lines, title)
+        else:
+            picture = grid_picture(made, taken.over, title)
+        write_picture(taken.plot, picture, title, lines[:_MOST_DRAWN])
+        _say(f"wrote {taken.plot}")
+    if taken.export is not None:
+        if not lines:
+            raise InputError("--export: no configuration that can run meets the conditions")
+        for note in exported(made.space.base, lines[0], *taken.export):
+            _say(note)
 
 
 def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything: bool = False) -> Sweep:

@@ -24,7 +24,8 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Heat:
-    """values: by the labels of row and column, all above zero; a cell that is not there cannot run. meets: the cells that are not hatched."""
+    """values: by the labels of row and column; a cell that is not there cannot run. meets: the cells that are not hatched. The scale is
+    logarithmic where all values are above zero."""
 
     title: str
     rows: Sequence[str]
@@ -35,6 +36,14 @@ class Heat:
     shown: Callable[[float], str]
     meets: AbstractSet[Cell]
     best: Cell | None
+
+    @property
+    def log(self) -> bool:
+        return min(self.values.values()) > 0
+
+    def along(self, value: float) -> float:
+        """A value as the scale has it."""
+        return math.log(value) if self.log else value
 
     @property
     def width(self) -> float:
@@ -48,7 +57,7 @@ class Heat:
 
 def panel(left: float, heat: Heat) -> list[str]:
     """The parts of a picture that show it; `left` is where its labels begin."""
-    low, high = math.log(min(heat.values.values())), math.log(max(heat.values.values()))
+    low, high = (heat.along(v) for v in (min(heat.values.values()), max(heat.values.values())))
     x0, y0 = left + 38, 68
     parts = [
         text(x0, 24, heat.title, 15, bold=True),
@@ -63,7 +72,7 @@ def panel(left: float, heat: Heat) -> list[str]:
         parts.append(text(x0 - 8, y + CELL_HEIGHT / 2 + 4, name, 12, anchor="end"))
         for column, other in enumerate(heat.columns):
             value = heat.values.get((name, other))
-            share = (math.log(value) - low) / (high - low) if value is not None and high > low else 0.0
+            share = (heat.along(value) - low) / (high - low) if value is not None and high > low else 0.0
             parts += _cell(x0 + column * CELL_WIDTH, y, heat, (name, other), share)
     parts.append(_outline(heat, x0, y0))
     return parts + _scale(heat, x0, y0 + len(heat.rows) * CELL_HEIGHT + 12, low, high)
@@ -91,12 +100,12 @@ def _outline(heat: Heat, x0: float, y0: float) -> str:
 
 
 def _scale(heat: Heat, x0: float, y: float, low: float, high: float) -> list[str]:
-    """The scale, logarithmic."""
+    """The scale, with its ends."""
     wide = len(heat.columns) * CELL_WIDTH
     parts = [rect(round(x0 + wide * k / _STEPS, 2), y, round(wide / _STEPS + 0.4, 2), 10, colour((k + 0.5) / _STEPS)) for k in range(_STEPS)]
-    parts.append(text(x0, y + 24, heat.shown(math.exp(low)), 11, fill=FAINT))
-    parts.append(text(x0 + wide / 2, y + 24, "logarithmic", 11, fill=FAINT, anchor="middle"))
-    parts.append(text(x0 + wide, y + 24, heat.shown(math.exp(high)), 11, fill=FAINT, anchor="end"))
+    parts.append(text(x0, y + 24, heat.shown(math.exp(low) if heat.log else low), 11, fill=FAINT))
+    parts.append(text(x0 + wide / 2, y + 24, "logarithmic" if heat.log else "linear", 11, fill=FAINT, anchor="middle"))
+    parts.append(text(x0 + wide, y + 24, heat.shown(math.exp(high) if heat.log else high), 11, fill=FAINT, anchor="end"))
     return parts
 
 
