@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from symsim.algebra.kinds import spelt
 from symsim.api.result import derive
 from symsim.inputs.hf import read_config
 from symsim.inputs.strategy import Strategy
@@ -124,6 +125,19 @@ MAMBA2 = {
     "vocab_size": 100,
     "chunk_size": 16,
 }
+MAMBA1 = {"model_type": "mamba", "hidden_size": 32, "state_size": 4, "num_hidden_layers": 2, "vocab_size": 100}
+JAMBA = {
+    "model_type": "jamba",
+    "hidden_size": 32,
+    "mamba_d_state": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 100,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "expert_layer_period": 4,
+    "expert_layer_offset": 3,
+}
 LING = GROUPED | {
     "model_type": "bailing_hybrid",
     "num_attention_heads": 4,
@@ -188,6 +202,11 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "falcon h1": (FALCON_H1, 1, "eager", 2, 48, 680960, 3072),
     "falcon h1, norms": (FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": False}, 1, "eager", 2, 48, 746240, 3072),
     "mamba 2": (MAMBA2, 1, "eager", 2, 48, 507456, 0),
+    "mamba 1": (MAMBA1, 1, "eager", 2, 20, 223808, 0),
+    "mamba 1, other biases": (MAMBA1 | {"use_bias": True, "use_conv_bias": False, "time_step_rank": 3}, 1, "eager", 2, 20, 223888, 0),
+    "falcon mamba": (MAMBA1 | {"model_type": "falcon_mamba"}, 1, "eager", 2, 20, 225568, 0),
+    "jamba": (JAMBA, 1, "eager", 2, 20, 252128, 0),
+    "jamba mixture": (JAMBA | {"num_hidden_layers": 5, "expert_layer_offset": 0, "num_experts": 4}, 0, "eager", 2, 20, 281104, 0),
     "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }
@@ -200,6 +219,6 @@ def test_bytes_that_a_layer_keeps(name: str) -> None:
     architecture = architecture.model_copy(update={"hidden_dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": None})
     result = derive(architecture, Strategy(fusion="eager", micro_batch_size=b, seq_length=s), {"attention_kernel": kernel})
     kinds = [kind for segment in architecture.layers for _ in range(segment.repeat) for kind in segment.kinds]
-    block = result.lowered.blocks[kinds[layer]]
+    block = result.lowered.blocks[spelt(kinds[layer])]
     saved, shared = (sum(int(item.bytes.evaluate(result.numbers)) for item in items) for items in (block.saved, block.shared))
     assert (saved, shared) == (kept, tables)

@@ -64,10 +64,34 @@ LING = {
     "mlp_layer_types": ["sparse", "sparse", "sparse", "dense", "dense"],
 }
 
+MAMBA = {"model_type": "mamba", "vocab_size": 386, "hidden_size": 30, "num_hidden_layers": 1, "use_bias": True, "use_conv_bias": False}
+FALCON_MAMBA = {"model_type": "falcon_mamba", "vocab_size": 888, "hidden_size": 64, "num_hidden_layers": 5, "conv_kernel": 5}
+JAMBA = {
+    "model_type": "jamba",
+    "vocab_size": 662,
+    "hidden_size": 16,
+    "intermediate_size": 140,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "num_experts": 4,
+    "mamba_d_state": 19,
+    "attn_layer_period": 4,
+    "attn_layer_offset": 1,
+    "mamba_dt_rank": 4,
+}
+
 # of Ling no FLOPs: torch's code of its delta rule makes scores elementwise, which no counter counts
 COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
     "falcon_h1": (FALCON_H1, {"embedding": 10176, "mlp": 6912, "attention": 184624, "norm": 864, "lm_head": 10176}, 9767808),
     "mamba2": (MAMBA2, {"embedding": 36288, "norm": 672, "attention": 124014}, 8267544),
+    "mamba": (MAMBA, {"embedding": 11580, "norm": 60, "attention": 9030}, 897840),
+    "falcon_mamba": (FALCON_MAMBA, {"embedding": 56832, "norm": 384, "attention": 163840}, 9676288),
+    "jamba": (
+        JAMBA,
+        {"embedding": 10592, "attention": 17408, "norm": 376, "mlp": 20160, "router": 192, "experts": 80640, "lm_head": 10592},
+        3921792,
+    ),
     "bailing_hybrid": (
         LING,
         {
@@ -111,9 +135,22 @@ def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
         (FALCON_H1 | {"mamba_rms_norm": True}, "'mamba_norm_before_gate' must be false where mamba_rms_norm is true"),
         (FALCON_H1 | {"mamba_d_head": 7}, "'mamba_d_head' must be the 36 channels"),
         (MAMBA2 | {"hidden_act": "gelu"}, "only silu is supported"),
+        (JAMBA | {"attn_layer_offset": 4}, "'attn_layer_offset' must be below attn_layer_period 4"),
         (LING | {"layer_types": ["mamba"] * 5}, "names 'mamba', which this model_type does not have"),
     ],
 )
 def test_a_config_that_does_not_read_says_why(change: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_config(change, "small", "config.json")
+
+
+def test_tensor_parallelism_sums_what_steps_and_matrices_are_made_of() -> None:
+    """Channels are a rank's own; steps, B and C are sums over all of them, which x_proj completes over the ranks. Nothing else is sent inside."""
+    model = read_config(MAMBA | {"hidden_size": 64}, "small", "config.json")[0]
+    result = derive(model, Strategy(seq_length=64, tp=2, fusion="te"))
+    block = result.lowered.blocks[model.kind_names()[0]]
+    sent = [(m.op, int(m.send_elements.evaluate(result.numbers))) for _, m in block.differentiated.forward_messages]
+    assert sent == [("all_reduce", 64 * (4 + 2 * 16)), ("all_reduce", 64 * 64)]
+    kept = {item.name.removeprefix("attention.scan."): int(item.bytes.evaluate(result.numbers)) for item in block.saved}
+    # selective_scan_interface.py save_for_backward: a decay and a state in fp32 once in 2,048 tokens, and what was scanned before its gate
+    assert (kept["states"], kept["scanned"]) == (4 * 64 * 2 * 16, 2 * 64 * 64)

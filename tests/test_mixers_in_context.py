@@ -79,6 +79,8 @@ def test_all_that_a_delta_rule_reads_moves_to_heads_and_what_it_gates_moves_back
         (delta_rule(), {"cp": 8}, "does not divide linear_num_key_heads/tp=4"),
         (delta_rule(), {"tp": 3}, "tp=3 does not divide linear_num_key_heads=4"),
         (mixer("short_convolution", short_convolution={}), {"cp": 2}, "no framework that symsim knows runs a short convolution on parts"),
+        (mixer("selective_scan", selective_scan={"channels": 128, "step_rank": 4}), {"cp": 2}, "no framework that symsim knows runs Mamba-1"),
+        (mixer("selective_scan", selective_scan={"channels": 127, "step_rank": 4}), {"tp": 2, "sp": True}, "tp=2 does not divide selective_scan.ch"),
         (mixer("lightning_attention", lightning_attention={}), {"cp": 2}, "no framework that symsim knows runs lightning attention on parts"),
     ],
 )

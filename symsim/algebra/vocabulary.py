@@ -73,6 +73,10 @@ G_m     | G_m           | 1    | groups of them that share B and C
 N_m     | N_m           | 1    | dimension of their state
 W_m     | W_m           | 1    | width of their convolution
 Q_m     | Q_m           | 1    | tokens of a chunk of their scan
+D_i     | D_i           | 1    | channels of a selective scan (Mamba-1)
+N_i     | N_i           | 1    | dimension of the state of each
+r_i     | r_i           | 1    | rank of their steps
+W_i     | W_i           | 1    | width of their convolution
 r       | r             | 1    | rank of the adapters
 D       | D             | 1    | multi-token prediction depths
 tp      | t             | 1    | tensor-parallel degree

@@ -16,14 +16,15 @@ from symsim.ir.operations import Convolution
 def eager_convolution(k: Kernels, op: Op) -> None:
     """q, k and v, joined again (new storage) where they are parts of a projection, convolved into more positions than there are, and a silu that
     keeps those; without one, the first s are looked into."""
-    x = run(k, "cat", [op.inputs[0]]) if k.is_view(op.inputs[0]) else op.inputs[0]
+    at = op.of(Convolution)
+    x = run(k, "cat", [op.inputs[0]]) if k.is_view(op.inputs[0]) and at.joined else op.inputs[0]
     b, s, channels = k.dims_of(x)
     k.dims.setdefault("s_padded", Dim(k.dims["s"].size + k.dims[k.dims_of(op.inputs[1])[-1]].size - 1, parts=("s",)))
     wide = k.make("wide", [b, channels, "s_padded"], k.tensors[x].dtype)
     k.emit("convolution", [x, *op.inputs[1:]], [wide], saves=[x], attrs=op.attrs, **convolution_products(k, op))
-    y, activation = op.outputs[0], op.of(Convolution).activation
-    if activation:
-        run(k, activation, [wide], k.dims_of(y), into=y)
+    y = op.outputs[0]
+    if at.activation:
+        run(k, at.activation, [wide], k.dims_of(y) if at.joined else (b, channels, s), into=y)
         return
     k.retype(y, view_of=wide)
     k.emit("view", [wide], [y], name="cut")

@@ -92,6 +92,7 @@ MODULE_CODE = {
     "helium": ModuleCode(norm_weight_in_fp32=True, rotary_repeated=True),
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True),
     "hy_v3": _ROUTER,
+    "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,
     "kimi_linear": _ROUTER,
     "lfm2_moe": ModuleCode(router_in_compute_type=True),

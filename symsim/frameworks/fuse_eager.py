@@ -29,6 +29,7 @@ from symsim.frameworks.kernels import (
 )
 from symsim.frameworks.linear_loss import COMPILED, chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
+from symsim.frameworks.selective_scan import eager_selective_scan
 from symsim.ir.block import Op
 from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
 
@@ -352,6 +353,7 @@ LOWERINGS: dict[str, Lowering] = {
     "index_scores": index_scores,
     "lightning": eager_lightning,
     "delta_rule": eager_delta_rule,
+    "selective_scan": eager_selective_scan,
     "state_space": eager_state_space,
     "kda": delta_rule,  # flash-linear-attention's kernel: torch's own code makes [chunk chunk D_k] of every chunk
     "clip": eager_clip,

@@ -29,6 +29,7 @@ from symsim.frameworks.kernels import (
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
 from symsim.frameworks.primitives import dropped, run
+from symsim.frameworks.selective_scan import te_selective_scan
 from symsim.frameworks.state_space import te_state_space
 from symsim.ir.block import Dim, Op, Tensor
 from symsim.ir.operations import Activation, Attention, CrossEntropy, Exchange, Norm, Plain, Projection, Rope, Sent, TopK
@@ -478,6 +479,7 @@ LOWERINGS: dict[str, Lowering] = {
     "index_scores": index_scores,
     "lightning": lightning,
     "delta_rule": delta_rule,
+    "selective_scan": te_selective_scan,
     "state_space": te_state_space,
     "kda": delta_rule,
 }

@@ -131,6 +131,18 @@ class Mamba(Part):
         return self
 
 
+class SelectiveScan(Part):
+    """Mamba-1 (Gu and Dao 2023): a state-space mixer whose channels each have a state of their own."""
+
+    channels: Size
+    state_dim: Size = 16
+    step_rank: Size = Field(description="rank of what the steps are made of")
+    conv_kernel_dim: Size = 4
+    conv_bias: bool = True
+    proj_bias: bool = Field(False, description="biases in the projections into and out of it")
+    inner_norm: Literal["none", "weight", "plain"] = Field("none", description="norms of steps, B and C (Jamba); plain: without weights")
+
+
 class Mlp(Part):
     """The dense feed-forward network."""
 
@@ -178,7 +190,7 @@ class Moe(Part):
 class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "none"] = "attention"
+    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "none"] = "attention"
     beside: Literal["mamba"] | None = Field(None, description="a second mixer, which reads the same norm and is added to the first (Falcon-H1)")
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
@@ -295,6 +307,7 @@ class Architecture(Part):
     lightning_attention: LightningAttention | None = None
     short_convolution: ShortConvolution | None = None
     mamba: Mamba | None = None
+    selective_scan: SelectiveScan | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"

@@ -59,6 +59,10 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "N_m": ("mamba", "mamba_state_dim"),
     "W_m": ("mamba", "mamba_conv_kernel_dim"),
     "Q_m": ("mamba", "mamba_chunk_size"),
+    "D_i": ("selective_scan", "channels"),
+    "N_i": ("selective_scan", "state_dim"),
+    "r_i": ("selective_scan", "step_rank"),
+    "W_i": ("selective_scan", "conv_kernel_dim"),
     "f": ("mlp", "ffn_hidden_size"),
     "D": ("mtp_num_layers",),
     "E": ("moe", "num_moe_experts"),
@@ -89,7 +93,7 @@ _EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
-_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "mlp", "moe")
+_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "mlp", "moe")
 
 
 def system_path(name: str) -> tuple[str, ...] | None:

@@ -142,9 +142,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class Convolution:
-    """The function of its result; "": none."""
+    """The function of its result; "": none. joined: what it reads of a projection is laid together first, where torch runs it."""
 
     activation: str = ""
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -327,6 +328,7 @@ OPERATIONS: dict[str, Operation] = {
     "linear": Operation("declared", Projection),
     "pool": Operation("declared"),
     "state_space": Operation("declared", StateSpace),
+    "selective_scan": Operation("declared"),
     "rope_part": Operation("declared", Rope),
     "rope_concat": Operation("declared", Rope),
     "pack": Operation("declared"),

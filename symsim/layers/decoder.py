@@ -14,6 +14,7 @@ from symsim.layers.mamba import mamba
 from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
+from symsim.layers.selective_scan import selective_scan
 from symsim.layers.short_convolution import short_convolution
 
 MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
@@ -23,6 +24,7 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
     "lightning_attention": lightning_attention,
     "short_convolution": short_convolution,
     "mamba": mamba,
+    "selective_scan": selective_scan,
 }
 
 

@@ -79,12 +79,12 @@ def activate(net: Net, parts: tuple[str, ...], name: str, function: str, *, scal
     return y
 
 
-def convolve(net: Net, x: str, name: str, taps: str, *, bias: bool = False, activation: str = "") -> str:
+def convolve(net: Net, x: str, name: str, taps: str, *, bias: bool = False, activation: str = "", joined: bool = True) -> str:
     """Each channel (the last dimension of x) convolved over the last `taps` positions of its sequence, and activated."""
     held = [net.weight(name, (net.dims_of(x)[-1], taps))]
     held += [net.weight(name, net.dims_of(x)[-1], "bias")] if bias else []
     y = net.tensor(f"{name}.out", net.dims_of(x))
-    net.op("convolution", name, [x, *held], [y], activation=activation)
+    net.op("convolution", name, [x, *held], [y], activation=activation, joined=joined)
     return y
 
 

@@ -7,7 +7,7 @@ from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, LinearAttention, Mamba
 from symsim.inputs.strategy import Strategy
 
-_ALONE = {"short_convolution": "a short convolution", "lightning_attention": "lightning attention"}
+_ALONE = {"short_convolution": "a short convolution", "lightning_attention": "lightning attention", "selective_scan": "Mamba-1"}
 
 
 def mixers(architecture: Architecture, strategy: Strategy) -> None:
@@ -16,6 +16,9 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
     for mixer, named in _ALONE.items():
         if mixer in used and strategy.cp > 1:
             raise InputError(f"cp={strategy.cp} splits sequences, and no framework that symsim knows runs {named} on parts of one; give cp=1")
+    scan = architecture.selective_scan
+    if "selective_scan" in used and scan is not None and scan.channels % strategy.tp:
+        raise InputError(f"tp={strategy.tp} does not divide selective_scan.channels={scan.channels}, which tensor ranks share")
     if "linear_attention" in used and architecture.linear_attention is not None:
         _delta_rule(architecture.linear_attention, strategy)
     if "mamba" in used and architecture.mamba is not None:

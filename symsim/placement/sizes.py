@@ -109,6 +109,9 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
         found["C_l"] = model.lightning_attention.block_size
     if model.short_convolution:
         found["W_l"] = model.short_convolution.conv_kernel_dim
+    if model.selective_scan:
+        scan = model.selective_scan
+        found |= {"D_i": scan.channels, "N_i": scan.state_dim, "r_i": scan.step_rank, "W_i": scan.conv_kernel_dim}
     if model.mamba:
         ssm = model.mamba
         found |= {

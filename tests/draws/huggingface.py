@@ -313,6 +313,18 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "head_dim": lambda d: 2 * d.hidden // d.heads,
         "state_size": within(2, 20),
     },
+    **{
+        kind: {"hidden_act": lambda d: "silu", "state_size": within(2, 20), "time_step_rank": lambda d: d.rng.choice(["auto", d.rng.randint(1, 9)])}
+        for kind in ("mamba", "falcon_mamba")
+    },
+    "jamba": {
+        "hidden_act": lambda d: "silu",
+        "attn_layer_period": within(2, 4),
+        "attn_layer_offset": within(0, 1),
+        "expert_layer_offset": within(0, 1),
+        "mamba_dt_rank": within(1, 9),
+        "num_key_value_heads": lambda d: d.groups,
+    },
     "nemotron_h": {"layers_block_type": lambda d: [d.rng.choice(["mamba", "full_attention", "moe", "mlp"]) for _ in range(d.layers)]},
     "dbrx": {
         "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
@@ -330,6 +342,8 @@ REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
             "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
+            "mamba": ("hidden_act",), "falcon_mamba": ("hidden_act",),
+            "jamba": ("hidden_act", "attn_layer_period", "attn_layer_offset", "num_key_value_heads"),
             "mamba2": ("hidden_act", "num_heads", "head_dim", "state_size"), "nemotron_h": ("layers_block_type",)}  # fmt: skip
 
 
@@ -455,7 +469,8 @@ def module_of(name: str) -> str | None:
         return "embedding"
     if {"shared_expert_gate", "router", "gate"} & set(owner):
         return "router"
-    if {"mamba", "mixer"} & set(owner) and {*owner, name.rsplit(".", 1)[-1]} & {"in_proj", "out_proj", "conv1d", "A_log", "D", "dt_bias"}:
+    of_states = {"in_proj", "out_proj", "conv1d", "x_proj", "dt_proj", "A_log", "D", "dt_bias"}
+    if {"mamba", "mixer"} & set(owner) and {*owner, name.rsplit(".", 1)[-1]} & of_states:
         return "attention"
     if {"fc1_latent_proj", "fc2_latent_proj"} & set(owner):
         return "router"
@@ -487,7 +502,8 @@ def forward_flops(model: Any, b: int, s: int) -> int | None:
     from torch.utils.flop_counter import FlopCounterMode
 
     ids = torch.zeros(b, s, dtype=torch.long, device="meta")
-    mask = torch.zeros(b, 1, s, s, dtype=torch.bfloat16, device="meta")
+    attends = hasattr(model.config, "num_attention_heads")  # a model without attention takes no mask of scores
+    mask = torch.zeros(b, 1, s, s, dtype=torch.bfloat16, device="meta") if attends else None
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         try:
             model(input_ids=ids, attention_mask=mask, use_cache=False)

@@ -15,6 +15,7 @@ import json
 import os
 from typing import Any
 
+from symsim.algebra.kinds import spelt
 from symsim.api.result import derive
 from symsim.inputs.hf import read_config
 from symsim.inputs.strategy import Strategy
@@ -26,7 +27,7 @@ def own(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int]:
     architecture = architecture.model_copy(update={"hidden_dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": None})
     result = derive(architecture, Strategy(fusion="eager", micro_batch_size=b, seq_length=s), {"attention_kernel": "eager"})
     kinds = [kind for segment in architecture.layers for _ in range(segment.repeat) for kind in segment.kinds]
-    block = result.lowered.blocks[kinds[layer]]
+    block = result.lowered.blocks[spelt(kinds[layer])]
     saved, shared = (sum(int(item.bytes.evaluate(result.numbers)) for item in items) for items in (block.saved, block.shared))
     return saved, shared
 

@@ -10,13 +10,18 @@ from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, rotary_fraction
 from symsim.inputs.hf.state_space import (
     FALCON_MAMBA2,
+    JAMBA,
     MAMBA,
     MAMBA_DEFAULTS,
     NEMOTRON_MAMBA,
     PLAIN_MAMBA2,
+    SELECTIVE,
     beside_attention,
+    channels_alone,
     granite_ffns,
     indexed_mixers,
+    jamba_ffns,
+    jamba_mixers,
     nemotron_ffns,
     nemotron_mixers,
     states_alone,
@@ -39,7 +44,23 @@ _STATES_UNREAD = {"residual_in_fp32": "set by a strategy: fp32_residual_connecti
                   "time_step_scale": "initial weights", "time_step_init_scheme": "initial weights"}
 
 
+_SELECTIVE_UNREAD = {key: why for key, why in _STATES_UNREAD.items() if key != "time_step_rank"} | {
+    "use_mambapy": "which code runs the scan", "use_associative_scan": "which code runs the scan",
+    "mixer_rms_eps": "small constant of a norm", "intermediate_size": "expand * hidden_size"}
+
+
 HYBRID: dict[str, Family] = {
+    "mamba": Family({"time_step_rank": "auto"}, attention=NO_ATTENTION, selective_scan=SELECTIVE, mixers=channels_alone, ffns=without_ffn,
+                    model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_SELECTIVE_UNREAD),
+    "falcon_mamba": Family({"time_step_rank": "auto"}, attention=NO_ATTENTION, selective_scan=SELECTIVE | {"inner_norm": "plain"},
+                           mixers=channels_alone, ffns=without_ffn,
+                           model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_SELECTIVE_UNREAD),
+    "jamba": Family(
+        selective_scan=JAMBA, mixers=jamba_mixers, ffns=jamba_ffns, model={"position_embedding": "none"}, require=_ONLY_SILU,
+        moe=experts("num_local_experts", "intermediate_size", norm_topk_prob=False), names={"num_local_experts": ("num_experts",)},
+        unread={"use_mambapy": "which code runs the scan", "use_associative_scan": "which code runs the scan",
+                "layers_block_type": "attn_layer_period decides", "layer_types": "attn_layer_period decides",
+                "num_logits_to_keep": "logits of all tokens in training"}),
     "falcon_h1": Family(
         attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, mamba=FALCON_MAMBA2, mixers=beside_attention,
         model={"branch_multipliers": True}, require=_ONLY_SILU,

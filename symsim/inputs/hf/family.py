@@ -31,6 +31,7 @@ class Family:
     lightning: Fields | None = None
     short_convolution: Fields | None = None
     mamba: Fields | None = None
+    selective_scan: Fields | None = None
     mixers: Mixers = full
     ffns: Ffns = dense
     model: Fields = field(default_factory=dict)

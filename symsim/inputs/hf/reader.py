@@ -24,6 +24,7 @@ from symsim.inputs.architecture import (
     Mamba,
     Mlp,
     Moe,
+    SelectiveScan,
     ShortConvolution,
     compress,
 )
@@ -51,6 +52,7 @@ _MIXER_TAGS = {
     "short_convolution": "conv",
     "lightning_attention": "linear",
     "mamba": "mamba",
+    "selective_scan": "mamba",
     "none": "none",
 }
 
@@ -117,6 +119,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
         parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
     if family.mamba and any("mamba" in kind.mixers for kind in layers["layer_kinds"].values()):
         parts["mamba"] = Mamba(**c.resolve("mamba", family.mamba))
+    if family.selective_scan and any("selective_scan" in kind.mixers for kind in layers["layer_kinds"].values()):
+        parts["selective_scan"] = SelectiveScan(**c.resolve("selective_scan", family.selective_scan))
     attention = parts["attention"]
     needs_dim = attention.kv_channels is None and attention.kind == "gqa"
     if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:

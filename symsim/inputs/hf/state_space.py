@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
-from symsim.inputs.hf.config import Config, Fields, flag, integer
+from symsim.inputs.hf.config import Config, Fields, Value, flag, integer
 
 # what files of before transformers 5.20 call the types
 _TYPES = {"linear_attention": "mamba", "mamba": "mamba", "full_attention": "attention", "attention": "attention"}
@@ -154,3 +154,56 @@ def states_alone(c: Config) -> list[LayerKind]:
 
 def without_ffn(c: Config) -> list[str]:
     return ["none"] * c.depth
+
+
+def _rank(key: str) -> Value:
+    """"auto": a sixteenth of hidden_size, rounded up."""
+    return lambda c: -(-c.integer("hidden_size") // 16) if c.look(key)[1] == "auto" else c.integer(key)
+
+
+def _expanded(key: str) -> Value:
+    return lambda c: c.integer(key) * c.integer("hidden_size")
+
+
+SELECTIVE: Fields = {
+    "channels": _expanded("expand"),
+    "state_dim": integer("state_size"),
+    "step_rank": _rank("time_step_rank"),
+    "conv_kernel_dim": integer("conv_kernel"),
+    "conv_bias": flag("use_conv_bias"),
+    "proj_bias": flag("use_bias"),
+}
+"""Names of state-spaces' own models."""
+
+JAMBA: Fields = {
+    "channels": _expanded("mamba_expand"),
+    "state_dim": integer("mamba_d_state"),
+    "step_rank": _rank("mamba_dt_rank"),
+    "conv_kernel_dim": integer("mamba_d_conv"),
+    "conv_bias": flag("mamba_conv_bias"),
+    "proj_bias": flag("mamba_proj_bias"),
+    "inner_norm": "weight",
+}
+
+
+def channels_alone(c: Config) -> list[LayerKind]:
+    return [LayerKind(mixer="selective_scan")] * c.depth
+
+
+def _turn(c: Config, period: str, offset: str) -> list[bool]:
+    """The layers whose number leaves a rest of `offset` over `period`."""
+    every, first = c.integer(period), c.integer(offset, 0)
+    if first >= every:
+        raise c.refuse(c.look(offset)[0], f"below {period} {every}", first)
+    return [i % every == first for i in range(c.depth)]
+
+
+def jamba_mixers(c: Config) -> list[LayerKind]:
+    """configuration_jamba.py: attention without positions once in a period, Mamba-1 in the other layers."""
+    return [LayerKind(rope=False) if attends else LayerKind(mixer="selective_scan") for attends in _turn(c, "attn_layer_period", "attn_layer_offset")]
+
+
+def jamba_ffns(c: Config) -> list[str]:
+    """configuration_jamba.py: experts once in a period, where there are more than one."""
+    several = c.integer("num_local_experts") > 1
+    return ["moe" if chosen and several else "mlp" for chosen in _turn(c, "expert_layer_period", "expert_layer_offset")]
