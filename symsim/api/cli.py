@@ -17,6 +17,7 @@ from symsim.api import formula as formulas
 from symsim.api import planned
 from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
 from symsim.api.listing import LISTS
+from symsim.api.showing import SHOWN, shown
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, nearest
@@ -238,8 +239,17 @@ def bench(
     run(names or (), peers, as_json, print_out)
 
 
+@app.command("show")
+def show(
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.")],
+) -> None:
+    """Show one model, system, strategy, option, assumption or symbol."""
+    print_out(shown(kind, name))
+
+
 @app.command("list")
-def show(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")]) -> None:
+def list_all(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")]) -> None:
     """List what symsim knows."""
     if what not in LISTS:
         raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
@@ -414,7 +424,7 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     machine = load_system(system, asked.system) if system is not None else None
     remembers = watched(architecture) if asked.architecture else architecture
     result = derive(remembers, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
-    notes = []
+    notes = [loaded.note] if loaded.note else []
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")

@@ -44,12 +44,17 @@ def _lines(names: Sequence[str]) -> str:
 def _options() -> str:
     from symsim.inputs.strategy import Strategy
 
-    text = ""
-    for name, field in Strategy.model_fields.items():
-        default = field.default
-        shown = "" if default is None else "+".join(default) if isinstance(default, tuple) else str(default)
-        text += f"{name}={shown.lower() if isinstance(default, bool) else shown}  ({values_of(field.annotation)})\n{wrapped(field.description or '')}"
-    return text + f"world=  (integer)\n{wrapped('number of ranks, from which dp follows')}"
+    return "".join(map(option_text, Strategy.model_fields)) + f"world=  (integer)\n{wrapped('number of ranks, from which dp follows')}"
+
+
+def option_text(name: str) -> str:
+    """An option of a strategy: its default, the values that it takes, and its meaning."""
+    from symsim.inputs.strategy import Strategy
+
+    field = Strategy.model_fields[name]
+    default = field.default
+    shown = "" if default is None else "+".join(default) if isinstance(default, tuple) else str(default)
+    return f"{name}={shown.lower() if isinstance(default, bool) else shown}  ({values_of(field.annotation)})\n{wrapped(field.description or '')}"
 
 
 def values_of(annotation: Any) -> str:
@@ -78,18 +83,20 @@ def _symbols() -> str:
 
 
 def _assumptions() -> str:
-    """Of each its default and choices, meaning and source, and what each alternative moves in three known models."""
+    from symsim.inputs.assumptions import ASSUMPTIONS
+
+    return "".join(map(assumption_text, ASSUMPTIONS))
+
+
+def assumption_text(name: str) -> str:
+    """Its default and choices, meaning and source, and what each alternative moves in three known models."""
     from symsim.inputs.assumptions import ASSUMPTIONS
     from symsim.inputs.effects import said, stored
 
-    moved: dict[str, list[str]] = {}
-    for effect in stored().effects:
-        moved.setdefault(effect.assumption, []).append(said(effect))
-    return "".join(
-        f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{wrapped(assumption.meaning)}{wrapped(f'source: {assumption.source}')}"
-        + "".join(map(wrapped, moved.get(name, ())))
-        for name, assumption in ASSUMPTIONS.items()
-    )
+    assumption = ASSUMPTIONS[name]
+    moved = "".join(wrapped(said(effect)) for effect in stored().effects if effect.assumption == name)
+    told = f"{wrapped(assumption.meaning)}{wrapped(f'source: {assumption.source}')}{moved}"
+    return f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{told}"
 
 
 def _quantities() -> str:

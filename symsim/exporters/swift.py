@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.exporters import megatron
-from symsim.importers.hub import sources
 from symsim.importers.swift.megatron import OPPOSITE, RENAMED, SAME
+from symsim.inputs.hub import sources
 from symsim.inputs.reading import format_yaml
 
 if TYPE_CHECKING:

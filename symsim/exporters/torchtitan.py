@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.hub import sources
 from symsim.importers.torchtitan.reader import SCHEDULES, spread
 from symsim.importers.torchtitan.tables import FLAVORS
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.hub import sources
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.stages import stages

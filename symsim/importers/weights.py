@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Keys
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.models import load_model
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from symsim.errors import InputError, nearest
 from symsim.inputs.architecture import Architecture, format_layers
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
 from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
 from symsim.inputs.shipped import list_models, models_directory
 from symsim.inputs.validation import validate
@@ -24,7 +25,7 @@ MODEL, STRATEGY, SYSTEM, ASSUMPTIONS = JOB = ("model.yaml", "strategy.yaml", "sy
 @dataclass(frozen=True)
 class LoadedModel:
     """An architecture, where it came from and what became of every key of an import; of a directory also its strategy's file, its system's
-    and its assumptions, which hold unless others are given."""
+    and its assumptions, which hold unless others are given. note: what a user should know of how it was found."""
 
     architecture: Architecture
     where: str
@@ -32,10 +33,11 @@ class LoadedModel:
     strategy: str | None = None
     system: str | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 def load_model(reference: str) -> LoadedModel:
-    """A model by name, or from a YAML file, a Hugging Face config.json, or a directory that `symsim import` wrote."""
+    """A model by name or hub id, or from a YAML file, a Hugging Face config.json, or a directory that `symsim import` wrote."""
     names = list_models()
     if reference in names:
         return _from_yaml(str(models_directory() / f"{reference}.yaml"))
@@ -48,10 +50,26 @@ def load_model(reference: str) -> LoadedModel:
         return _from_yaml(reference)
     if os.path.exists(reference):
         raise InputError(f"{reference}: a model file ends in .yaml, .yml or .json")
+    if is_hub_id(reference):
+        return _of_hub(reference)
     if not reference.strip():
         raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
     hint = nearest(reference, names, "'symsim list models' has them")
     raise InputError(f"no model or file is named '{reference}': {hint}")
+
+
+def _of_hub(reference: str) -> LoadedModel:
+    """The model that comes with symsim and was read from that id, else a config.json that was downloaded, else one of the same shape."""
+    shipped = shipped_model(reference)
+    if shipped is None or shipped.source != reference:
+        config = downloaded_config(reference)
+        if config is not None:
+            return replace(import_hf(config, reference.rpartition("/")[2].lower()), note=f"{reference} is read from {config}")
+    if shipped is None:
+        there = f"https://huggingface.co/{reference}/resolve/main/config.json"
+        raise InputError(f"no model or file is named '{reference}'; of a model of a hub give its config.json, as a file: {there}")
+    loaded = _from_yaml(str(models_directory() / f"{shipped.name}.yaml"))
+    return loaded if shipped.source == reference else replace(loaded, note=f"{reference} is taken for {shipped.name}, read from {shipped.source}")
 
 
 def model_of_mapping(data: Mapping[str, Any]) -> LoadedModel:
@@ -93,15 +111,15 @@ def _assumed(path: str) -> dict[str, str]:
     return {name: str(value).lower() for name, value in document.data.items()}
 
 
-def import_hf(path: str) -> LoadedModel:
-    """A Hugging Face config.json, with what became of each of its keys."""
+def import_hf(path: str, called: str = "") -> LoadedModel:
+    """A Hugging Face config.json, with what became of each of its keys. called: its name, else that of the file or of its directory."""
     document = read_json(path)
     from symsim.inputs.hf import read_config
 
     stem = Path(path).stem
     name = Path(path).resolve().parent.name if stem == "config" else stem
     try:
-        architecture, rows = read_config(document.data, name or stem, path)
+        architecture, rows = read_config(document.data, called or name or stem, path)
     except ValidationError as error:
         raise from_validation_error(error, None, path, Architecture) from None
     return LoadedModel(architecture, path, tuple(rows))

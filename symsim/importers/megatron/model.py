@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from symsim.errors import InputError
-from symsim.importers.hub import shipped_model
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron import hybrid
 from symsim.importers.rules import padded_vocabulary
 from symsim.inputs.architecture import Architecture, LayerKind, compress
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.limits import MOST_LAYERS
 from symsim.inputs.models import load_model
 from symsim.inputs.shipped import list_models

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.hub import shipped_model
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.merak.parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
@@ -20,6 +19,7 @@ from symsim.importers.merak.table import MERAK
 from symsim.importers.rules import settle
 from symsim.importers.trainer import batch, precision, update
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.models import load_model
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.importers.documents import SAID, balanced, documents_said, fitting
-from symsim.importers.hub import shipped_model
 from symsim.importers.job import Job
 from symsim.importers.keys import Given, Keys, Unresolved
 from symsim.importers.megatron.reader import TABLE, of_source
 from symsim.importers.megatron.source import Source, put_field, read_source
 from symsim.importers.slime.tables import OWN, of_beginnings
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.reading import read_text
 
 if TYPE_CHECKING:

@@ -1,10 +1,13 @@
-"""From a model's name on a hub, or the name of a directory of its weights, to a model that comes with symsim."""
+"""From a model's name on a hub, or the name of a directory of its weights, to a model that comes with symsim, or to a config.json that a
+download left on this machine."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from symsim.inputs.shipped import list_models, models_directory
 
@@ -14,6 +17,27 @@ _TUNED = frozenset("base instruct chat it pt hf mcore megatron thinking fp8 bf16
 # of the shape of another
 _ALIKE: dict[tuple[str, ...], str] = {("llama", "3.3", "70b"): "llama3.1-70b"}
 _DATED = re.compile(r"2[456][01]\d")
+
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def is_hub_id(reference: str) -> bool:
+    """Whether a name is spelt as ids of a hub are; a path of two parts may be, too."""
+    return bool(_ID.fullmatch(reference)) and not reference.startswith(".")
+
+
+def downloaded_config(reference: str) -> str | None:
+    """The config.json of a hub id in the cache of huggingface_hub, the newest of several; None where there is none.
+
+    Source: huggingface_hub's documented cache layout, models--OWNER--NAME/snapshots/REVISION/ below HF_HUB_CACHE, or hub/ of HF_HOME.
+    """
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    folder = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")) / f"models--{reference.replace('/', '--')}"
+    try:
+        return max(map(str, folder.glob("snapshots/*/config.json")), key=os.path.getmtime, default=None)
+    except OSError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""`symsim show` prints one thing whole, and a hub id stands for a model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from symsim.api.cli import main
+from symsim.api.showing import SHOWN, shown
+from symsim.errors import InputError
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_models, list_strategies, list_systems, models_directory
+from symsim.inputs.systems import load_system
+
+CONFIG = '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}'
+
+
+def test_a_file_is_shown_as_it_is_and_can_be_copied(tmp_path: Path) -> None:
+    for kind, folder, names in (
+        ("model", ".", list_models()),
+        ("system", "systems", list_systems()),
+        ("strategy", "strategies", list_strategies()),
+    ):
+        for name in names:
+            assert shown(kind, name) == (models_directory() / folder / f"{name}.yaml").read_text()
+    copy = tmp_path / "mine.yaml"
+    copy.write_text(shown("system", "h100-sxm"))
+    assert load_system(str(copy)).accelerator == load_system("h100-sxm").accelerator
+
+
+def test_what_a_name_means() -> None:
+    assert shown("option", "tp") == "tp=1  (integer)\n    tensor-parallel degree\n"
+    assert shown("assumption", "assume.causal") == shown("assumption", "causal")
+    assert "source: full: torch FlopCounterMode" in " ".join(shown("assumption", "causal").split())
+    assert shown("symbol", "lam").startswith("lam  [1]") and shown("quantity", "time.step").startswith("time.step  [s]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("system", "h100-sxmm", "there is no system 'h100-sxmm': did you mean 'h100-sxm'?"),
+        ("assumptions", "causal", "there is no 'assumptions' to show: did you mean 'assumption'?"),
+        ("option", "tpp", "there is no option 'tpp': did you mean 'tp'?"),
+        ("model", "llama3-7b", "no model or file is named 'llama3-7b': did you mean 'llama3-70b'?"),
+    ],
+)
+def test_a_name_that_there_is_not(kind: str, name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["show", kind, name])
+    assert (left.value.code, capsys.readouterr().err) == (2, f"symsim: {said}\n")
+    assert set(SHOWN) >= {"model", "system", "strategy", "assumption"}
+
+
+def test_a_hub_id_is_the_shipped_model_of_that_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert load_model("Qwen/Qwen2.5-7B") == load_model("qwen2.5-7b")
+    tuned = load_model("Qwen/Qwen2.5-7B-Instruct")
+    assert tuned.architecture == load_model("qwen2.5-7b").architecture
+    assert tuned.note == "Qwen/Qwen2.5-7B-Instruct is taken for qwen2.5-7b, read from Qwen/Qwen2.5-7B"
+    with pytest.raises(InputError, match=r"no model or file is named 'nobody/nothing-7b'; .*nobody/nothing-7b/resolve/main/config.json"):
+        load_model("nobody/nothing-7b")
+
+
+def test_a_download_is_read_before_another_model_is_taken_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for age, (revision, layers) in enumerate((("old", "2"), ("new", "3"))):
+        folder = tmp_path / "models--Qwen--Qwen2.5-7B-Instruct/snapshots" / revision
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(CONFIG.replace('layers": 3', f'layers": {layers}'))
+        os.utime(folder / "config.json", (1_000 + age, 1_000 + age))
+    found = load_model("Qwen/Qwen2.5-7B-Instruct")
+    assert (found.architecture.name, found.architecture.num_layers) == ("qwen2.5-7b-instruct", 3)
+    assert found.note.endswith("snapshots/new/config.json")
+    # the model that was read from this very id
+    assert load_model("Qwen/Qwen2.5-7B").note == ""
