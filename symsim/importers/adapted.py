@@ -134,6 +134,14 @@ def _linear_maps(architecture: Architecture | None) -> dict[str, tuple[str, ...]
     return known
 
 
+def trained_ends(strategy: dict[str, Any], architecture: Architecture, count: int) -> None:
+    """The last `count` layers alone are trained, or the first where it is negative."""
+    trained = min(abs(count), architecture.num_layers)
+    first = 0 if count < 0 else architecture.num_layers - trained
+    strategy["freeze_parameters"] = ["embedding", "lm_head", "final_norm", "layers"]
+    strategy["trainable_parameters"] = [f"layers.{first}-{first + trained - 1}"]
+
+
 def stored_base(keys: Keys, strategy: dict[str, Any], kind: str, key: str, fate_to: str = "quantize_base") -> None:
     """Base weights in few bits, of a known layout, where symsim has it; a row that says so where not."""
     if strategy.get("tuner_type") != "lora":

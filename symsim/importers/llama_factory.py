@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stored_base
+from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stored_base, trained_ends
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
+from symsim.importers.llama_factory_v1 import is_v1, read_v1
 from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.preferences import preferred
@@ -195,6 +196,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         raise InputError("'symsim import llama-factory' reads a YAML and, where it names one, its DeepSpeed JSON")
     known_variables(options, SAID)
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
+    if is_v1(document):
+        return read_v1(document, inputs[1] if len(inputs) == 2 else None, options)
     keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config", "kt_config")), _TABLE, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
@@ -254,11 +257,7 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     if architecture is None:
         keys.note("finetuning_type", "not_modelled", why=f"of a known model alone; {FROZEN}")
         return
-    trained = min(abs(int(count)), architecture.num_layers)
-    layers = architecture.num_layers
-    first = 0 if count < 0 else layers - trained
-    strategy["freeze_parameters"] = ["embedding", "lm_head", "final_norm", "layers"]
-    strategy["trainable_parameters"] = [f"layers.{first}-{first + trained - 1}"]
+    trained_ends(strategy, architecture, int(count))
 
 
 def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
