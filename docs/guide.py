@@ -51,6 +51,7 @@ PAGES = (
     "docs/run.md",
     "docs/sweep.md",
     "docs/plan.md",
+    "docs/ask.md",
     "docs/audit.md",
     *IMPORTS,
 )

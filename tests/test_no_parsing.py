@@ -32,7 +32,8 @@ ALLOWED: dict[str, str] = {
         algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
         lowering/checks.py:_layout program/module.py:free_names errors.py
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
-        audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens""",
+        audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
+        asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:decoder_layer.normed
         frameworks/fuse_eager.py:eager_activation""",
@@ -44,7 +45,7 @@ ALLOWED: dict[str, str] = {
         algebra/arranged.py
         algebra/facts.py:_Application._bounds algebra/facts.py:_Application._check_domain algebra/facts.py:_Application.take_limits
         algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign
-        audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
+        asking/moving.py:moving asking/branch.py:in_symbols audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
         algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
         calibration/shares.py
@@ -61,6 +62,7 @@ ALLOWED: dict[str, str] = {
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
+        asking/text.py:over_text
         report/typst.py report/typst_math.py report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that the same file puts in front": "algebra/asymptote.py",

@@ -149,12 +149,12 @@ class Formula:
             raise InputError(f"{self.result.symbol} is 0 at these values: it has no elasticity")
         kind = declared(self.facts).get(symbol) or domain(symbol)
         if to is None and not kind.endswith("integer"):
-            return _ratio(x * self._slope(symbol, values), y)
+            return _ratio(x * self.slope(symbol, values), y)
         to = x + 1 if to is None else to
         return _ratio((self.value({**values, symbol: to}) - y) * x, (to - x) * y)
 
-    def _slope(self, name: str, values: Mapping[str, Number]) -> Number:
-        """The derivative by a free symbol, definition by definition."""
+    def slope(self, name: str, values: Mapping[str, Number]) -> Number:
+        """The number of the derivative by a free symbol at the values (`diff`), definition by definition; 0 by any other symbol."""
         known, slopes = dict(values), {name: ONE.constant()}
         for definition in self.written_out().definitions:
             # a definition that does not change with the symbol has no slope here

@@ -68,6 +68,8 @@ class _Reader:
         # Python ends an expression at a newline; here every kind of white space is a space
         self.text = _SPACE.sub(" ", text).rstrip()
         self.indent = len(self.text) - len(self.text.lstrip())
+        # what is quoted, where something else of the same length is parsed
+        self.shown = self.text
 
     def read(self) -> Expr:
         if len(self.original) > _LONGEST:
@@ -84,9 +86,9 @@ class _Reader:
                 tree = ast.parse(body, mode="eval")
         except SyntaxError as error:
             at = self.indent + min(max((error.offset or 1) - 1, 0), len(body))
-            rest = self.text[at:].strip()
+            rest = self.shown[at:].strip()
             if not rest:
-                raise InputError(f"{self.where}column {at + 1}: '{cut(body, 40)}' ends too early") from None
+                raise InputError(f"{self.where}column {at + 1}: '{cut(self.shown.strip(), 40)}' ends too early") from None
             if "too many nested" in str(error.msg):
                 raise InputError(f"{self.where}the expression is nested too deeply") from None
             raise self._error(at, rest, "does not read as an expression") from None
@@ -105,7 +107,8 @@ class _Reader:
     def _source(self, node: ast.expr) -> tuple[int, str]:
         # ast counts columns in UTF-8 bytes
         raw = self.text[self.indent :].encode()
-        return self.indent + len(raw[: node.col_offset].decode()), raw[node.col_offset : node.end_col_offset].decode()
+        at = self.indent + len(raw[: node.col_offset].decode())
+        return at, self.shown[at : at + len(raw[node.col_offset : node.end_col_offset].decode())]
 
     def _refuse(self, node: ast.expr, reason: str) -> InputError:
         return self._error(*self._source(node), reason)

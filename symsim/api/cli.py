@@ -16,6 +16,7 @@ import typer
 from symsim.api import formula as formulas
 from symsim.api import planned
 from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
+from symsim.api.asked import command as asking
 from symsim.api.listing import LISTS
 from symsim.api.showing import SHOWN, shown
 from symsim.api.terminal import leave_output, print_out, say
@@ -438,6 +439,9 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     for path in idle_fields(result, loaded.architecture, asked.architecture):
         notes.append(f"{path} has no effect on {architecture.name} under this strategy")
     return result, notes
+
+
+app.command("ask")(asking(_result))
 
 
 def _fail(reason: str, status: int) -> NoReturn:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symsim.algebra.expr import Number
 from symsim.evaluation.above_peak import above_peak
@@ -20,6 +20,9 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.messages import Message
 from symsim.pipeline.stages import Stage
+
+if TYPE_CHECKING:
+    from symsim.asking.answers import Along, Answer, Crossing, Elasticities, Extreme
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,51 @@ class Result(Evaluation):
         from symsim.api.frames import definitions_frame
 
         return definitions_frame(self)
+
+    def elasticity(self, name: str, by: str | Iterable[str] | None = None) -> "Elasticities":
+        """Percent by which a quantity changes for a percent more of each symbol, largest first (docs/ask.md); `svg()` is its tornado plot.
+
+        by: one name, several, or None for all real symbols and sizes. InputError for what there is not.
+        """
+        from symsim.asking.verbs import elasticity
+
+        return elasticity(self, name, by)
+
+    def crossing(self, left: str, right: str, over: str) -> "Crossing":
+        """Where two quantities are equal as one symbol moves; over: its name, or a range ('B_1=200:900 GB/s')."""
+        from symsim.asking.verbs import crossing
+
+        return crossing(self, left, right, over)
+
+    def largest(self, name: str, where: str) -> "Extreme":
+        """The largest value of a symbol for which a condition holds: largest('s', where='M_peak <= 80 GiB')."""
+        from symsim.asking.verbs import largest
+
+        return largest(self, name, where)
+
+    def smallest(self, name: str, where: str) -> "Extreme":
+        """The smallest value of a symbol for which a condition holds."""
+        from symsim.asking.verbs import smallest
+
+        return smallest(self, name, where)
+
+    def needed(self, name: str, for_: str) -> "Extreme":
+        """The value of a symbol that a condition needs, the nearest to the present one: needed('B_2', for_='t_step <= 4 s')."""
+        from symsim.asking.verbs import needed
+
+        return needed(self, name, for_)
+
+    def along(self, names: str | Iterable[str], over: str) -> "Along":
+        """Quantities along a range of a symbol: along('t_step, M_peak', 'B_1=200:900:50 GB/s')."""
+        from symsim.asking.verbs import along
+
+        return along(self, names, over)
+
+    def ask(self, question: str) -> "Answer":
+        """The answer to a question as `symsim ask` takes it: ask('largest s where M_peak <= 80 GiB')."""
+        from symsim.asking.questions import ask
+
+        return ask(self, question)
 
     def table(self) -> str:
         """The result in 80 columns of text."""

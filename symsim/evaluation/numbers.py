@@ -70,7 +70,9 @@ class Evaluation:
         if not direct & book.definitions.keys():
             return Formula((Definition(Key("difference", "step"), amount, NONE, "symsim less published"),))
         known = {n: d for n, d in book.definitions.items() if n not in without}
-        scope: Scope = "stage" if any(known[n].key.scope == "stage" for n in direct & known.keys()) else "step"
+        # what a reduction goes over is no longer of a stage
+        outside = named(amount)[0].symbols()
+        scope: Scope = "stage" if any(known[n].key.scope == "stage" for n in outside & known.keys()) else "step"
         asked = Definition(Key("difference", scope), amount, NONE, "symsim less published")
         return self._over_stages(Derivation({**known, asked.symbol: asked}).formula(asked.symbol))
 

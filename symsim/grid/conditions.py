@@ -1,9 +1,10 @@
 """The grammar of filters, objectives and derived axes: arithmetic, comparisons and logic over named quantities.
 
-    number | name.with.dots | 'text' | true | false | -a | a + b | a - b | a * b | a / b | a // b | a % b | a ** 3
+    number | number unit | name.with.dots | 'text' | true | false | -a | a + b | a - b | a * b | a / b | a // b | a % b | a ** 3
     max(a, ..) | min(a, ..) | sqrt(a) | ceil(a) | floor(a) | log2(a) | abs(a)
     a < b | a <= b | a > b | a >= b | a == b | a != b | a < b <= c | a and b | a or b | not a | (a)
 
+A unit is one of a system's files (80 GiB, 900 GB/s, 4 s): it makes a number of bytes, bytes a second, seconds, as quantities have them.
 Text is read as in `symsim.algebra.grammar`: Python's parser makes the tree, whitelisted nodes alone become a `Node`, and
 sizes are bounded. A number, a truth and a text never stand for one another; what a name holds shows when it is evaluated.
 """
@@ -21,12 +22,16 @@ from typing import Any, Union
 
 from symsim.algebra.grammar import _DEEPEST, _LARGEST_DECIMAL_EXPONENT, _LONGEST, _MOST_BITS, _NUMBER, _Reader
 from symsim.algebra.operators import CALL, EXACT, OPERATORS, PRODUCT, SUM, parsed
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, cut, near, nearest
+from symsim.inputs.known import UNITS
 
 Exact = Union[int, Fraction]
 
 _DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _QUOTED = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
+# what a look ahead has found is not tried shorter: digits that no unit follows are gone through once
+_MEASURED = re.compile(rf"(?<![\w.])(?=({_NUMBER.pattern}))\1\s*([A-Za-z]+)(/[A-Za-z]+)?(?!\w)")
+_WORDS = frozenset("and or not in is if else".split())
 _ASSIGNED = re.compile(r":=|(?<![<>=!])=(?!=)")
 
 _A_NUMBER, _A_TRUTH, _A_TEXT = "a number", "true or false", "text"
@@ -36,12 +41,13 @@ _FUNCTIONS = {name: row for name, row in OPERATORS.items() if row.primitive and 
 
 @dataclass(frozen=True)
 class Node:
-    """One step of an expression. `value` is the number of a 'number' (exact), the content of a 'text', the truth of a 'bool', the
-    dotted name of a 'name' and the exponent of a 'pow'; every other kind has arguments only."""
+    """One step of an expression. `value` is the number of a 'number' (exact; in base units, where it was given with a `unit`), the content
+    of a 'text', the truth of a 'bool', the dotted name of a 'name' and the exponent of a 'pow'; every other kind has arguments only."""
 
     kind: str
     arguments: tuple["Node", ...] = ()
     value: Exact | str | bool | None = None
+    unit: str = ""
 
 
 def parse_condition(text: str, where: str = "") -> Node:
@@ -94,7 +100,7 @@ def evaluate(node: Node, values: Mapping[str, Any]) -> Any:
 def show(node: Node) -> str:
     """A text that parses to the same tree."""
     if node.kind == "number":
-        return _decimal(node.value)
+        return f"{_decimal(_measured(node))} {node.unit}" if node.unit else _decimal(node.value)
     if node.kind == "text":
         return f'"{node.value}"' if "'" in str(node.value) else f"'{node.value}'"
     if node.kind == "bool":
@@ -109,6 +115,11 @@ def show(node: Node) -> str:
 
 def _inside(node: Node, lowest: int) -> str:
     return show(node) if node.kind not in OPERATORS or OPERATORS[node.kind].binds >= lowest else f"({show(node)})"
+
+
+def _measured(node: Node) -> Fraction:
+    """A number in its own unit."""
+    return Fraction(node.value or 0) / UNITS[node.unit][1]
 
 
 def _decimal(value: Any) -> str:
@@ -181,6 +192,7 @@ class _ConditionReader(_Reader):
     def read(self) -> Any:
         # blanked, so that an equals sign inside quotes is no concern
         bare = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), self.text) if len(self.text) <= _LONGEST else ""
+        self._read_measured(bare)
         assigned = _ASSIGNED.search(bare)
         if assigned:
             raise self._error(assigned.start(), assigned[0], "is not allowed in an expression: equality is written ==")
@@ -189,9 +201,30 @@ class _ConditionReader(_Reader):
             raise self.refusal("stands for too large a number")
         return found
 
+    def _read_measured(self, bare: str) -> None:
+        """Put a name of the same length where a number has its unit: Python's parser knows of none."""
+        self.measured: dict[int, Node] = {}
+        for found in _MEASURED.finditer(bare):
+            number, word, rest = found[1], found[3], found[4] or ""
+            unit = word + rest if word + rest in UNITS else word
+            if word in _WORDS or (unit not in UNITS and not near(unit, list(UNITS))):
+                continue
+            if unit not in UNITS:
+                raise self._error(found.start(), found[0], f"has a unit that is not known: {nearest(unit, list(UNITS))}")
+            end = found.end() - (0 if unit != word else len(rest))
+            self.measured[found.start()] = Node("number", value=_whole(self._exact(number, found.start()) * UNITS[unit][1]), unit=unit)
+            self.text = self.text[: found.start()] + "_" * (end - found.start()) + self.text[end:]
+
+    def _exact(self, number: str, at: int) -> Fraction:
+        """A decimal number; InputError for one that is too large."""
+        match = _NUMBER.fullmatch(number)
+        if match is None or len(number) > _LARGEST_DECIMAL_EXPONENT or abs(int(match[1] or 0)) > _LARGEST_DECIMAL_EXPONENT:
+            raise self._error(at, number, "is too large a number")
+        return Fraction(number)
+
     def refusal(self, reason: str) -> InputError:
         """The whole expression does not do."""
-        return self._error(self.indent, self.text.strip(), reason)
+        return self._error(self.indent, self.shown.strip(), reason)
 
     def _build(self, node: ast.expr, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -252,6 +285,8 @@ class _ConditionReader(_Reader):
 
     def _quantity(self, node: "ast.Name | ast.Attribute") -> Node:
         at, text = self._source(node)
+        if at in self.measured:
+            return self.measured[at]
         if text in ("true", "false"):
             return Node("bool", value=text == "true")
         if not _DOTTED.fullmatch(text):
@@ -267,9 +302,7 @@ class _ConditionReader(_Reader):
         match = _NUMBER.fullmatch(text)
         if not match:
             raise self._error(at, text, "is neither a decimal number, as 4096 or 9.89e14, nor plain 'text' in quotes")
-        if len(text) > _LARGEST_DECIMAL_EXPONENT or abs(int(match[1] or 0)) > _LARGEST_DECIMAL_EXPONENT:
-            raise self._error(at, text, "is too large a number")
-        return Node("number", value=_whole(Fraction(text)))
+        return Node("number", value=_whole(self._exact(text, at)))
 
 
 _NOT_READ: dict[type, str] = {

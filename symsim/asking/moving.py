@@ -1,0 +1,248 @@
+"""A symbol that a question moves: where it may lie, and the model, the strategy or the system with another value of it.
+
+What cannot run has no value: a size is derived again with everything that follows from it, and is refused as `symsim eval` refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from symsim.algebra.expr import Expr, Number, symbol
+from symsim.algebra.formula import Formula
+from symsim.algebra.typeset import entry
+from symsim.algebra.vocabulary import domain
+from symsim.asking.curve import Curve, curve, exactly
+from symsim.asking.subject import formula_of, number_of
+from symsim.asking.symbols import named_symbol, settings_symbols
+from symsim.errors import InputError, cut, nearest
+from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.numbers import Evaluation
+from symsim.grid.names import DEGREES, field_of, largest
+from symsim.inputs.models import override_architecture
+from symsim.inputs.run import RUN
+from symsim.inputs.settable import FREE_SYMBOLS, STRATEGY_SYMBOLS, architecture_keys, system_path
+from symsim.inputs.strategies import override_strategy
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import symbol_values
+from symsim.inputs.systems import override_system
+from symsim.lowering.checks import check
+
+# by how much of its value a real symbol is moved, either way, where no range is given
+FACTOR = 1000
+_LARGEST = 10**9
+_MOST_RANKS = 4096
+# of values in a row that cannot run, how many are passed over
+_MOST_PASSED = 20_000
+# base unit -> the unit in which a setting is written, and its size
+_WRITTEN = {
+    "byte/s": ("GB/s", Fraction(10**9)),
+    "FLOP/s": ("TFLOP/s", Fraction(10**12)),
+    "s": ("s", Fraction(1)),
+    "W": ("W", Fraction(1)),
+    "USD/s": ("USD/h", Fraction(1, 3600)),
+}
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A symbol of a result. now: its value there; unit: base units, '1' for none; whole: integers alone."""
+
+    result: Evaluation
+    name: str
+    part: str
+    unit: str
+    whole: bool
+    _known: dict[Number, Evaluation] = field(default_factory=dict, compare=False, repr=False)
+    _formulas: dict[Expr, Formula] = field(default_factory=dict, compare=False, repr=False)
+    _curves: dict[Expr, Curve | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def now(self) -> Number:
+        return self.result.values[self.name]
+
+    @property
+    def meaning(self) -> str:
+        return entry(self.name).meaning
+
+    @property
+    def degree(self) -> bool:
+        """Whether it is a degree of parallelism, of which each value has formulas of its own."""
+        return self.name in DEGREES
+
+    def bounds(self) -> tuple[float, float]:
+        """Where it is looked at unless a range is given."""
+        if self.whole:
+            if self.degree:
+                return (2.0 if self.name == "dp" and self.now > 1 else 1.0), float(_MOST_RANKS)
+            most = largest(field_of(self.name)) if self.part == "strategy" else _LARGEST
+            return 1.0, float(min(_LARGEST, most))
+        now = float(self.now)
+        if not now:
+            return 0.0, 1.0
+        return now / FACTOR, min(now * FACTOR, 1.0) if domain(self.name) == "share" else now * FACTOR
+
+    def at(self, value: Number) -> Evaluation:
+        """Everything derived again with this value; InputError where it cannot run."""
+        if value == self.now:
+            return self.result
+        if value not in self._known:
+            self._known[value] = self._derived(value)
+        return self._known[value]
+
+    def _derived(self, value: Number) -> Evaluation:
+        r, named, own = self.result, dict(self.result.overrides), self.result.lowered.profile.conventions
+        if self.part == "strategy":
+            return evaluated(r.model, self._strategy(value), r.assumptions, named, r.system, own)
+        if self.part == "system":
+            return evaluated(r.model, r.strategy, r.assumptions, named, override_system(r.system, self._change(value)), own)
+        if self.part == "symbol":
+            return evaluated(r.model, r.strategy, r.assumptions, {**named, self.name: exactly(value)}, r.system, own)
+        model = override_architecture(r.model, {architecture_keys()[self.name]: int(value)})
+        return evaluated(model, r.strategy, r.assumptions, named, r.system, own)
+
+    def _strategy(self, value: Number) -> Strategy:
+        option = STRATEGY_SYMBOLS.get(self.name, self.name)
+        strategy = self.result.strategy
+        if option == "num_microbatches" and strategy.global_batch_size is not None:
+            # the batch is what micro-batches make of it
+            strategy = Strategy(**{n: v for n, v in strategy.model_dump(exclude_unset=True).items() if n != "global_batch_size"})
+        return override_strategy(strategy, {option: int(value)})
+
+    def _change(self, value: Number) -> dict[tuple[str, ...], str]:
+        path = system_path(self.name)
+        assert path is not None
+        word, size = _WRITTEN.get(self.unit, ("", Fraction(1)))
+        number = Fraction(exactly(value)) / size
+        return {path: f"{int(number) if number.denominator == 1 else float(number)!r} {word}".strip()}
+
+    def refused(self, value: int) -> str:
+        """Why a value cannot run; empty where it can, as far as the rules of a strategy go."""
+        try:
+            if self.part == "strategy":
+                check(self.result.model, self._strategy(value))
+            elif self.part == "architecture":
+                check(override_architecture(self.result.model, {architecture_keys()[self.name]: value}), self.result.strategy)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def runnable(self, start: int, step: int, end: float) -> Iterator[int]:
+        """The values that can run from a start on, upwards or downwards, as far as the end; a long row of others ends them."""
+        passed = 0
+        value = start
+        while (end - value) * step >= 0 and passed <= _MOST_PASSED:
+            if self.refused(value):
+                passed += 1
+            else:
+                passed = 0
+                yield value
+            value += step
+
+    def values(self, value: Number) -> Mapping[str, Number]:
+        """The numbers of all symbols with this value."""
+        moved = override_system(self.result.system, self._change(value)) if self.part == "system" and not self.whole else None
+        if moved is not None:
+            return {**self.result.values, **symbol_values(moved, self.result.strategy)}
+        return self.at(value).values
+
+    def formula(self, amount: Expr) -> Formula:
+        """An amount of the result as a formula."""
+        if amount not in self._formulas:
+            self._formulas[amount] = formula_of(self.result, amount)
+        return self._formulas[amount]
+
+    def curve(self, amount: Expr) -> Curve | None:
+        """An amount as a function of this symbol; None where it is another formula at other values, or what follows from the symbol follows in
+        no simple way."""
+        if amount not in self._curves:
+            self._curves[amount] = self._curve(amount)
+        return self._curves[amount]
+
+    def _curve(self, amount: Expr) -> Curve | None:
+        if (self.degree and (self.name != "dp" or self.now == 1)) or len(self._others) < 2:
+            return None
+        formula = self.formula(amount)
+        follows = self._following(formula)
+        if follows is None:
+            return None
+        fixed = {n: v for n, v in self.result.values.items() if n != self.name}
+        made = curve(formula, self.name, {**fixed, **follows})
+        return made if not self.whole or self._agrees(made, amount) else None
+
+    def slope(self, formula: Formula) -> Number:
+        """The derivative of a formula by a real symbol, with that of what follows from it."""
+        values = self.result.values
+        follows = self._following(formula) or {}
+        total = formula.slope(self.name, values)
+        for name, amount in follows.items():
+            total = total + formula.slope(name, values) * amount.diff(self.name).evaluate(values)
+        return total
+
+    def _following(self, formula: Formula) -> dict[str, Expr] | None:
+        """What else of the formula's symbols moves with this one, as expressions over it; None where one moves in another way."""
+        tables = [self.values(v) for v in self._others]
+        moved = [n for n in sorted(formula.symbols - {self.name}) if any(t.get(n) != self.result.values[n] for t in tables)]
+        found = {n: self._along(n, [t[n] for t in tables]) if all(n in t for t in tables) else None for n in moved}
+        return {n: amount for n, amount in found.items() if amount is not None} if None not in found.values() else None
+
+    @cached_property
+    def _others(self) -> tuple[Number, ...]:
+        """Two further values that can run."""
+        if not self.whole:
+            here = Fraction(exactly(self.now))
+            return (here * Fraction(3, 4), here * Fraction(7, 8)) if here else (Fraction(1, 10**6), Fraction(2, 10**6))
+        now = int(self.now)
+        near = next(self.runnable(now + 1, 1, now + _MOST_PASSED), None)
+        far = next(self.runnable(4 * now, now, 64 * now), None)
+        return tuple(v for v in (near, far) if v is not None)
+
+    def _along(self, name: str, found: list[Number]) -> Expr | None:
+        """A number that moves with the symbol: in proportion, inversely, or along a line."""
+        x, (x0, y0) = symbol(self.name), (Fraction(exactly(self.now)), Fraction(exactly(self.result.values[name])))
+        points = [(Fraction(exactly(v)), Fraction(exactly(y))) for v, y in zip(self._others, found)]
+        slope = (points[0][1] - y0) / (points[0][0] - x0)
+        for made in (x * (y0 / x0), y0 * x0 / x, x * slope + (y0 - slope * x0)) if x0 else (x * slope + y0,):
+            if all(_near(made.evaluate({self.name: v}), y) for v, y in points):
+                return made
+        return None
+
+    def _agrees(self, made: Curve, amount: Expr) -> bool:
+        """Whether the formula of this result is that of the others too."""
+        for value in self._others:
+            other = self.at(value)
+            if not _near(made.at(value), number_of(other, amount)):
+                return False
+        return True
+
+
+def _near(one: Number, other: Number) -> bool:
+    return math.isclose(float(one), float(other), rel_tol=1e-12)
+
+
+def moving(result: Evaluation, name: str) -> Moving:
+    """The symbol that a user names: as formulas do (s, B_1), or as settings do (seq_length, network.1.bandwidth). InputError for what is none, or is
+    not free."""
+    spelt = named_symbol(result, name.strip())
+    if spelt not in result.values:
+        valid = [*(n for n in result.values if _part(n)), *settings_symbols(result)]
+        hint = nearest(name, valid, "'symsim list symbols' has symbols, 'symsim list options' options of a strategy")
+        raise InputError(f"there is no symbol '{cut(name)}' that could move: {hint}")
+    part = _part(spelt)
+    if not part:
+        raise InputError(f"{spelt} follows from other symbols and cannot be moved: {entry(spelt).meaning}")
+    whole = domain(spelt).endswith("integer")
+    return Moving(result, spelt, part, entry(spelt).unit, whole)
+
+
+def _part(name: str) -> str:
+    if name in STRATEGY_SYMBOLS or name in DEGREES:
+        return "strategy"
+    if system_path(name) is not None:
+        return "system"
+    if name in FREE_SYMBOLS or name in RUN:
+        return "symbol"
+    return "architecture" if name in architecture_keys() else ""

@@ -1,0 +1,377 @@
+"""The questions, as functions of a result: elasticity, crossing, largest, smallest, needed, along."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from symsim.algebra.expr import Number
+from symsim.algebra.formula import Formula
+from symsim.algebra.vocabulary import domain
+from symsim.asking.answers import Along, Crossing, Elasticities, Extreme, Holding, Meeting, Move, Row, Valued
+from symsim.asking.branch import Closed, branch, in_symbols, solved
+from symsim.asking.curve import exactly
+from symsim.asking.moving import Moving, moving
+from symsim.asking.signs import Range, Signs, sign
+from symsim.asking.subject import BASE, Subject, same_units, subject
+from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
+from symsim.errors import InputError, cut
+from symsim.evaluation.numbers import Evaluation
+from symsim.grid.axes import Axis, parse_axis
+from symsim.grid.conditions import parse_quantity
+from symsim.inputs.known import UNITS
+
+# characters of a formula that is still read
+_LONGEST = 400
+_MOST_MEETINGS = 20
+_LONGEST_NAME = 60
+# to what share of an integer its difference is taken, at least
+_FURTHER = Fraction(9, 8)
+
+
+def elasticity(result: Evaluation, name: str, by: str | Iterable[str] | None = None) -> Elasticities:
+    """Percent by which a quantity changes for a percent more of each symbol, the largest first.
+
+    by: one name, several (also 'B_1, s'), or None for all real symbols and sizes. Of a real symbol the exact derivative times symbol over
+    value, of an integer the exact difference to the first value from 9/8 of it on that can run. InputError for what there is not, and where
+    the quantity is 0.
+    """
+    asked = subject(result, name)
+    formula = asked.formula(result)
+    value = formula.value(result.values)
+    if not value:
+        raise InputError(f"{cut(name)} is 0 here: it has no elasticity")
+    moves, still, left = [], [], []
+    for one in _moved_by(result, formula.symbols, by):
+        found = _move(one, asked, formula, value)
+        if isinstance(found, str):
+            left.append((one.name, found))
+        elif found.elasticity or by is not None:
+            moves.append(found)
+        else:
+            still.append(one.name)
+    moves.sort(key=lambda m: -abs(m.elasticity))
+    said = f"elasticity {name.strip()}" + ("" if by is None else f" by {by if isinstance(by, str) else ', '.join(by)}")
+    return Elasticities(said, Valued(asked.text, value, asked.unit), tuple(moves), tuple(still), tuple(left))
+
+
+def _moved_by(result: Evaluation, symbols: set[str], by: str | Iterable[str] | None) -> list[Moving]:
+    if by is not None:
+        names = [n.strip() for n in by.split(",")] if isinstance(by, str) else list(by)
+        return [moving(result, name) for name in dict.fromkeys(names)]
+    found = []
+    for name in sorted(symbols | ({f"Phi_{result.strategy.precision}"} if "Phi" in symbols else set())):
+        try:
+            one = moving(result, name)
+        except InputError:
+            continue
+        if not one.degree and not (one.whole and one.part == "system") and one.now:
+            found.append(one)
+    return found
+
+
+def _move(one: Moving, asked: Subject, formula: Formula, value: Number) -> Move | str:
+    """A row of the table, or why there is none."""
+    now = one.now
+    if not now:
+        return "it is 0 here, of which there is no percent"
+    if not one.whole:
+        slope = one.slope(formula)
+        return Move(one.name, now, one.unit, one.meaning, float(slope) * float(now) / float(value), None)
+    # tiles make steps: further off than the next value they count for little
+    to = next(one.runnable(-(-int(now) * _FURTHER.numerator // _FURTHER.denominator), 1, 64 * int(now) + 64), None)
+    if to is None:
+        return "no larger value of it can run"
+    try:
+        other = Fraction(exactly(value_at(one, asked, to)))
+    except InputError as error:
+        return str(error)
+    here = Fraction(exactly(value))
+    return Move(one.name, now, one.unit, one.meaning, float((other - here) * int(now) / ((to - int(now)) * here)), to)
+
+
+def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
+    """Where two quantities are equal as one symbol moves. over: its name, or a range of it ('B_1=200:900 GB/s'). InputError for names that there are
+    not, and for units that differ."""
+    sides = [_short(subject(result, text), word) for text, word in ((left, "left"), (right, "right"))]
+    same_units(sides, f"{left} = {right}")
+    one, within = _range(result, over)
+    compared = Comparison("eq", sides[0], sides[1], f"{left.strip()} = {right.strip()}")
+    found = truth(one, Condition("eq", compared.text, comparison=compared), within)
+    here = _sides(one, [compared], one.now)
+    meetings = []
+    for _, _, of in found.curves:
+        meetings = [_meeting(one, compared, within, *pair) for pair in _meetings(of, one.whole)[:_MOST_MEETINGS]]
+    if not found.curves:
+        meetings = _between_values(one, compared, found)
+    said = f"crossing {compared.text} over {over.strip()}"
+    return Crossing(
+        said,
+        sides[0].text,
+        sides[1].text,
+        one.name,
+        one.unit,
+        one.whole,
+        one.now,
+        within.low,
+        within.high,
+        here,
+        sign(compared.difference.number(result)),
+        tuple(meetings),
+        found.how,
+        found.proved,
+    )
+
+
+def _short(of: Subject, word: str) -> Subject:
+    """A long expression by its place."""
+    return of if len(of.text) <= _LONGEST_NAME else replace(of, text=f"the {word} side")
+
+
+def _meetings(of: Signs, whole: bool) -> list[tuple[float, float, int, int]]:
+    """Neighbouring values at which the sign changes, with the signs on either side; a stretch of equality is one meeting."""
+    found: list[tuple[float, float, int, int]] = []
+    stretches = of.stretches
+    for k, (one, other) in enumerate(zip(stretches, stretches[1:])):
+        if other.sign == 0:
+            after = stretches[k + 2].sign if k + 2 < len(stretches) else 0
+            found.append((other.low, math.floor(other.high) if whole else other.high, one.sign, after))
+        elif one.sign != 0:
+            found.append((one.high, other.low, one.sign, other.sign))
+        elif k == 0:
+            found.append((one.low, math.floor(one.high) if whole else one.high, 0, other.sign))
+    return found
+
+
+def _meeting(one: Moving, compared: Comparison, within: Range, low: float, high: float, before: int, after: int) -> Meeting:
+    x: Number = int(low) if one.whole else Fraction(low)
+    told = [s for s in (compared.left, compared.right) if not s.amount.is_constant]
+    sides = tuple(Valued(s.text, _on_curve(one, s, x), s.unit or compared.difference.unit) for s in told)
+    holding = tuple(h for s in (compared.left, compared.right) if (h := _holding(one, s, x, within)) is not None)
+    return Meeting(low, high, before, after, sides, holding, _closed(one, compared, x))
+
+
+def _on_curve(one: Moving, of: Subject, x: Number) -> Number:
+    curve = one.curve(of.amount)
+    return curve.at(x) if curve is not None else value_at(one, of, x)
+
+
+def _between_values(one: Moving, compared: Comparison, found: Truth) -> list[Meeting]:
+    """Among values that were derived one by one, neighbours between which the larger one changes."""
+    rows = []
+    for part in found.parts:
+        sides = tuple(Valued(s.text, value_at(one, s, int(part.low)), s.unit) for s in (compared.left, compared.right))
+        rows.append((part.low, sides, (sides[0].value > sides[1].value) - (sides[0].value < sides[1].value)))
+    return [Meeting(a, b, before, after, sides, (), None) for (a, sides, before), (b, _, after) in zip(rows, rows[1:]) if before != after]
+
+
+def largest(result: Evaluation, name: str, where: str) -> Extreme:
+    """The largest value of a symbol for which a condition holds. name: of the symbol, or a range of it; where: a condition with units, as
+    'M_peak <= 80 GiB'. Integers are values that can run. InputError for names that there are not."""
+    return _extreme(result, name, where, f"largest {name.strip()} where {where.strip()}", "largest")
+
+
+def smallest(result: Evaluation, name: str, where: str) -> Extreme:
+    """The smallest value of a symbol for which a condition holds; as `largest`."""
+    return _extreme(result, name, where, f"smallest {name.strip()} where {where.strip()}", "smallest")
+
+
+def needed(result: Evaluation, name: str, for_: str) -> Extreme:
+    """The value of a symbol that a condition needs, the nearest to the present one: where the condition holds already, the last value on the way to
+    where it does not. As `largest`."""
+    return _extreme(result, name, for_, f"needed {name.strip()} for {for_.strip()}", "needed")
+
+
+def _extreme(result: Evaluation, name: str, where: str, question: str, kind: str) -> Extreme:
+    asked = condition(result, where)
+    one, within = _range(result, name)
+    holds_now = asked.holds(lambda c: c.holds(result))
+    found = truth(one, asked, within)
+    value, way = _chosen(one, found, kind)
+    beyond = None if value is None else _beyond(one, found, value, way)
+    if found.curves and not _confirmed(one, asked, value, beyond):
+        found = one_by_one(one, asked, within)
+        value, way = _chosen(one, found, kind)
+        beyond = None if value is None else _beyond(one, found, value, way)
+    compared = asked.comparisons
+    holding: tuple[Holding, ...] = ()
+    closed = None
+    if value is not None and found.curves:
+        binding = _binding(found, value, way, one.whole)
+        holding = tuple(h for s in (binding.left, binding.right) if (h := _holding(one, s, value, within)) is not None)
+        closed = _closed(one, binding, value)
+    return Extreme(
+        question,
+        one.name,
+        one.unit,
+        one.whole,
+        value,
+        one.now,
+        holds_now,
+        within.low,
+        within.high,
+        _sides(one, compared, value),
+        beyond,
+        _sides(one, compared, beyond),
+        found.how,
+        found.proved,
+        holding,
+        closed,
+    )
+
+
+def _confirmed(one: Moving, asked: Condition, value: Number | None, beyond: Number | None) -> bool:
+    """Whether what is derived again at the answer and beyond it says the same; of real symbols nothing is derived otherwise."""
+    if not one.whole:
+        return True
+    try:
+        here = value is None or asked.holds(lambda c: c.holds(one.at(value)) or c.close(one.at(value)))
+        return here and (beyond is None or not asked.holds(lambda c: c.holds(one.at(beyond)) and not c.close(one.at(beyond))))
+    except InputError:
+        return False
+
+
+def _sides(one: Moving, compared: Sequence[Comparison], x: Number | None) -> tuple[Valued, ...]:
+    """The quantities of the comparisons at a value, each once; numbers are not said again."""
+    if x is None:
+        return ()
+    sides = {s.text: (s, c.difference.unit) for c in compared for s in (c.left, c.right) if not s.amount.is_constant}
+    return tuple(Valued(text, value_at(one, s, x), s.unit or unit) for text, (s, unit) in sides.items() if text != one.name)
+
+
+def _chosen(one: Moving, found: Truth, kind: str) -> tuple[Number | None, int]:
+    """The value that is asked for, and the way in which the next one does not do: 1 upwards, -1 downwards."""
+    parts = [p for p in found.parts if p.holds]
+    ends = [(p.high, 1, p) for p in parts] if kind != "smallest" else []
+    ends += [(p.low, -1, p) for p in parts] if kind != "largest" else []
+    if kind == "needed":
+        edges = {found.parts[0].low, found.parts[-1].high}
+        inner = [e for e in ends if e[0] not in edges] or ends
+        ends = sorted(inner, key=lambda e: _apart(e[0], float(one.now)))
+    else:
+        ends.sort(key=lambda e: -e[1] * e[0])
+    for end, way, part in ends:
+        if not one.whole:
+            return Fraction(end), way
+        value = next(one.runnable(int(end), -way, part.low if way > 0 else part.high), None)
+        if value is not None:
+            return value, way
+    return None, 1
+
+
+def _apart(x: float, now: float) -> float:
+    return abs(math.log(x / now)) if x > 0 and now > 0 else abs(x - now)
+
+
+def _beyond(one: Moving, found: Truth, value: Number, way: int) -> Number | None:
+    """The next value at which it does not hold."""
+    outside = [p for p in found.parts if not p.holds and (p.low > value if way > 0 else p.high < value)]
+    if not outside:
+        return None
+    if not one.whole:
+        return None
+    end = found.parts[-1].high if way > 0 else found.parts[0].low
+    return next(one.runnable(int(value) + way, way, end), None)
+
+
+def _binding(found: Truth, value: Number, way: int, whole: bool) -> Comparison:
+    """Of several comparisons the one whose sign changes next to the value."""
+
+    def distance(of: Signs) -> float:
+        edges = [s.high if way > 0 else s.low for s in of.stretches]
+        return min((abs(float(value) - e) for e in edges if e not in (of.stretches[0].low, of.stretches[-1].high)), default=math.inf)
+
+    return min(found.curves, key=lambda entry: distance(entry[2]))[0]
+
+
+def _holding(one: Moving, of: Subject, x: Number, within: Range) -> Holding | None:
+    curve = one.curve(of.amount)
+    if curve is None or of.amount.is_constant or one.name not in one.formula(of.amount).symbols:
+        return None
+    formula = one.formula(of.amount)
+    kept = in_symbols(formula, {**one.values(x)}, one.name)
+    return Holding(of.text, of.unit, branch(curve, x, within), kept if len(str(kept)) <= _LONGEST else None)
+
+
+def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
+    """The value solved for, where the active branches are linear or quadratic in the symbol: in symbols where that is short, else in numbers."""
+    values, formula = {**one.values(x)}, one.formula(compared.difference.amount)
+    whole, curve = in_symbols(formula, values, one.name), one.curve(compared.difference.amount)
+    found = solved(whole, one.name, values, float(x))
+    if found is not None and len(found.text) <= _LONGEST:
+        return found
+    active = None if curve is None else branch(curve, x, Range(float(x), float(x), one.whole)).active
+    plain = None if active is None else solved(active, one.name, {one.name: x}, float(x))
+    if plain is not None:
+        return replace(plain, text="")
+    whole = in_symbols(formula, values, one.name, one.name)
+    found = solved(whole, one.name, values, float(x))
+    return None if found is None else replace(found, smooth=True, text=found.text if len(found.text) <= _LONGEST else "")
+
+
+def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
+    """Quantities along a range of a symbol ('B_1=200:900:50 GB/s', 's=2048:16384:*2'). A value that cannot run has a row that says why."""
+    texts = [t.strip() for t in names.split(",")] if isinstance(names, str) else list(names)
+    asked = [subject(result, text) for text in texts]
+    name, equals, _ = over.partition("=")
+    if not equals:
+        raise InputError(f"'{cut(over)}' is no range: write {cut(over.strip())}=START:END:STEP, with a unit where it has one")
+    one = moving(result, name)
+    rows = []
+    for value in _axis(one, over):
+        try:
+            if one.whole and (value != int(value) or value < 1):
+                raise InputError(f"{one.name} is a positive integer")
+            rows.append(Row(value, tuple(value_at(one, s, value) for s in asked)))
+        except InputError as error:
+            rows.append(Row(value, (), str(error)))
+    said = f"{', '.join(texts)} over {over.strip()}"
+    return Along(said, one.name, one.unit, tuple((s.text, s.unit) for s in asked), tuple(rows))
+
+
+def _axis(one: Moving, over: str) -> list[Number]:
+    axis = parse_axis(over)
+    if not isinstance(axis, Axis) or len(axis.names) != 1:
+        raise InputError(f"'{cut(over)}' is no range of numbers")
+    return [_number(one, value) for value in axis.columns[0]]
+
+
+def _number(one: Moving, value: object) -> Number:
+    """A value of an axis in base units."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise InputError(f"{one.name} is a number, and {cut(str(value))} is none")
+    node = parse_quantity(str(value) if not isinstance(value, float) else repr(value), one.name)
+    if node.kind != "number" or not isinstance(node.value, (int, Fraction)):
+        raise InputError(f"{one.name}: '{cut(str(value))}' is not a number")
+    if node.unit:
+        if BASE[UNITS[node.unit][0]] != one.unit:
+            raise InputError(f"{one.name}={cut(str(value))}: it is in {one.unit}")
+    elif one.unit != "1":
+        raise InputError(f"{one.name}={cut(str(value))}: a number of {one.unit} has a unit, as 100 GB/s or 5 us")
+    return node.value
+
+
+def _range(result: Evaluation, text: str) -> tuple[Moving, Range]:
+    """A symbol, and where it is looked at: all that it may be, or as its range says."""
+    name, equals, _ = text.partition("=")
+    one = moving(result, name)
+    low, high = one.bounds()
+    if equals:
+        ends = [float(v) for v in _axis(one, text)] if text.count(":") == 2 else [float(v) for v in _ends(one, text)]
+        low, high = min(ends), max(ends)
+        least = 1.0 if one.whole else 0.0
+        if low < least or (domain(one.name) == "share" and high > 1):
+            raise InputError(f"'{cut(text)}': {one.name} is a {domain(one.name)}")
+    return one, Range(low, high, one.whole)
+
+
+def _ends(one: Moving, text: str) -> list[Number]:
+    """Both ends of NAME=START:END, with one unit."""
+    start, colon, end = text.partition("=")[2].partition(":")
+    if not colon:
+        raise InputError(f"'{cut(text)}' is no range: write {one.name}=START:END, with a unit where it has one")
+    unit = end.strip().lstrip("+-0123456789.eE ").strip()
+    first = start.strip() if not unit or unit in start else f"{start.strip()} {unit}"
+    return [_number(one, first), _number(one, end.strip())]

@@ -1,0 +1,228 @@
+"""Questions asked backwards: elasticities equal differences, answers equal a scan, bounds hold what they bound, and bad input is one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import asks_cases
+import in_process
+import pytest
+
+import symsim
+from symsim.algebra.expr import Expr, ceil, floor, maximum, minimum, of_largest, sqrt, symbol
+from symsim.algebra.formula import Formula
+from symsim.algebra.key import Key
+from symsim.algebra.quantity import NONE, Definition
+from symsim.api.result import Result
+from symsim.asking.branch import branch, solved
+from symsim.asking.curve import Curve, curve
+from symsim.asking.enclosure import Enclosed
+from symsim.asking.moving import moving
+from symsim.asking.questions import questions
+from symsim.asking.signs import Range, sign, signs
+from symsim.errors import InputError
+
+ASKED = ("llama3-8b", "-s", "tp=2,sp=true,pp=2,dp=2,num_microbatches=4", "-y", "h100-sxm")
+X = symbol("x")
+
+
+@cache
+def _result() -> Result:
+    return symsim.derive(ASKED[0], ASKED[2], system=ASKED[4])
+
+
+def _curve(amount: Expr) -> Curve:
+    return curve(Formula((Definition(Key("y", "step"), amount, NONE, ""),)), "x", {})
+
+
+def _random(rng: random.Random, depth: int = 3) -> Expr:
+    """An expression in x with all that a formula may hold."""
+    if not depth:
+        return X ** rng.choice((-1, 0, 1, 1, 2)) * Fraction(rng.randrange(-9, 10), rng.randrange(1, 9))
+    one, other = _random(rng, depth - 1), _random(rng, depth - 1)
+    made = rng.choice(("sum", "product", "max", "min", "ceil", "floor", "at", "sqrt", "over"))
+    if made == "sqrt":
+        return sqrt(one * one + 1)
+    if made == "over":
+        return one / (maximum(other, 0) + X + 1)
+    functions = {"max": maximum, "min": minimum}
+    if made in functions:
+        return functions[made](one, other)
+    if made in ("ceil", "floor"):
+        return (ceil if made == "ceil" else floor)(one) + other
+    if made == "at":
+        return of_largest([(one, other), (other, one + 1)])
+    return one + other if made == "sum" else one * other
+
+
+def test_bounds_hold_every_value_and_every_chord() -> None:
+    rng, looked = random.Random(5), 0
+    for _ in range(150):
+        made = _curve(_random(rng))
+        low = Fraction(rng.randrange(1, 400), 16)
+        high = low + Fraction(rng.randrange(1, 200), 32)
+        bounds = Enclosed(made).over(float(low), float(high)).bounds
+        points = [low + (high - low) * Fraction(k, 9) for k in range(10)]
+        values = [float(made.at(p)) for p in points]
+        slack = 1e-9 * (1 + max(map(abs, values)))
+        assert bounds.values[0] - slack <= min(values) and max(values) <= bounds.values[1] + slack
+        for a, b, u, v in zip(points, points[1:], values, values[1:]):
+            chord = (v - u) / float(b - a)
+            assert bounds.slopes[0] - 1e-7 * (1 + abs(chord)) <= chord <= bounds.slopes[1] + 1e-7 * (1 + abs(chord))
+        looked += all(map(math.isfinite, bounds.values))
+    assert looked > 80
+
+
+def test_signs_are_those_of_a_scan() -> None:
+    rng, crossed = random.Random(11), 0
+    for _ in range(40):
+        made, whole = _curve(_random(rng, 2) + _random(rng, 1) - rng.randrange(-20, 20)), rng.random() < 0.5
+        found = signs(made, Range(1.0, 20.0, whole))
+        points = range(1, 21) if whole else [Fraction(k, 7) for k in range(7, 141)]
+        for x in points:
+            at = [s for s in found.stretches if s.low <= float(x) <= s.high]
+            assert not at or sign(made.at(x)) in {s.sign for s in at} or found.open, (made.result, x)
+        crossed += len(found.stretches) > 1
+    assert crossed > 8
+
+
+def test_a_branch_holds_where_it_says_and_is_solved() -> None:
+    made = _curve(maximum(3 * X + 1, X * X - 9, 20))
+    found = branch(made, 6, Range(1.0, 100.0, False))
+    assert str(found.active) == "-9 + x**2" and found.active is not None and found.active.evaluate({"x": 6}) == 27
+    assert found.above is None and found.below is not None and abs(found.below.at - 29**0.5) < 1e-5
+    assert found.below.changes == ("max in y",)
+    a, b = symbol("a"), symbol("b")
+    linear = solved(a / X - 2 * b / X + 3, "x", {"a": 1, "b": 2, "x": 1}, 1.0)
+    assert linear is not None and (linear.value, linear.degree) == (1.0, 1) and "a" in linear.text
+    quadratic = solved(a * X * X - 5 * X + 6, "x", {"a": 1, "x": 0}, 2.2)
+    assert quadratic is not None and (quadratic.value, quadratic.degree) == (2.0, 2)
+
+
+def test_elasticities_equal_central_differences() -> None:
+    """Of symbols that other numbers follow from too: derived again a little below and above."""
+    for name in ("B_1", "Phi_bf16", "t_mem"):
+        one = moving(_result(), name)
+        found = _result().elasticity("mfu", by=name)[name]
+        now, step = Fraction(repr(float(one.now))), Fraction(1, 10**5)
+        low, here, high = (asks_cases.number(one, "mfu", now * (1 + k * step)) for k in (-1, 0, 1))
+        wanted = (high - low) / (2 * float(step) * here)
+        assert found == pytest.approx(wanted, rel=1e-6), name
+
+
+def test_elasticities_of_all_symbols() -> None:
+    found = _result().elasticity("t_step", by="B_1, eta_gemm, s")
+    assert [abs(m.elasticity) for m in found.moves] == sorted((abs(m.elasticity) for m in found.moves), reverse=True)
+    assert found["B_1"] == pytest.approx(float(_result().formula("t_step").elasticity("B_1", _result().values)))
+    moved = next(m for m in found.moves if m.symbol == "s")
+    assert moved.to == 4608 and "to 4,608" in repr(found)
+    other = symsim.derive(ASKED[0], ASKED[2] + ",seq_length=4608", system=ASKED[4])
+    now = _result().value("t_step")
+    assert moved.elasticity == pytest.approx((other.value("t_step") / now - 1) * 8, rel=1e-12)
+    assert max(map(len, repr(found).splitlines())) <= 80
+    picture = ElementTree.fromstring(found.svg())
+    assert len(picture.findall(".//{http://www.w3.org/2000/svg}title")) == 3
+
+
+SCANNED = (
+    ("s", "memory.peak", 4096, 4400),
+    ("s", "time.step", 3900, 4300),
+    ("B_1", "time.step", 10**11, 9 * 10**11),
+    ("f", "time.step", 14000, 14600),
+)
+
+
+@pytest.mark.parametrize(("name", "quantity", "low", "high"), SCANNED)
+def test_the_largest_is_that_of_a_scan(name: str, quantity: str, low: int, high: int) -> None:
+    one = moving(_result(), name)
+    every = asks_cases.values_of(one, Fraction(low), Fraction(high))[::8]
+    numbers = [asks_cases.number(one, quantity, x) for x in every]
+    limit = sorted(numbers)[3] * (1 + 1e-7)
+    question = asks_cases.ranged(one, Fraction(low), Fraction(high)), f"{quantity} <= {limit!r}"
+    found = _result().largest(*question) if numbers[0] < numbers[-1] else _result().smallest(*question)
+    assert found.value is not None and asks_cases.number(one, quantity, found.value) <= limit
+    beyond = [x for x, n in zip(every, numbers) if (x > found.value if numbers[0] < numbers[-1] else x < found.value)]
+    assert beyond and not any(n <= limit for x, n in zip(every, numbers) if x in beyond)
+    if found.beyond is not None:
+        assert asks_cases.number(one, quantity, found.beyond) > limit
+
+
+def test_a_crossing_is_where_two_are_equal() -> None:
+    found = _result().crossing("c_f_dense_tp", "t_f_dense", over="B_1")
+    (meeting,) = found.meetings
+    one = moving(_result(), "B_1")
+    left, right = (float(_result().formula(n).value(one.values(Fraction(meeting.value)))) for n in ("c_f_dense_tp", "t_f_dense"))
+    assert left == pytest.approx(right, rel=1e-12)
+    assert (meeting.before, meeting.after) == (1, -1) and found.proved
+    assert meeting.closed is not None and meeting.closed.value == pytest.approx(meeting.value, rel=1e-12)
+
+
+def test_a_size_that_cannot_run_is_no_answer() -> None:
+    found = _result().largest("s", where="memory.peak <= 80 GiB")
+    assert found.value % 2 == 0 and found.value < 2**17
+    limit = 80 * 2**30
+    for x, fits in ((found.value, True), (found.beyond, False)):
+        again = symsim.derive(ASKED[0], f"{ASKED[2]},seq_length={x}", system=ASKED[4])
+        assert (again.value("memory.peak") <= limit) == fits
+    assert moving(_result(), "s").refused(int(found.value) + 1)
+    degrees = _result().smallest("tp=1:32", where="memory.peak <= 20 GiB")
+    assert 32 % degrees.value == 0 and "derived by itself" in degrees.how
+
+
+def test_a_table_along_a_range() -> None:
+    found = _result().along("t_step, memory.peak", "tp=1:4")
+    assert [bool(row.refused) for row in found.rows] == [True, False, True, False]
+    assert found.rows[1].numbers == (_result().value("t_step"), _result().value("memory.peak"))
+    rates = _result().along("t_step", "B_1=200:400:100 GB/s").rows
+    assert [row.value for row in rates] == [2 * 10**11, 3 * 10**11, 4 * 10**11]
+    other = symsim.derive(ASKED[0], ASKED[2], overrides={"B_1": "300 GB/s"}, system=ASKED[4])
+    assert float(rates[1].numbers[0]) == pytest.approx(float(other.value("t_step")), rel=1e-14)
+
+
+BAD = (
+    ("larget s where x", "'larget s where x' is no question: did you mean 'largest'?"),
+    ("largest s where M_peek <= 80 GiB", "there is no 'M_peek': did you mean 'M_peak'?"),
+    ("largest s where M_peak <= 80 GB/s", "M_peak is in bytes, and 80 GB/s in bytes a second"),
+    ("largest s where M_peak <= 80 GIB", "'80 GIB' has a unit that is not known: did you mean 'GiB'?"),
+    ("largest seq_lenght where M_peak <= 80 GiB", "that could move: did you mean 'seq_length'?"),
+    ("largest edp where t_step <= 1 s", "edp follows from other symbols"),
+    ("crossing t_step over s", "crossing QUANTITY = QUANTITY over SYMBOL is its form"),
+    ("elasticity time.stpe", "there is no 'time.stpe': did you mean 'time.step'?"),
+    ("t_step over B_1=1:3", "a number of byte/s has a unit"),
+    ("t_step over s", "'s' is no range"),
+    ("largest s where __import__('os').system('x') <= 1", "is not allowed"),
+    ("needed eta_gemm=0.5:2 for t_step <= 1 s", "eta_gemm is a share"),
+    ("elasticity time.step_low", "is an end of an interval"),
+    ("  ", "nothing is asked"),
+)
+
+
+def test_bad_questions_end_in_one_sentence() -> None:
+    for question, said in BAD:
+        with pytest.raises(InputError, match=re.escape(said)) as raised:
+            _result().ask(questions([question])[0])
+        assert "\n" not in str(raised.value) and len(str(raised.value)) < 300
+
+
+def test_the_command(tmp_path: Path) -> None:
+    plot = tmp_path / "a.svg"
+    done = in_process.run(
+        "ask", *ASKED, "elasticity t_step by B_1,B_2", "needed B_1=100:900 GB/s for time.exposed.tp <= 0.1 s", "--json", "--plot", str(plot)
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert first["elasticities"][0]["symbol"] == "B_1" and second["symbol"] == "B_1"
+    assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+    for arguments, said in (
+        (["largest s where M_peak <= 80 GiB", "--plot", str(plot)], "none is asked for"),
+        (["x", "--plot", "a.png"], "ends in .svg"),
+    ):
+        done = in_process.run("ask", *ASKED, *arguments)
+        assert done.returncode == 2 and said in done.stderr
