@@ -30,9 +30,11 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "linear_attention_flops": Assumption(
         "chunked",
         ("chunked", "recurrence"),
-        "products of the gated delta rule and its convolution: chunked: in chunks of 64 tokens, the last one and both ends of the "
-        "convolution padded, triangular solves not counted; recurrence: four products of the state a head and token",
-        "chunked: torch FlopCounterMode of transformers' torch_chunk_gated_delta_rule and F.conv1d (models/qwen3_next); recurrence: "
+        "products of mixers that pass states on, and of their convolutions: chunked: as they run: delta rules in chunks of 64 tokens, the last one "
+        "and both ends of the convolution padded, triangular solves not counted; lightning attention and Mamba-2 in chunks of their own; of Mamba-1 "
+        "what reads its states; recurrence: products of the state, four a head and token of a delta rule, two of the others",
+        "chunked: torch FlopCounterMode of transformers' torch_chunk_gated_delta_rule and F.conv1d (models/qwen3_next), mamba2_chunk_scan "
+        "(models/bamba), mamba_selective_scan (models/mamba), models/minimax; mamba_ssm ops/triton/ssd_combined.py (te); recurrence, of delta rules: "
         "Megatron-LM training.py gdn_layer_flops",
     ),
     "attention_kernel": Assumption(
