@@ -515,6 +515,7 @@ def _small(*more: str, lenient: bool = False) -> Job:
     [
         (("--tokenizer-type", "TikTokenizer", "--tokenizer-model", "words.128k.json"), 131072),
         (("--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
+        (("--patch-tokenizer-type", "Qwen2Tokenizer", "--extra-vocab-size", "421"), 152064),
         (("--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
     ],
 )

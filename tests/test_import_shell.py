@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from symsim.errors import InputError
-from symsim.importers.shell.reader import Command, commands, options
+from symsim.importers.shell.reader import Command, commands, options, scripts
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4
@@ -246,3 +246,15 @@ def test_expr_is_arithmetic() -> None:
     assert [word.text for word in words[2:6:2]] == ["4", "13"]
     assert words[6].why is not None and "the output of 'expr length $n'" in words[6].why
     assert words[8].why is not None
+
+
+def test_a_line_that_runs_a_script_gives_its_arguments() -> None:
+    call = "cd there\nCP=2 sh ./train.sh 7B 4 $(nproc)\n"
+    script = "SIZE=$1; TP=${2}; WHAT=$3; LAST=${4:-9}\ntorchrun train.py --size $SIZE --tp $TP --what $WHAT --last $LAST --cp $CP\n"
+    found = scripts([(call, "call.sh"), (script, "/far/train.sh")])
+    assert [word.text for one in found for word in one.words if one.words[0].text == "torchrun"][2:] == [
+        *["--size", "7B", "--tp", "4", "--what", "$(nproc)", "--last", "9", "--cp", "2"]
+    ]
+    assert not any(one.words[0].text == "sh" for one in found)
+    other = scripts([("bash other.sh 7B\n", "call.sh"), (script, "train.sh")])
+    assert [word.why is None for word in other[-1].words[3:4]] == [False]

@@ -23,6 +23,8 @@ _NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
 _TAKEN = 128_000
 _BPE = "GPT2BPETokenizer"
 _TOKENIZERS = {_BPE: 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "TikTokenizer": 2**17}
+# those of Pai-Megatron-Patch, to which extra_vocab_size is added (megatron_patch/tokenizer/__init__.py)
+_PATCHED = {"Qwen2Tokenizer": 151643, "Qwen2VLTokenizer": 151643, "Qwen3Tokenizer": 151643, "LLama3Tokenizer": 128000, "LLamaTokenizer": 32000}
 _POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "none": "none"}
 _ACTIVATIONS = {
     "silu": "silu",
@@ -452,6 +454,11 @@ def _vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
         if size is not None:
             keys.note("vocab_size", "no_cost_effect", why="padded_vocab_size decides")
         return int(padded)
+    patched = str(keys.given["patch_tokenizer_type"].value) if keys.has("patch_tokenizer_type") else ""
+    if size is None and patched in _PATCHED:
+        more = keys.integer("extra_vocab_size", 0, to="vocab_size")
+        keys.note("patch_tokenizer_type", "derived", "vocab_size", f"{_PATCHED[patched] + more}: {_PATCHED[patched]} entries and {more} more")
+        return int(_PATCHED[patched] + more)
     model = keys.given.get("tokenizer_model")
     if size is None and model is not None and (shipped := _named(str(model.value))) is not None:
         size = load_model(shipped).architecture.vocab_size

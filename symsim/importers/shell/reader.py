@@ -53,12 +53,30 @@ def commands(text: str, where: str, variables: Mapping[str, str] | None = None) 
 
 
 def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | None = None) -> list[Command]:
-    """The commands of several scripts, each with the variables that the ones before it set."""
+    """The commands of several scripts, each with the variables that the ones before it set, and with the arguments and the assignments of
+    a line in one of those that runs it (`TP=2 bash train.sh 7B 1`)."""
     scope = Scope(dict(variables or {}))
     found: list[Command] = []
     for text, where in texts:
+        call = next((one for one in found if _runs(one, where)), None)
+        scope.positional = []
+        if call is not None:
+            found.remove(call)
+            scope.positional = [_said(scope, word) for word in call.words[2:]]
+            for name, word in call.environment.items():
+                scope.set(name, _said(scope, word))
         found += _Reader(scope, where).read(text)
     return found
+
+
+def _runs(command: Command, file: str) -> bool:
+    """Whether the command is the one that runs a script of this name."""
+    shell, *called = [word.text.rpartition("/")[2] for word in command.words[:2]]
+    return shell in ("bash", "sh") and called == [file.rpartition("/")[2]]
+
+
+def _said(scope: Scope, word: Word) -> str:
+    return scope.marked(word.text, word.where) if word.why is None else scope.unknown(word.text, word.why)
 
 
 def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | None = None) -> dict[str, tuple[Word, ...]]:
