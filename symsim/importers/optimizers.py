@@ -10,7 +10,10 @@ from symsim.importers.keys import Fate, Keys
 _OTHER = "its own passes are not counted: those of Adam are, whose states it has"
 _PAGED = "pages of states that may move to the host when memory is short; all are counted on the accelerator"
 _LAYERWISE = "updated a layer at a time inside backward: less by the gradients of all other layers, which are counted"
-_COMPRESSED = "its gradients travel in one bit after a warm-up; those of Adam are counted"
+_COMPRESSED = (
+    "after a warm-up its momentum travels in one bit, a sixteenth of 16-bit gradients' bytes, and an error of 4 bytes a parameter is kept; "
+    "Adam's are counted"
+)
 
 
 @dataclass(frozen=True)
