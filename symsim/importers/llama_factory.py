@@ -54,7 +54,7 @@ ADAPTERS = (
 )
 FROZEN = "frozen parameters lose gradients, states and messages (14 of 16 bytes), and their weight gradients 1/3 of the FLOPs; all are trained here"
 OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
-_PROJECTED = "states and gradients of one block of layers at a time, up to 14 of 16 bytes a parameter less: Adam's of all parameters are counted"
+_PROJECTED = "states and gradients of one block of layers at a time, up to 16 of 18 bytes a parameter less: Adam's of all parameters are counted"
 _GENERATION = "read where the model generates, not in training"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"
