@@ -1,6 +1,6 @@
 """docs/planned.md: what `symsim plan` finds for the model, system and world of every published run, beside what the authors ran.
 
-    python docs/planned.py [--most-ranks 64] [--only TEXT]
+    python docs/planned.py [--most-ranks 64] [--only TEXT] [--limit 600]
 
 Both are under symsim's own model. What belongs to a run and is no choice of a plan (precision, dropout, optimizer, loss, ..) is fixed to what the
 authors had. Rows that were made before are kept (docs/planned.json); those asked for are made anew. ../shared/measured has to be there.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -99,21 +100,31 @@ def asked_of(case: Case, options: dict[str, Any]) -> Asked:
     return Asked(loaded, case.architecture, case.system, case.strategy.world_size, batch(case), case.strategy.seq_length, framework, options)
 
 
-def made(group: Sequence[Case]) -> Row:
+def made(group: Sequence[Case], limit: int) -> Row:
     """The plan of a group beside the fastest of its runs."""
     own = [(derive(c.architecture, c.strategy, c.assumptions, None, load_system(c.system)), c) for c in group]
     theirs, case = min(own, key=lambda pair: float(pair[0].value("time.step")))
     row = Row(case.id, case.system, case.strategy.world_size, float(theirs.value("time.step")), fits(theirs), text_of(theirs))
     began = time.process_time()
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     try:
         found = planned(case)
+    except TimeoutError:
+        return Row(**{**asdict(row), "why": f"stopped after {limit} s of CPU", "took": float(limit)})
     except InputError as error:
         return Row(**{**asdict(row), "why": str(error), "took": time.process_time() - began})
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     best = found.best[0]
     more = {"configurations": found.certificate.configurations, "took": time.process_time() - began}
     if not found.fits:
         return Row(**{**asdict(row), **more, "why": "nothing of the space fits"})
     return Row(**{**asdict(row), **more, "best": float(best.result.value("time.step")), "found": best.text})
+
+
+def _stop(*_: object) -> None:
+    raise TimeoutError
 
 
 def planned(case: Case) -> Plan:
@@ -181,10 +192,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--most-ranks", type=int, default=64)
     parser.add_argument("--only", default="", help="runs whose id contains this")
+    parser.add_argument("--limit", type=int, default=600, help="CPU seconds after which a plan is stopped")
     given = parser.parse_args()
     kept = {r["run"]: Row(**r) for r in json.loads(KEPT.read_text())} if KEPT.exists() else {}
     for group in groups(given.most_ranks, given.only):
-        row = made(group)
+        row = made(group, given.limit)
         kept = {n: r for n, r in kept.items() if n not in {c.id for c in group}} | {row.run: row}
         print(f"{row.run}: {row.theirs:.4g} s, plan {row.best or row.why}, {row.took:.1f} s", file=sys.stderr, flush=True)
         KEPT.write_text("[\n" + ",\n".join(json.dumps(asdict(r)) for r in kept.values()) + "\n]\n")

@@ -24,9 +24,10 @@ def test_the_page_is_of_its_rows() -> None:
 
 
 def test_no_plan_is_slower_than_what_the_authors_ran() -> None:
-    assert len(ROWS) >= 8
-    for row in ROWS:
-        assert not row.why and row.best is not None and row.best <= row.theirs * (1 + 1e-9), row.run
+    found = [row for row in ROWS if row.best is not None]
+    assert len(found) >= 8 and all(row.why for row in ROWS if row.best is None)
+    for row in found:
+        assert row.best is not None and row.best <= row.theirs * (1 + 1e-9), row.run
 
 
 def test_a_page_counts_what_is_slower_and_what_there_is_no_plan_for() -> None:
