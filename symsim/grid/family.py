@@ -21,7 +21,7 @@ from symsim.errors import InputError
 from symsim.grid.axes import DerivedAxis
 from symsim.grid.conditions import evaluate, names
 from symsim.grid.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest, text_of
-from symsim.grid.tabulate import tabulate
+from symsim.grid.tabulate import tabulate, told_apart
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
@@ -48,21 +48,22 @@ class Family:
     def __init__(self, space: Space, chosen: Sequence[Array]):
         self.space, self.chosen = space, tuple(chosen)
         self._sizes: dict[str, Any] = {}
-        self._spelt: dict[int, tuple[Architecture, str]] = {}
         # where a derived field takes a value that it can have
         self._derivable: dict[str, Array] = {}
 
     def along(self, axis: int, values: Sequence[Any], dtype: Any = np.float64) -> Array:
+        """An array over one axis; the same one for the same values."""
         shape = [1] * len(self.space.sizes)
         shape[axis] = self.space.sizes[axis]
-        return np.array(values, dtype=dtype).reshape(shape)
+        made = np.array(values, dtype=dtype).reshape(shape)
+        return self.space.along.setdefault((axis, made.dtype.str, made.tobytes()), made)
 
     def spelt(self, model: Architecture) -> str:
         """A model as text: two families' may be equal."""
-        known = self._spelt.get(id(model))
-        if known is None:
-            known = self._spelt[id(model)] = model, model.model_dump_json()
-        return known[1]
+        spelt = self.space.spelt
+        if id(model) not in spelt:
+            spelt[id(model)] = model, model.model_dump_json()
+        return spelt[id(model)][1]
 
     def _first(self, column: Column) -> Any:
         return column.values[self.chosen[column.axis][0]]
@@ -127,14 +128,24 @@ class Family:
         return found
 
     def _derived(self, key: str, one: DerivedAxis, known: Mapping[str, Any]) -> Any:
-        where = f"--axis {one.name}={one.text}"
-        values = {}
+        """The values of a derived field; where they cannot be taken, another that can. Families in which all that it stands on is the same share them."""
+        given = {}
         for name in names(one.expression):
             at = field_of(name)
-            value = known[at] if at in known else tabulate(attrgetter(at), known)
-            if value is None:
-                raise InputError(f"{where}: {name} is not given, so nothing follows from it")
-            values[name] = value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype != bool else value
+            given[name] = known[at] if at in known else self.space.tables.of(("field", at), attrgetter(at), known)
+            if given[name] is None:
+                raise InputError(f"--axis {one.name}={one.text}: {name} is not given, so nothing follows from it")
+        told = (key, *map(told_apart, given.values()))
+        if told not in self.space.settled:
+            self.space.settled[told] = *self._settled(key, one, given), given
+        found, allowed, _ = self.space.settled[told]
+        self._derivable[key] = allowed
+        return found
+
+    def _settled(self, key: str, one: DerivedAxis, given: Mapping[str, Any]) -> tuple[Any, Array]:
+        """Values of a derived field, and where it can take them."""
+        where = f"--axis {one.name}={one.text}"
+        values = {n: v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype != bool else v for n, v in given.items()}
         try:
             result = evaluate(one.expression, values)
         except InputError as error:
@@ -149,16 +160,15 @@ class Family:
         allowed = np.array([v is not None for v in read])[which.reshape(found.shape)]
         if not allowed.any():
             raise InputError(f"{where}: {key} cannot be {text_of(distinct[0].item())}")
-        self._derivable[key] = allowed
         stand_in = next(v for v in read if v is not None)
         settled = np.array([stand_in if v is None else v for v in read])[which.reshape(found.shape)]
-        return settled if settled.size > 1 else settled.reshape(-1)[0].item()
+        return settled if settled.size > 1 else settled.reshape(-1)[0].item(), allowed
 
     def size(self, name: str) -> Any:
         """A field or property of the strategy over the axes that decide it, or `group` of its schedule; None for an option not given."""
         if name not in self._sizes:
             read = (lambda s: schedule_sizes(s)["group"]) if name == "group" else attrgetter(name)
-            self._sizes[name] = tabulate(read, self._known if name != "microbatches" else self.fields)
+            self._sizes[name] = self.space.tables.of(("size", name), read, self._known if name != "microbatches" else self.fields)
         return self._sizes[name]
 
     @cached_property
@@ -166,15 +176,16 @@ class Family:
         """The fields, and the micro-batches of a step, which several fields decide together and many rules ask for."""
         return {**self.fields, "microbatches": self.size("microbatches")}
 
-    def tabulated(self, function: Callable[[Any], Any]) -> Any:
-        return tabulate(function, self._known)
+    def tabulated(self, name: str, function: Callable[[Any], Any]) -> Any:
+        """A function of the family's architecture and of a strategy, over the axes that decide it."""
+        return self.space.tables.of((name, self.spelt(self.architecture)), function, self._known)
 
     @cached_property
     def masks(self) -> list[Array]:
         """Where points of the family's options can run: for each rule that stops any, an array over few axes; a point runs where all hold."""
         return [allowed for _, allowed in self.allowed]
 
-    @property
+    @cached_property
     def architecture(self) -> Architecture:
         """The family's, with as many multi-token prediction depths as its strategies train."""
         given = self.fields["mtp_num_layers"]
@@ -213,7 +224,9 @@ class Family:
                 return False
             return True
 
-        return np.asarray(self.tabulated(passed), dtype=bool)
+        # a space keeps its systems
+        of = f"rule {name} {id(self.system)}" if name == "system" else f"rule {name}"
+        return np.asarray(self.tabulated(of, passed), dtype=bool)
 
     def _imbalances(self) -> Iterator[Array]:
         """The busiest of ep ranks gets at most ep times an even share of the tokens (symsim/api/result.py)."""

@@ -22,6 +22,8 @@ from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
 from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
+from symsim.grid.tabulate import Tables
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.reading import Document
 from symsim.inputs.settings import split_settings
@@ -51,6 +53,12 @@ class Space:
         self.pipelines: dict[Any, dict[tuple[str, ...], dict[str, Line]]] = {}
         # which pipelines there are, by the arrays that say it (`reported.py`)
         self.cuts: dict[Any, Any] = {}
+        # what parts of the space with other options share (`family.py`): arrays along an axis, what functions of a strategy come to, derived
+        # fields, and models as text
+        self.along: dict[Any, Any] = {}
+        self.tables = Tables()
+        self.settled: dict[Any, Any] = {}
+        self.spelt: dict[int, tuple[Architecture, str]] = {}
         self.columns: dict[str, Column] = {}
         self.derived: dict[str, DerivedAxis] = {}
         named = [(axis, n, v) for axis, given in enumerate(self.axes) for n, v in zip(given.names, given.columns)]

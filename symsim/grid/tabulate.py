@@ -5,7 +5,7 @@ The rules of `symsim.lowering.checks` and the properties of a strategy are writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,17 +39,45 @@ class Watched:
         raise AttributeError(name)
 
 
-def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
+class Tables:
+    """What functions of a strategy came to over a grid, for all parts of it: where all that one reads is the same, it is not asked again."""
+
+    def __init__(self) -> None:
+        # by function, by the fields that it reads, by their values; with these, whose places in memory nothing else takes then
+        self._known: dict[Hashable, dict[tuple[str, ...], dict[tuple[Hashable, ...], tuple[Any, list[Any]]]]] = {}
+
+    def of(self, key: Hashable, function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
+        """As `tabulate`; key: what tells the function from others."""
+        known = self._known.setdefault(key, {})
+        for read, made in known.items():
+            found = made.get(tuple(told_apart(fields.get(name)) for name in read))
+            if found is not None:
+                return found[0]
+        seen = set[str]()
+        result = tabulate(function, fields, seen)
+        values = [fields[name] for name in sorted(seen)]
+        known.setdefault(tuple(sorted(seen)), {})[tuple(map(told_apart, values))] = result, values
+        return result
+
+
+def told_apart(value: Any) -> Hashable:
+    """What tells a field's value from another: of an array that it is this one."""
+    return id(value) if isinstance(value, np.ndarray) else repr(value)
+
+
+def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any], seen: set[str] | None = None) -> Any:
     """A function of a strategy over the axes of the fields that it reads, called once for each set of their values.
 
-    InputError where these are too many to ask one by one.
+    seen: takes up the names of all fields that were read. InputError where these are too many to ask one by one.
     """
     read: set[str] = set()
+    seen = set() if seen is None else seen
     while True:
         varying = sorted(n for n in read if isinstance(fields[n], np.ndarray))
         if not varying:
             watched = Watched({n: v.reshape(-1)[0].item() if isinstance(v, np.ndarray) else v for n, v in fields.items()})
             result = function(watched)
+            seen |= watched.read
             if all(not isinstance(fields[n], np.ndarray) for n in watched.read):
                 return result
             read |= watched.read
@@ -58,6 +86,7 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
         if arrays[0].size > _WORTH_ARRAYS:
             whole = _of_arrays(function, fields, read)
             if whole is not None:
+                seen |= read
                 return whole
         codes = np.zeros(arrays[0].shape, dtype=np.int64)
         for name in varying:
@@ -74,6 +103,7 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any]) -> Any:
         for at in first:
             watched = Watched({**constants, **stand_in, **{n: f[at].item() for n, f in zip(varying, flat)}})
             values.append(function(watched))
+            seen |= watched.read
             missed |= {n for n in watched.read if n not in read and isinstance(fields[n], np.ndarray)}
             if missed:
                 break

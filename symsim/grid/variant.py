@@ -79,7 +79,7 @@ def with_formulas(undone: Sequence[Undone], memories: Memories, progress: Callab
 def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
-    flags = {name: np.asarray(family.tabulated(read)) for name, read in deciding(family.fixed["architecture"]).items()}
+    flags = {name: np.asarray(family.tabulated(f"flag {name}", read)) for name, read in deciding(family.fixed["architecture"]).items()}
     options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
     apart = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():
