@@ -16,7 +16,7 @@ from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import Quantity
 from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
-from symsim.grid import engines
+from symsim.grid import engines, stored
 from symsim.grid.api import sweep
 from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.stored import deciding
@@ -246,9 +246,22 @@ def test_parts_that_other_processes_make_give_the_same_rows(monkeypatch: pytest.
         found = sweep("llama3.2-1b", axes, strategy="dp=2,num_microbatches=8", system="h100-sxm", workers=workers, columns="time.step,memory.peak")
         return [{name: values[k] for name, values in found.rows.items()} for k in range(len(found.rows["tp"]))]
 
+    derived: list[int] = []
+
+    def counted(*args: Any, **named: Any) -> Any:
+        derived[-1] += 1
+        return evaluated(*args, **named)
+
     monkeypatch.setattr(engines, "_FORK_PARTS", 2)
+    monkeypatch.setattr(stored, "_FORK_DERIVATIONS", 2)
+    monkeypatch.setattr(stored, "evaluated", counted)
+    monkeypatch.setenv("SYMSIM_CACHE", "off")
+    derived.append(0)
     alone = rows(1)
+    derived.append(0)
     assert rows(2) == alone
+    # a share was derived by another process
+    assert derived[0] > 8 and derived[1] == derived[0] // 2
     for row in alone[::5]:
         shown = {name: row[name] for name in (axis.partition("=")[0] for axis in axes)}
         given = {name: value.item() if hasattr(value, "item") else value for name, value in shown.items()}

@@ -213,7 +213,7 @@ def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything:
         raise InputError(
             f"the axes make {space.points:,} points, too many rows for a file (at most {_MOST_ROWS:,}): give --top or --pareto, or fewer values"
         )
-    return Sweep(space, question, options.search, options.backend)
+    return Sweep(space, question, options.search, options.backend, workers=options.engine.workers)
 
 
 def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]) -> tuple[Axis, ...]:

@@ -23,6 +23,7 @@ from symsim.cost.count import Counted
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.processes import forked, shared
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.lengths import documents
@@ -37,6 +38,10 @@ from symsim.program import cache
 
 # of what is kept: another one is another entry
 _FORMAT = "4"
+# so many derivations are worth a process
+_FORK_DERIVATIONS = 64
+# definitions, and the kinds of layers under full recomputation
+_Derived = tuple[list[Definition], list[str]]
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,8 @@ class Memories:
     def __init__(self) -> None:
         self._spelt: dict[int, tuple[Any, str]] = {}
         self._known: dict[tuple[str, str, str], tuple[Memory, Architecture]] = {}
-        # definitions, and the kinds of layers under full recomputation, of what was derived before
-        self.found: dict[str, tuple[list[Definition], list[str]]] = {}
+        # what was derived before
+        self.found: dict[str, _Derived] = {}
 
     def spelt(self, model: Architecture, assumptions: Mapping[str, str], system: System | None) -> tuple[str, str, str]:
         """All but the strategy that the terms of a derivation follow from."""
@@ -137,8 +142,13 @@ class Asked:
         return trained(self.model, self.strategy.mtp_num_layers, self.strategy.task_type)
 
 
-def evaluations(asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None] = lambda done: None) -> list[Evaluation]:
-    """`symsim.derive` of each (without the lowering, which numbers do not need), from the disk where they have been derived together before."""
+def evaluations(
+    asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None] = lambda done: None, workers: int = 1
+) -> list[Evaluation]:
+    """`symsim.derive` of each (without the lowering, which numbers do not need), from the disk where they have been derived together before.
+
+    workers: how many processes may derive; each knows what passes made in its own share alone.
+    """
     keys = [repr((memories.spelt(a.trained, a.assumptions, a.system), shape(a.strategy, a.trained), *run_shape(a.overrides))) for a in asked]
     known = memories.found
     missing = [at for at, key in enumerate(keys) if key not in known]
@@ -146,17 +156,45 @@ def evaluations(asked: Sequence[Asked], memories: Memories, progress: Callable[[
     kept = cache.load("derivations", entry) if missing else None
     found = _unpacked(kept) if kept is not None else None
     if found is None:
-        found = []
-        for at in missing:
-            one = asked[at]
-            memory, model = memories.of(one.trained, one.assumptions, one.system)
-            result = evaluated(model, one.strategy, one.assumptions, one.overrides, one.system, memory=memory if len(asked) > 1 else None)
-            found.append((list(result.derivation.definitions.values()), list(result.lowered.checkpointed)))
-            progress(len(asked) - len(missing) + len(found))
+        found = _derived([asked[at] for at in missing], memories, progress, workers)
         if missing and cache.directory() is not None:
             cache.save("derivations", entry, zlib.compress(pickle.dumps(found, 5), 1))
     known.update(zip((keys[at] for at in missing), found))
     return [_evaluation(one, *known[key]) for one, key in zip(asked, keys)]
+
+
+def _derived(asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None], workers: int) -> list[_Derived]:
+    """The first share is derived here, the others by forked processes."""
+    shares = min(workers, len(asked) // _FORK_DERIVATIONS)
+    if shares < 2:
+        return _share(asked, memories, progress)
+    cuts = [len(asked) * k // shares for k in range(shares + 1)]
+    pool = forked((asked, memories), shares - 1)
+    try:
+        others = [pool.submit(_of_share, first, last) for first, last in zip(cuts[1:], cuts[2:])]
+        found = _share(asked[: cuts[1]], memories, lambda done: progress(done * shares))
+        for other in others:
+            found += other.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return found
+
+
+def _of_share(first: int, last: int) -> list[_Derived]:
+    asked, memories = shared()
+    return _share(asked[first:last], memories, lambda done: None)
+
+
+def _share(asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None]) -> list[_Derived]:
+    found: list[_Derived] = []
+    for one in asked:
+        memory, model = memories.of(one.trained, one.assumptions, one.system)
+        result = evaluated(model, one.strategy, one.assumptions, one.overrides, one.system, memory=memory if len(asked) > 1 else None)
+        found.append((list(result.derivation.definitions.values()), list(result.lowered.checkpointed)))
+        progress(len(found))
+    return found
 
 
 def _evaluation(asked: Asked, definitions: list[Definition], checkpointed: list[str]) -> Evaluation:
@@ -185,9 +223,9 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _unpacked(raw: bytes) -> list[tuple[list[Definition], list[str]]] | None:
+def _unpacked(raw: bytes) -> list[_Derived] | None:
     try:
-        found: list[tuple[list[Definition], list[str]]] = _Unpickler(io.BytesIO(zlib.decompress(raw))).load()
+        found: list[_Derived] = _Unpickler(io.BytesIO(zlib.decompress(raw))).load()
     except (pickle.UnpicklingError, zlib.error, EOFError, AttributeError, ValueError, TypeError, KeyError):
         return None
     return found

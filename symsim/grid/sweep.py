@@ -68,7 +68,8 @@ class Task:
 
 @dataclass
 class Sweep:
-    """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'. excluded: of parts that this process
+    """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'. workers: how many
+    processes may derive. excluded: of parts that this process
     searched by bounds, how many points were not looked at, and what none of them is below."""
 
     space: Space
@@ -76,6 +77,7 @@ class Sweep:
     search: str = "auto"
     backend: str = "auto"
     threads: int = 1
+    workers: int = 1
     variants: list[Variant] = field(default_factory=list)
     parts: list[Task] = field(default_factory=list)
     excluded: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class Sweep:
                     self._impossible.append((family, error))
             if not undone:
                 raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
-            self.variants = with_formulas(undone, self._memories, lambda done: progress("deriving", done, len(undone)))
+            self.variants = with_formulas(undone, self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
         program = Program(self.space.sizes, small=1 << 10)
         check_names(self.question, [Reported(v, program) for v in self.variants])
         self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]

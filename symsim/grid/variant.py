@@ -70,9 +70,11 @@ class Undone:
         return Asked(fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, system)
 
 
-def with_formulas(undone: Sequence[Undone], memories: Memories, progress: Callable[[int], None] = lambda done: None) -> list[Variant]:
-    """The variants with their formulas; progress: is told how many are derived."""
-    results = evaluations([u.asked() for u in undone], memories, progress)
+def with_formulas(
+    undone: Sequence[Undone], memories: Memories, progress: Callable[[int], None] = lambda done: None, workers: int = 1
+) -> list[Variant]:
+    """The variants with their formulas; progress: is told how many are derived. workers: how many processes may derive."""
+    results = evaluations([u.asked() for u in undone], memories, progress, workers)
     return [Variant(u.family, u.chosen, u.fields, u.masks, u.point, result) for u, result in zip(undone, results)]
 
 

@@ -381,9 +381,10 @@ class Memory:
         self.after.setdefault(made.symbol, len(self.heard))
 
     def _found(self, node: _Node) -> _Made | None:
+        now, value = self._now, self.value
         while node.made is None and len(node.reads) == 1:
             ((item, ways),) = node.reads.items()
-            after = ways.get(self.value(item))
+            after = ways.get(now[item] if item in now else value(item))
             if after is None:
                 return None
             node = after
