@@ -49,22 +49,16 @@ def label(text: str) -> str:
 
 def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
     """Definitions in the order in which a reader meets them: sizes, blocks, model totals, stage totals."""
-    book = book if book is not None else Derivation()
-    return Counted(book, _counted(book, lowered))
-
-
-@once
-def _counted(book: Derivation, lowered: Lowered) -> dict[str, list[tuple[int, str]]]:
-    ops = {}
-    _derived_sizes(book, lowered)
+    made = Counted(book if book is not None else Derivation(), {})
+    _derived_sizes(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
-        ops[name] = _block(book, name, remembered.differentiated, lowered.profile)
-        _recomputation(book, name, remembered, lowered.profile)
+        made.ops[name] = _block(made.derivation, name, remembered.differentiated, lowered.profile)
+        _recomputation(made.derivation, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
-        _recomputation(book, name, remembered, lowered.profile, whole=True)
-    _model_totals(book, lowered)
-    _stage_totals(book, lowered)
-    return ops
+        _recomputation(made.derivation, name, remembered, lowered.profile, whole=True)
+    _model_totals(made.derivation, lowered)
+    _stage_totals(made.derivation, lowered)
+    return made
 
 
 @once

@@ -224,9 +224,8 @@ class Family:
                 return False
             return True
 
-        # a space keeps its systems
-        of = f"rule {name} {id(self.system)}" if name == "system" else f"rule {name}"
-        return np.asarray(self.tabulated(of, passed), dtype=bool)
+        # one that is made for a family is no other family's
+        return np.asarray(self.tabulated(f"rule {name}", passed) if rule in RULES else tabulate(passed, self._known), dtype=bool)
 
     def _imbalances(self) -> Iterator[Array]:
         """The busiest of ep ranks gets at most ep times an even share of the tokens (symsim/api/result.py)."""

@@ -55,10 +55,10 @@ def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str
     if strategy.placement is not None:
         placement = named_placement(model, strategy, declared)
         profile, mesh = replace(profile, placement=placement), replace(mesh, placement=placement)
-    blocks = _lower_blocks(declared, profile, mesh, tuple(declared))
-    checkpointed: Mapping[str, Remembered] = {}
+    blocks = {name: lower_block(block, profile, mesh) for name, block in declared.items()}
+    checkpointed = {}
     if strategy.recompute not in ("none", "selective"):
-        checkpointed = _lower_blocks(declared, profile, mesh, tuple(model.kind_names()), whole=True)
+        checkpointed = {name: lower_block(declared[name], profile, mesh, whole=True) for name in model.kind_names()}
     return Lowered(profile, mesh, parts_of(strategy, "block", blocks), parts_of(strategy, "checkpointed", checkpointed))
 
 
@@ -107,11 +107,6 @@ def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None)
 
 def _stream(net: Net, profile: Profile) -> str:
     return net.input("x", "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
-
-
-@once
-def _lower_blocks(declared: Mapping[str, Block], profile: Profile, mesh: Mesh, names: tuple[str, ...], *, whole: bool = False) -> dict[str, Remembered]:
-    return {name: lower_block(declared[name], profile, mesh, whole=whole) for name in names}
 
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
