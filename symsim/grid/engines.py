@@ -10,6 +10,7 @@ second and more without loss, and runs a part again whose worker died.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
@@ -51,26 +52,37 @@ def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], 
             last = variant
             yield part, sweep.run_part(part, bound())
         return
-    pool = forked(sweep, workers)
+    # of few points the programs are the work, and neighbours share most of theirs
+    pools = [forked(sweep, workers)] if points >= _FORK_POINTS else [forked(sweep, 1) for _ in range(workers)]
+    shares = [deque(wanted[len(wanted) * k // len(pools) : len(wanted) * (k + 1) // len(pools)]) for k in range(len(pools))]
     try:
-        yield from _submitted(pool.submit, wanted, bound, 2 * workers)
+        yield from _submitted([pool.submit for pool in pools], shares, bound, 2 * workers // len(pools))
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
         raise
-    pool.shutdown()
+    for pool in pools:
+        pool.shutdown()
 
 
-def _submitted(submit: Callable[..., "Future[Part]"], wanted: Sequence[int], bound: Callable[[], float], at_once: int) -> Iterator[tuple[int, Part]]:
-    waiting: dict[Future[Part], int] = {}
-    left = iter(wanted)
+def _submitted(
+    submits: Sequence[Callable[..., "Future[Part]"]], shares: Sequence[deque[int]], bound: Callable[[], float], at_once: int
+) -> Iterator[tuple[int, Part]]:
+    """Parts as they are done, of each pool its own share first, then what another has left at its end."""
+    waiting: dict[Future[Part], tuple[int, int]] = {}
+    idle = [number for number in range(len(submits)) for _ in range(at_once)]
     while True:
-        while len(waiting) < at_once and (part := next(left, None)) is not None:
-            waiting[submit(_run, part, bound())] = part
+        while idle and any(shares):
+            number = idle.pop()
+            part = shares[number].popleft() if shares[number] else max(shares, key=len).pop()
+            waiting[submits[number](_run, part, bound())] = number, part
         if not waiting:
             return
         done, _ = wait(waiting, return_when=FIRST_COMPLETED)
         for future in done:
-            yield waiting.pop(future), future.result()
+            number, part = waiting.pop(future)
+            idle.append(number)
+            yield part, future.result()
 
 
 def run_on_dask(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], scheduler: str | None, workers: int) -> Iterator[tuple[int, Part]]:

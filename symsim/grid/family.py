@@ -128,7 +128,7 @@ class Family:
         return found
 
     def _derived(self, key: str, one: DerivedAxis, known: Mapping[str, Any]) -> Any:
-        """The values of a derived field; where they cannot be taken, another that can. Families in which all that it stands on is the same share them."""
+        """The values of a derived field; where they cannot be taken, another that can. Families where what it stands on is the same share them."""
         given = {}
         for name in names(one.expression):
             at = field_of(name)
