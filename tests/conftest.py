@@ -1,5 +1,6 @@
 """What every test process starts with."""
 
+import gc
 import os
 import signal
 
@@ -7,6 +8,9 @@ from hypothesis import settings
 
 # a shell starts what runs in the background with interrupts ignored, and the programs that tests start would inherit it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# definitions and formulas stay as long as a test's result does: going through them all again and again is a tenth of the tests' time
+gc.set_threshold(100_000, 20, 20)
 
 # every pass is checked after it has run (symsim/lowering/verify.py), in the programs that tests start too
 os.environ.setdefault("SYMSIM_VERIFY", "1")
