@@ -33,6 +33,7 @@ ALLOWED: dict[str, str] = {
         lowering/checks.py:_layout program/module.py:free_names errors.py
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
         audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
+        planning/knobs.py:_one_axis grid/exported.py:exported
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:decoder_layer.normed
