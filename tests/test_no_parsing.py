@@ -40,7 +40,7 @@ ALLOWED: dict[str, str] = {
         frameworks/fuse_eager.py:eager_activation""",
     "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
         evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/reported.py:Reported.sort
-        grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs
+        grid/reported.py:Reported.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs page/live.py:_time_label
         audit/own.py:own_subject""",
     "the domain of a symbol, in words": """
         algebra/arranged.py
@@ -49,7 +49,7 @@ ALLOWED: dict[str, str] = {
         asking/moving.py:moving asking/branch.py:in_symbols audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
         algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
-        calibration/shares.py
+        calibration/shares.py page/inputs.py
         audit/subjects.py:Derived.fixed audit/references.py:relative_sizes""",
     "the path of an operation or of a tensor inside its layer": """
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
@@ -66,7 +66,7 @@ ALLOWED: dict[str, str] = {
         asking/text.py:over_text
         report/typst.py report/typst_math.py report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",
-    "a mark that the same file puts in front": "algebra/asymptote.py",
+    "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why",
     "a file's name or contents, or another program's": """
         calibration/points.py calibration/steps.py grid/store.py program/c_build.py program/cache.py
         audit/between.py audit/claims.py:_has_claims audit/printed.py audit/running.py compat/simumax/settings.py:version_of""",

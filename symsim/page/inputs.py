@@ -8,6 +8,7 @@ from typing import Literal
 
 from symsim.algebra.expr import Number
 from symsim.algebra.typeset import entry
+from symsim.algebra.vocabulary import domain
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.program.unrolled import Argument, Unrolled
 
@@ -56,8 +57,7 @@ def _input(argument: Argument) -> Input:
         return Input(name, "machine" if name.startswith("R_") else "sizes", base, argument.meaning, latex, values)
     unit, scale = _SAID.get(argument.unit, (argument.unit, 1.0))
     group: Group = "sizes" if name == "lam" else "machine" if name.startswith(_OF_SHEETS) else "coefficients"
-    share = argument.unit == "1" and name.startswith(("eta_", "phi_"))
-    return Input(name, group, base, argument.meaning, latex, (), unit, scale, share)
+    return Input(name, group, base, argument.meaning, latex, (), unit, scale, domain(name) == "share")
 
 
 def _values(name: str, base: int) -> Iterable[int]:
