@@ -18,6 +18,8 @@ from symsim.algebra.quantity import Definition
 from symsim.cost.block_time import block_times
 from symsim.cost.count import Counted, count
 from symsim.cost.memory import peak_memory
+from symsim.cost.memory_rank import rank_of
+from symsim.cost.memory_static import define_static
 from symsim.cost.step_time import network_of, step_time
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
@@ -89,7 +91,7 @@ class Common:
         made = self.definitions.get(symbol)
         if made is None:
             return True
-        if not any(o.after.get(symbol, len(o.heard) + 1) <= most and o.definitions[symbol] == made for o, most in self._orders):
+        if not any(o.after.get(symbol, len(o.heard) + 1) <= most and o.definitions.get(symbol) == made for o, most in self._orders):
             return False
         return self.holds(made.expr)
 
@@ -98,8 +100,9 @@ class Common:
         return all(name in self for name in amount.symbols())
 
 
-def derived(asked: Asked, memories: Memories) -> Derived:
-    """The derivation of a strategy, as of `symsim.derive`, with what was read when."""
+def derived(asked: Asked, memories: Memories, whole: bool = True) -> Derived:
+    """The derivation of a strategy, as of `symsim.derive`, with what was read when. whole: with all of it; else no more than kernels, messages and
+    what stays in memory for the whole step."""
     assert asked.system is not None
     memory, model = memories.of(asked.trained, asked.assumptions, asked.system)
     given = resolve(asked.assumptions)
@@ -115,9 +118,12 @@ def derived(asked: Asked, memories: Memories) -> Derived:
     read, book = memory.begin(asked.strategy)
     lowered = lower(tuned(model, read), read, given, OWN)
     counted = count(lowered, book)
-    peak_memory(counted.derivation, lowered)
-    step_time(counted.derivation, asked.system, lowered)
-    kept = Counted(Derivation(dict(counted.derivation.definitions)), {})
+    if whole:
+        peak_memory(counted.derivation, lowered)
+        step_time(counted.derivation, asked.system, lowered)
+    else:
+        define_static(rank_of(counted.derivation, lowered))
+    kept = Counted(Derivation({**timed.definitions, **counted.derivation.definitions}), {})
     shown = cast(Lowered, Kept(dict.fromkeys(lowered.checkpointed)))
     model = respelt(tuned(asked.trained, asked.strategy))
     found = Evaluation(model, asked.strategy, given, shown, kept, dict(asked.overrides), asked.system)

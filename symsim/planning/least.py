@@ -30,21 +30,24 @@ _PARTS = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimiz
 @dataclass(frozen=True)
 class Least:
     """A derivation with definitions of the least time and the least peak of a set of strategies. known: that any of the two is more than zero.
-    exact: that all members take this time and need this memory."""
+    exact: that all members take this time and need this memory. further: that a
+    stage's time or a rank's peak is known as a whole."""
 
     result: Evaluation
     known: bool
     exact: bool
+    further: bool
 
 
 def least(derived: Derived, free: frozenset[str]) -> Least:
     """Of all strategies that differ from its own in these options alone."""
     common = Common(derived, free)
     made = [*_time(derived, common, free), *_memory(derived, common)]
+    further = _has(common, of_stage("t")) or _has(common, of_stage("M", "peak"))
     exact = not free or all(_has(common, key) for key in (of_step("t", "step"), of_stage("M", "peak"), _RESERVE))
     known = {LEAST_TIME.text: _said(LEAST_TIME, ZERO, SECOND), LEAST_MEMORY.text: _said(LEAST_MEMORY, ZERO, BYTE)}
     definitions = {**derived.result.derivation.definitions, **known, **{d.symbol: d for d in made}}
-    return Least(replace(derived.result, counted=Counted(Derivation(definitions), {})), bool(made), exact)
+    return Least(replace(derived.result, counted=Counted(Derivation(definitions), {})), bool(made), exact, further)
 
 
 def _said(key: Key, amount: Expr, unit: Unit) -> Definition:

@@ -102,6 +102,7 @@ class Search:
         self._memories = Memories()
         self._derived: dict[str, Derived] = {}
         self._least: dict[tuple[str, frozenset[str]], Least] = {}
+        self._further: dict[frozenset[str], bool] = {}
         self._program = Program(self.space.sizes, small=_SMALL)
         self._idle: set[int] = set()
         self._masks: Masks = {}
@@ -188,9 +189,11 @@ class Search:
         return _of(cell, broken < 0)
 
     def _bounds(self, part: Part, free: frozenset[str]) -> Least:
-        known, key = self._derivation(replace(part.undone, point=_point(part)).asked())
+        # how much is known depends on the free options more than on the part: where the first had no sums, others are not asked for them
+        known, key = self._derivation(replace(part.undone, point=_point(part)).asked(), not free or self._further.get(free, True))
         if (key, free) not in self._least:
             self._least[key, free] = least(known, free)
+            self._further.setdefault(free, self._least[key, free].further)
         return self._least[key, free]
 
     def _decided(self, cell: Cell, part: Part, bounds: Least) -> bool:
@@ -240,10 +243,10 @@ class Search:
         if len(self.best) >= self.goal.top:
             self._enough = sorted(f.value for f in self.best.values())[self.goal.top - 1]
 
-    def _derivation(self, asked: Derivable) -> tuple[Derived, str]:
-        key = repr((self._memories.spelt(asked.trained, asked.assumptions, asked.system), shape(asked.strategy, asked.trained)))
+    def _derivation(self, asked: Derivable, whole: bool = True) -> tuple[Derived, str]:
+        key = repr((whole, self._memories.spelt(asked.trained, asked.assumptions, asked.system), shape(asked.strategy, asked.trained)))
         if key not in self._derived:
-            self._derived[key] = derived(asked, self._memories)
+            self._derived[key] = derived(asked, self._memories, whole)
             self.account.derivations += 1
         return self._derived[key], key
 
