@@ -157,7 +157,8 @@ def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], mov
 def _unvectorised(placed: Placed, op: Op) -> bool:
     """Whether a kernel of PyTorch's own repeats an operand along a dimension, or has operands of several types; copies of another type are
     vectorised (pytorch aten/src/ATen/native/cuda/CUDALoops.cuh, Copy.cu)."""
-    if OPERATIONS[op.kind].role != "primitive" or OPERATIONS[op.kind].bound != "elementwise" or op.kind in ("cast", "cat"):
+    row = OPERATIONS[op.kind]
+    if row.role != "primitive" or row.bound != "elementwise" or row.vectorised:
         return False
     result = placed.block.tensors[op.outputs[0]]
     operands = [placed.block.tensors[name] for name in op.inputs]
