@@ -62,18 +62,10 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
     InputError where one is described in part.
     """
     keys.known.update(_KEYS)
-    given = [key for key in _NEEDED if keys.has(key)]
     letters = hybrid.stack(keys, entry)
-    if not keys.has("num_layers") and (keys.has("encoder_num_layers") or letters):
-        given.append("num_layers")
-    if not given:
+    layers = _depth(keys, letters, where)
+    if layers is None:
         return None
-    missing = [key for key in _NEEDED if key not in given]
-    if missing:
-        raise InputError(f"{where}: {missing[0]} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
-    layers = len(letters) or keys.integer("num_layers", None, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
-    if layers > MOST_LAYERS:
-        raise keys.wrong("num_layers" if keys.has("num_layers") else "encoder_num_layers", f"at most {MOST_LAYERS}")
     width = keys.integer("hidden_size", to="hidden_size", least=1)
     bias = not keys.flag("disable_bias_linear", False, to="biases of linear layers")
     gated, activation = _activation(keys, fields)
@@ -120,6 +112,22 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         attention_dropout=_dropout(keys, "attention_dropout"),
     )
     return validate(Architecture, {key: value for key, value in data.items() if value is not None}, where)
+
+
+def _depth(keys: Keys, letters: str, where: str) -> int | None:
+    """The number of layers; None where no argument describes a model. InputError where one is described in part."""
+    given = [key for key in _NEEDED if keys.has(key)]
+    if not keys.has("num_layers") and (keys.has("encoder_num_layers") or letters):
+        given.append("num_layers")
+    if not given:
+        return None
+    missing = [key for key in _NEEDED if key not in given]
+    if missing:
+        raise InputError(f"{where}: {missing[0]} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
+    layers: int = len(letters) or keys.integer("num_layers", 0, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
+    if layers > MOST_LAYERS:
+        raise keys.wrong("num_layers" if keys.has("num_layers") else "encoder_num_layers", f"at most {MOST_LAYERS}")
+    return layers
 
 
 def ignore_model(keys: Keys, name: str) -> None:
