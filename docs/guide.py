@@ -52,6 +52,7 @@ PAGES = (
     "docs/sweep.md",
     "docs/plan.md",
     "docs/ask.md",
+    "docs/formula.md",
     "docs/audit.md",
     *IMPORTS,
 )

@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import run as in_process
 
 import symsim
 from symsim.algebra.arranged import Arranger, Sum
 from symsim.algebra.expr import Call, Expr, Number, ceil, floor, maximum, minimum, symbol
 from symsim.algebra.operators import EXACT
 from symsim.algebra.plain import plain
+from symsim.algebra.reading import read as read_formula
 from symsim.algebra.reductions import FUNCTIONS as REDUCTIONS
 from symsim.algebra.typeset import latex
 from symsim.algebra.vocabulary import domain
 from symsim.api.result import Result
+from symsim.errors import InputError
 from symsim.program.c_kernel import compiler
 from symsim.program.javascript import javascript
 from symsim.program.unrolled import unroll
@@ -237,3 +240,70 @@ def test_c_is_the_formula(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"{of.to('c')}\n#include <stdio.h>\n{main}\n")
     subprocess.run([compiler().partition(":")[0], "-o", tmp_path / "f", tmp_path / "f.c", "-lm"], check=True)
     assert float(subprocess.run([tmp_path / "f"], capture_output=True, text=True, check=True).stdout) == pytest.approx(expected, rel=1e-12)
+
+
+# the command ------------------------------------------------------------------------------------------------------------
+
+
+def asked(*arguments: str) -> tuple[int, str, str]:
+    done = in_process("formula", *arguments)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_divided_by_a_unit() -> None:
+    """The issue's two: Llama's activations a layer, and GPT's."""
+    dense = result("llama3-70b").formula("A_dense").to("text", per="s*b*h/t")
+    assert "= 12 + 4*g/a + 6*f/h + 4*a/h + 8/h + 8*tp/(b*a)\n" in dense and "given a*d = h" in dense
+    gpt = symsim.derive("gpt3-175b", "fusion=eager,tp=8,sp=true", {"attention_kernel": "eager", "save_gathered": "false"}).formula("A_dense")
+    assert r"\frac{sbh}{t} &= 34 + \frac{5as}{h} + \frac{16}{h}" in gpt.to("tex", per="s*b*h/t", symbols="korthikanti")
+    small = gpt.to("text", per="s*b*h/t", drop_below=0.01)
+    assert "= 34 + 5*s*a/h + A_dense_rest\n" in small and "A_dense_rest = 16/h\n" in small
+
+
+def test_letters() -> None:
+    of = result("llama3-70b").formula("F_dense_mlp_gate_up")
+    assert "2*micro_batch_size*seq_length" not in of.to() and "micro_batch_size*seq_length*hidden_size*ffn_hidden_size" in of.to(symbols="megatron")
+    assert "= 4*T*B*F*h\n" in of.to(symbols={"s": "T", "b": "B", "f": "F"})
+    with pytest.raises(InputError, match="would both be called 's'"):
+        of.to(symbols={"b": "s"})
+    with pytest.raises(InputError, match="cannot be called"):
+        of.to(symbols={"b": "</script>"})
+
+
+def test_a_long_formula_names_its_parts() -> None:
+    """alpha, beta and what is in flight are names; states are bytes times parameters; no definition that is nothing is left."""
+    book = result("llama3-70b")
+    assert {"alpha_tp", "beta_tp_all_gather"} <= {d.symbol for d in read_formula(book.formula("c_f_dense_tp")).formula.definitions}
+    assert "= 12*P_stage_dense/dp\n" in book.formula("M_stage_optimizer").to()
+    for name in ("t_step", "t_pipeline", "M_stage_peak", "t_f_dense", "c_f_dense_tp", "P_stage", "A_stage", "F", "N"):
+        text = re.sub(r"(?m)^%.*\n", "", book.formula(name).to("tex"))
+        assert len(text) < 900, (name, len(text))
+    assert "alive_i" not in book.formula("M_stage_activations").to(inline=["all"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("llama3-8b", "A_dnese"), "did you mean 'A_dense'"),
+        (("llama3-8b", "A_dense", "--to", "pdf"), "--to pdf"),
+        (("llama3-8b", "A_dense", "--per", "s+b"), "a product or quotient"),
+        (("llama3-8b", "A_dense", "--per", "s*zz"), "no symbol 'zz'"),
+        (("llama3-8b", "A_dense", "--per", "__import__('os')"), "column"),
+        (("llama3-8b", "A_dense", "--given", "g <> a"), "'g <> a'"),
+        (("llama3-8b", "A_dense", "--inline", "t_step"), "stands on no definition 't_step'"),
+        (("llama3-8b", "A_dense", "--inline", ",,"), "names of definitions"),
+        (("llama3-8b", "A_dense", "--symbols", "megatrn"), "did you mean 'megatron'"),
+        (("llama3-8b", "A_dense", "--symbols", "missing.yaml"), "no such file"),
+        (("llama3-8b", "A_dense", "--drop-below", "2"), "a share is needed"),
+        (("llama3-8b", "time.step"), "needs a system"),
+        (("llama3-8b", "world"), "one number"),
+    ],
+)
+def test_bad_input_is_a_sentence(arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = asked(*arguments)
+    assert code == 2 and said in err and err.count("\n") == 1 and not out
+
+
+def test_without_a_name_it_lists_what_there_is() -> None:
+    code, out, _ = asked("llama3-8b", "-s", "tp=2")
+    assert code == 0 and "Quantities" in out and "  A_dense " in out and max(map(len, out.splitlines())) <= 80

@@ -267,9 +267,9 @@ def test_long_maxima_are_taken_apart_without_loss() -> None:
     ink = Ink(result)
     inner = [symbol("b") * symbol("s") * symbol("h") * n + symbol("L_moe_i") * symbol("V") * symbol("f_e") for n in (2, 3, 4, 5)]
     whole = 3 * maximum(*inner) + symbol("d")
-    shorter, apart = ink._apart(whole)
+    shorter, apart = ink._apart("M_stage_peak", whole)
     assert len(apart) == 4 and shorter != whole and shorter.substitute(dict(apart)) == whole
-    again, nothing = ink._apart(whole)
+    again, nothing = ink._apart("M_stage_peak", whole)
     assert again == shorter and nothing == []  # the same arguments keep their names
     equations = ink.spelled("M_stage_peak", maximum(*(symbol(n) for n in result.derivation.definitions if n.startswith("M_at_"))))
     text = "".join(line for e in equations for line in e.lines)

@@ -86,7 +86,8 @@ class Arranger:
         groups = _by_tokens(terms) if sizes_alone else {}
         rest = {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}
         if len(groups) < 2:
-            product = bool(common or (factor != 1 and sizes_alone)) and not _of_shares(rest)
+            alike = factor > _LARGE and len(set(terms.values())) == 1
+            product = bool(common or (factor != 1 and sizes_alone) or alike) and not _of_shares(rest)
         else:
             # over one divisor, as (V + s)/(12 h)
             product = any(p < 0 for p in common.values()) and len({abs(Fraction(c)) for c in rest.values()}) == 1
@@ -132,7 +133,7 @@ class Arranger:
         atoms = [self.place(a) for a, p in term.monomial if p > 0]
         # in a source's own letters the simpler term stands first
         degree = sum(p for _, p in term.monomial if p > 0) if self.first else 0
-        return (term.coefficient < 0, not (atoms or term.inner), degree, atoms or [self.place(a) for a, _ in term.monomial])
+        return (term.coefficient < 0, not atoms, degree, atoms or [self.place(a) for a, _ in term.monomial])
 
     def guard(self, call: Call) -> Guard | None:
         """What a call says where it is 1 or 0: ceil(min(1, x - 1)) of a positive x, min(1, max(0, n)) of a whole n, min(1, n) of a count."""
@@ -208,10 +209,9 @@ def split(terms: Terms) -> tuple[Fraction, dict[Atom, int], list[Terms]]:
         common, by = _common(own), _gcd(own.values())
         rest = {_divided(m, common): Fraction(c) / by for m, c in own.items()}
         over = _over_one(rest)
-        if over is not None:
-            rest = {_divided(m, {over: -1}): c for m, c in rest.items()}
+        rest = {_multiplied(m, tuple((a, -p) for a, p in over)): c for m, c in rest.items()} if over else rest
         number *= by
-        for atom, power in (*common.items(), *(((over, -1),) if over is not None else ())):
+        for atom, power in (*common.items(), *over):
             powers[atom] = powers.get(atom, 0) + power
         if len(rest) == 1:
             continue
@@ -282,13 +282,13 @@ def _with(monomial: Monomial, atom: Atom, power: int) -> Monomial:
     return _multiplied(monomial, ((atom, power),)) if power else _multiplied(monomial, ())
 
 
-def _over_one(terms: Terms) -> Atom | None:
-    """x of 1 - 1/x, which is (x - 1)/x."""
+def _over_one(terms: Terms) -> Monomial:
+    """1/x of 1 - 1/x, which is (x - 1)/x; x may be a product."""
     first, *rest = terms.values()
     if () not in terms or len(rest) != 1 or first + rest[0] != 0:
-        return None
+        return ()
     (monomial,) = (m for m in terms if m)
-    return monomial[0][0] if len(monomial) == 1 and monomial[0][1] == -1 else None
+    return monomial if all(p == -1 for _, p in monomial) else ()
 
 
 def is_size(atom: Atom) -> bool:
@@ -309,12 +309,11 @@ def counts_first(term: Term) -> bool:
     return of_rates and bool(term.inner) and all(map(_of_sizes, term.inner))
 
 
-def less_one(terms: Sum) -> Atom | None:
-    """x of x - 1."""
+def less_one(terms: Sum) -> Monomial:
+    """x of x - 1, a product of symbols."""
     if len(terms) != 2 or any(t.inner for t in terms) or [t.coefficient for t in terms] != [1, -1] or terms[1].monomial:
-        return None
-    ((atom, power), *rest) = terms[0].monomial
-    return atom if power == 1 and not rest else None
+        return ()
+    return terms[0].monomial if all(p == 1 for _, p in terms[0].monomial) else ()
 
 
 def _less_one(terms: Terms) -> bool:
@@ -325,7 +324,7 @@ def _less_one(terms: Terms) -> bool:
 
 def _of_shares(terms: Terms) -> bool:
     """Of 1 + 3/d: the whole and shares of it, which are read apart."""
-    return () in terms and _over_one(terms) is None and all(p < 0 for m in terms for _, p in m)
+    return () in terms and not _over_one(terms) and all(p < 0 for m in terms for _, p in m)
 
 
 def _by_tokens(terms: Terms) -> dict[object, dict[Monomial, Number]]:

@@ -32,10 +32,11 @@ class _Writer:
         powers = dict(term.monomial)
         shares, sums = [], []
         for inner in term.inner:
-            atom = less_one(inner)
-            if atom is not None and powers.get(atom, 0) < 0:
-                shares.append(f"({self.sum(inner)})/{self.atom(atom, 1)}")
-                powers[atom] += 1
+            over = less_one(inner)
+            if over and all(powers.get(a, 0) < 0 for a, _ in over):
+                under = "*".join(self.atom(a, 1) for a, _ in over)
+                shares.append(f"({self.sum(inner)})/{under if len(over) == 1 else f'({under})'}")
+                powers |= {a: powers[a] + 1 for a, _ in over}
             else:
                 sums.append(f"({self.sum(inner)})")
         sums = shares + sums

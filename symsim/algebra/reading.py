@@ -142,7 +142,7 @@ def _shapes(formula: Formula, per: Expr) -> tuple[Fact, ...]:
 
 def _divided(formula: Formula, per: Expr) -> Formula:
     last, shared = formula.result, per.substitute(solved(formula.facts))
-    left = rf"{last.latex or entry(last.symbol).latex} \big/ {latex(per, fractions=False)}"
+    left = last.latex or entry(last.symbol).latex
     made = replace(last, key=Key(f"{last.symbol}_per", "pipeline"), expr=last.expr / shared, latex=left, meaning=f"{last.meaning}, per {per}")
     return replace(formula, definitions=(*formula.definitions[:-1], made))
 

@@ -170,10 +170,10 @@ class _Printer:
         """A term without its (x - 1)/x, and these as fractions of their own."""
         made, monomial, inner = [], dict(term.monomial), list(term.inner)
         for terms in term.inner if self.fractions else ():
-            atom = less_one(terms)
-            if atom is not None and monomial.get(atom, 0) < 0:
-                made.append(rf"\frac{{{self.sum(terms)}}}{{{self.atom(atom, 1)}}}")
-                monomial[atom] += 1
+            over = less_one(terms)
+            if over and all(monomial.get(a, 0) < 0 for a, _ in over):
+                made.append(rf"\frac{{{self.sum(terms)}}}{{{_product([self.atom(a, 1) for a, _ in over])}}}")
+                monomial |= {a: monomial[a] + 1 for a, _ in over}
                 inner.remove(terms)
         left = Term(term.coefficient, tuple((a, p) for a, p in monomial.items() if p), tuple(inner))
         return left, made
@@ -223,7 +223,9 @@ class _Printer:
         made: list[tuple[str, int]] = []
         for n, term in enumerate(terms):
             sign = "-" if term.coefficient < 0 else "+" if n else ""
-            whole, last = self.term(term), self.last(term)
+            # a term that is broken has what it multiplies in front, however it is read in one line
+            whole, inner_sums = self.term(term), self.shares(term)[0].inner
+            last = inner_sums[-1] if inner_sums else ()
             if not last or width(whole) <= limit / 2:
                 made.append((f"{sign} {whole}".strip(), depth))
                 continue

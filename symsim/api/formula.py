@@ -26,6 +26,7 @@ def formula(
 ) -> None:
     """Print one formula as it is read, or as code."""
     from symsim.api.python import derive
+    from symsim.evaluation.quantities import QUANTITIES, refuse_unknown
     from symsim.report.formula_list import chapters
 
     share = _share(small) if small is not None else 0.0
@@ -33,6 +34,11 @@ def formula(
     if name is None:
         print_out(chapters(result))
         return
+    quantity = QUANTITIES.get(name)
+    if quantity is not None and quantity.symbol not in result.derivation.definitions:
+        if quantity.timed:
+            raise refuse_unknown(name, (), "symsim formula", timed=result.system is not None)
+        raise InputError(f"{name} is one number for {result.model.name}, which 'symsim eval' gives: no formula stands behind it")
     found = result.formula(name)
     inside = [part.strip() for part in inline.split(",")] if inline is not None else ()
     if not all(inside):

@@ -46,8 +46,9 @@ MEGATRON = {
     "dp": "data_parallel_size",
     "inst": "num_distributed_optimizer_instances",
 }
-# arXiv:2205.05198, Table 1, and its m of sec. 4.2.3: the interleaving stages of a device; micro-batches have no letter there
-KORTHIKANTI = {"tp": "t", "pp": "p", "V": "v", "vpp": "m", "m": "n_mb"}
+# arXiv:2205.05198, Table 1, in the order of its products, and its m of sec. 4.2.3: the interleaving stages of a device; micro-batches have
+# no letter there
+KORTHIKANTI = {"a": "a", "s": "s", "b": "b", "h": "h", "L": "L", "V": "v", "tp": "t", "pp": "p", "vpp": "m", "m": "n_mb"}
 STYLES: dict[str, Mapping[str, str]] = {"symsim": {}, "megatron": MEGATRON, "korthikanti": KORTHIKANTI}
 
 

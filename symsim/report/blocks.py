@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symsim.algebra.expr import ONE, Expr, Number
+from symsim.algebra.expr import ONE, ZERO, Expr, Number, symbol
 from symsim.algebra.key import layers_of_model, of_block
 from symsim.algebra.kinds import in_words, kind_of
-from symsim.algebra.quantity import BYTE, ELEMENT, Unit
+from symsim.algebra.quantity import BYTE, ELEMENT, Definition, Unit
+from symsim.algebra.reading import LONGEST
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Op
 from symsim.ir.messages import Message, between_ranks, merge
@@ -17,7 +18,7 @@ from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistr
 from symsim.ir.roles import role_of
 from symsim.lowering.remember import Remembered, Saved
 from symsim.report.amounts import human, whole
-from symsim.report.document import Code, Column, Emphasis, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
+from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
 _SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
@@ -253,19 +254,37 @@ class Blocks:
             if not definition.expr:
                 nothing.append(definition.symbol)
                 continue
-            letter = definition.key.quantity
-            rows = letter if letter in "XQA" else ""
-            made.append(
-                self.ink.equation(
-                    definition.symbol, inlined(definition.expr, own), self._value(definition.symbol, definition.unit), definition.unit, rows
-                )
-            )
+            made += self._total(definition, own, name)
         if (key := of_block("A", name, again, part="shared")) in book:
             shared = book[key]
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
         if nothing:
             made.append(self.ink.zeros(nothing))
         return [Equations(tuple(made))]
+
+    def _total(self, definition: Definition, own: dict[str, Expr], block: str) -> list[Equation]:
+        """A total over sizes; of a formula too long to be read, over the block's modules, and an equation for each of these."""
+        letter, closed = definition.key.quantity, inlined(definition.expr, own)
+        rows, value = letter if letter in "XQA" else "", self._value(definition.symbol, definition.unit)
+        made = self.ink.equation(definition.symbol, closed, value, definition.unit, rows)
+        if made.length <= LONGEST:
+            return [made]
+        modules = {op.name: op.module for op in self.result.lowered.blocks[block].placed.block.ops}
+        parts: dict[str, Expr] = {}
+        for monomial, coefficient in definition.expr.terms.items():
+            term = Expr({monomial: coefficient})
+            found = [self.result.derivation.definitions[n].key.operation for n in term.symbols() & own.keys()]
+            module = modules.get(found[0], "") if len(found) == 1 else ""
+            parts[module] = parts.get(module, ZERO) + term
+        if len(parts) < 2:
+            return [made]
+        names = {module: self.ink.parts.of_module(definition, module) for module in parts}
+        summed = self.ink.equation(definition.symbol, sum(map(symbol, names.values()), ZERO), value, definition.unit, rows)
+        numbers = self.result.numbers
+        return [
+            summed,
+            *(self.ink.equation(names[m], inlined(part, own), whole(part.evaluate(numbers)), definition.unit) for m, part in parts.items()),
+        ]
 
     def _value(self, symbol: str, unit: Unit) -> Number:
         return whole(self.result.numbers[symbol])

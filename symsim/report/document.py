@@ -84,6 +84,11 @@ class Equation:
     left: str
     lines: tuple[str, ...]
 
+    @property
+    def length(self) -> int:
+        """Characters of its LaTeX."""
+        return len(f"{self.left} = {' '.join(self.lines)}")
+
 
 @dataclass(frozen=True)
 class Equations:

@@ -197,6 +197,8 @@ def _equations(shown: _Shown, limit: float = _EM) -> list[list[str]]:
     made = []
     for definition in shown.equations:
         left = definition.latex or shown.latex_names.get(definition.symbol) or entry(definition.symbol).latex
+        if shown.reading.flat and definition is shown.formula.result:
+            left = rf"{left} \,/\, {latex(shown.reading.per, shown.latex_names, sequence=tuple(shown.letters))}"
         text = latex_lines(definition.expr, shown.latex_names, limit, sequence=tuple(shown.letters))
         if shown.reading.flat:
             text = [

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import Unit
+from symsim.algebra.reading import LONGEST
 from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
 from symsim.placement.mesh import Mesh, divisor
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
+from symsim.report.parts import Parts
 
 LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
-_LONG_CALL = 20.0  # em of a max or min whose arguments get names
+_LONG_CALL = 30.0  # em of a max or min whose arguments get names
 _SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated
 _SHORT_ARGUMENT = 6.0  # em of one that needs none
 
@@ -26,11 +28,11 @@ class Ink:
 
     def __init__(self, result: Evaluation):
         self.names = names_of(result.derivation.definitions.values())
+        self.parts = Parts(result.derivation.definitions, self.names, self.local)
         self.used: dict[str, None] = {}
         self.dims: dict[str, Expr] = {}
         self.defined: dict[str, None] = {}
         self.own: dict[str, str] = {}  # symbols of this report alone, and what they mean where no equation defines them
-        self._parts: dict[Expr, str] = {}
 
     def note(self, *expressions: Expr) -> None:
         for expression in expressions:
@@ -59,8 +61,12 @@ class Ink:
         return Equation(left, (start + made[0], *made[1:]))
 
     def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
-        """The equation; what stands inside a max or min too long for a line follows as equations of its own."""
-        shorter, apart = self._apart(expression)
+        """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
+        equations of their own."""
+        shorter, apart = self._apart(name, expression)
+        if self.equation(name, shorter, value, unit, beside=beside).length > LONGEST:
+            shorter, more = self.parts.subtotals(shorter)
+            apart += more
         made = [self._fitted(self.equation(name, shorter, value, unit, beside=beside), shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
             made += self.spelled(inner, argument, beside=beside)
@@ -83,33 +89,32 @@ class Ink:
             made[-1] += text
         return Equation(equation.left, tuple(made))
 
-    def _apart(self, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
+    def _apart(self, name: str, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
         """The expression with long arguments of long maxima and minima as symbols, and what each new one stands for."""
-        known = len(self._parts)
+        found: list[tuple[str, Expr]] = []
         total = ZERO
         for monomial, coefficient in expression.terms.items():
             term = expr(coefficient)
             for atom, power in monomial:
                 if isinstance(atom, Call) and width(latex(Expr({((atom, 1),): 1}), self.names)) > _LONG_CALL:
-                    atom = Call(atom.function, tuple(self._part(a) for a in atom.arguments))
+                    atom = Call(atom.function, tuple(self._part(name, a, found) for a in atom.arguments))
                 term = term * Expr({((atom, 1),): 1}) ** power
             total = total + term
-        return total, [(name, argument) for argument, name in list(self._parts.items())[known:]]
+        return total, found
 
-    def _part(self, argument: Expr) -> Expr:
+    def _part(self, name: str, argument: Expr, found: list[tuple[str, Expr]]) -> Expr:
         named = len(argument.terms) == 1 and argument.symbols() and str(argument) in argument.symbols()
         if named or width(latex(argument, self.names)) <= _SHORT_ARGUMENT:
             return argument
-        if argument not in self._parts:
-            number = len(self._parts) + 1
-            self._parts[argument] = self.local(f"part {number} of a formula", f"x_{{{number}}}")
-        return symbol(self._parts[argument])
+        made, new = self.parts.argument(name, argument)
+        found += [(made, argument)] if new else []
+        return symbol(made)
 
-    def taken_out(self, argument: Expr) -> tuple[Expr, list[Equation]]:
-        """A symbol of this report in place of an expression, and the equations that say what it is."""
-        known = len(self._parts)
-        short = self._part(argument)
-        return short, [e for inner, name in list(self._parts.items())[known:] for e in self.spelled(name, inner)]
+    def taken_out(self, name: str, argument: Expr) -> tuple[Expr, list[Equation]]:
+        """A symbol of this report in place of what a definition compares, and the equations that say what it is."""
+        found: list[tuple[str, Expr]] = []
+        short = self._part(name, argument, found)
+        return short, [e for inner, own in found for e in self.spelled(inner, own)]
 
     def local(self, name: str, latex: str) -> str:
         """A symbol of this report alone, which an equation of it defines."""

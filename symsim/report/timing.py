@@ -226,7 +226,7 @@ def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
         rest: list[Equation] = []
         if host is not None:
             if width(rf"{left} = \max({text}, {ink.math(host).latex}){ending}") > LINE:
-                host, rest = ink.taken_out(host)
+                host, rest = ink.taken_out(definition.symbol, host)
             text = rf"\max({text}, {ink.math(host).latex})"
         ink.defined[definition.symbol] = None
         made += [Equation(left, (text + ending,)), *rest]

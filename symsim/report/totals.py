@@ -215,7 +215,7 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
         "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row.",
         f" Layers of a stage: {'; '.join(sources)}." if sources else "",
     )
-    equations = Equations(tuple(ink.equation(n, book[n].expr) for n in (*held, *summed)))
+    equations = Equations(tuple(e for n in (*held, *summed) for e in ink.spelled(n, book[n].expr)))
     return Section("Pipeline stages", (Paragraph(said), equations, _stage_table(result, ink, totals), _exact_stages(ink, totals)), 2)
 
 

@@ -1,0 +1,103 @@
+"""Names for parts of a formula too long to be read in one: what a maximum compares, and the sums that several of its terms are.
+
+A part is named by what it is: ring and tree of a collective's seconds, compute and memory of a kernel's, the host's time for kernels;
+parameters of one block together, the states that stand at every moment. An equation of the report says what each stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from symsim.algebra.expr import Call, Expr, Monomial, Symbol, symbol
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import Definition
+from symsim.algebra.typeset import word
+
+# by the quantity of a definition, or a rate of the system, in an argument of a maximum: the first that is there says what it is
+_KINDS = {"delta": "tree", "alpha": "ring", "Phi": "compute", "B_hbm": "memory", "t_launch": "host", "e": "exposed", "W": "working", "M": "held"}
+_FEWEST = 2
+# quantities whose sums have a name of their own: bytes that a rank holds, parameters of a block
+_SUMMED = ("M", "P")
+
+
+class Parts:
+    """Parts that were named, by what they are."""
+
+    def __init__(self, book: Mapping[str, Definition], names: Mapping[str, str], local: Callable[[str, str], str]):
+        """names: LaTeX by symbol; local: makes a symbol of the report, of a name and its LaTeX."""
+        self.book, self.names, self.local = book, names, local
+        self._arguments: dict[Expr, str] = {}
+        self._sums: dict[frozenset[str], str] = {}
+
+    def argument(self, owner: str, argument: Expr) -> tuple[str, bool]:
+        """The symbol of what a definition's maximum compares, and whether it is new."""
+        if argument in self._arguments:
+            return self._arguments[argument], False
+        kind, axis = self._kind(argument)
+        key = self.book[owner].key if owner in self.book else None
+        letter = key.quantity if key is not None and len(key.quantity) == 1 else "t"
+        stage = "^{(i)}" if key is not None and key.scope == "stage" else ""
+        taken, words = set(self._arguments.values()), [kind]
+        while f"{letter}{stage}: {', '.join(words)}" in taken:
+            words = [kind, axis] if axis and len(words) == 1 else [kind, str(len(taken))]
+        name = f"{letter}{stage}: {', '.join(words)}"
+        below = ",".join(w if w.isdigit() else word(w) for w in words)
+        self._arguments[argument] = self.local(name, f"{letter}{stage}_{{{below}}}")
+        return name, True
+
+    def _kind(self, argument: Expr) -> tuple[str, str]:
+        found: dict[str, str] = {}
+        for name in sorted(argument.symbols()):
+            definition = self.book.get(name)
+            quantity = definition.key.quantity if definition is not None else "Phi" if name.startswith("Phi") else name
+            found.setdefault(quantity, definition.key.axis if definition is not None else "")
+        return next(((kind, found[quantity]) for quantity, kind in _KINDS.items() if quantity in found), ("part", ""))
+
+    def subtotals(self, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
+        """The expression with a name for each sum of definitions of one quantity, scope and block that have the same factor; those that are new."""
+        groups: dict[tuple[str, str, str, Expr], list[str]] = {}
+        for name in sorted(expression.symbols() & self.book.keys(), key=list(self.book).index):
+            by = _factor(expression, name)
+            key = self.book[name].key
+            if by and key.quantity in _SUMMED:
+                groups.setdefault((key.quantity, key.scope, key.block, by), []).append(name)
+        found: list[tuple[str, Expr]] = []
+        for (_, _, _, by), names in groups.items():
+            if len(names) > _FEWEST:
+                made, new = self._sum(names)
+                whole = sum(map(symbol, names), Expr({}))
+                expression = expression + by * (symbol(made) - whole)
+                found += [(made, whole)] if new else []
+        return expression, found
+
+    def of_module(self, whole: Definition, module: str) -> str:
+        """The symbol of what a module has of a block's total."""
+        name = module.replace("_", " ") or "residual stream"
+        left = f"{whole.key.quantity} of {whole.key.block}{' again' if whole.key.again else ''}: {name}"
+        return self.local(left, f"{whole.key.quantity}_{{{word(in_words(whole.key.block))},{word(name)}}}")
+
+    def _sum(self, names: list[str]) -> tuple[str, bool]:
+        own = frozenset(names)
+        if own in self._sums:
+            return self._sums[own], False
+        key = self.book[names[0]].key
+        what = in_words(key.block) if key.block else "states"
+        # the same quantity of the same block with other parts
+        others = sum(made.startswith(f"{key.quantity} of {what}") for made in self._sums.values())
+        below = word(what) + (f",{others + 1}" if others else "")
+        mark = "^{(i)}" if key.scope == "stage" else ""
+        self._sums[own] = self.local(f"{key.quantity} of {what}" + f", {others + 1}" * bool(others), f"{key.quantity}{mark}_{{{below}}}")
+        return self._sums[own], True
+
+
+def _factor(expression: Expr, name: str) -> Expr:
+    """What a symbol is multiplied by, where it stands alone in its terms and in no function; else nothing."""
+    own = Symbol(name)
+    terms = {m: c for m, c in expression.terms.items() if own in dict(m)}
+    if not terms or any(dict(m)[own] != 1 for m in terms) or any(name in _inside(m) for m in expression.terms):
+        return Expr({})
+    return Expr({tuple(f for f in m if f[0] is not own): c for m, c in terms.items()})
+
+
+def _inside(monomial: Monomial) -> set[str]:
+    return {s for atom, _ in monomial if isinstance(atom, Call) for s in atom.symbols}
