@@ -6,6 +6,7 @@ parameters of one block together, the states that stand at every moment. An equa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from symsim.algebra.expr import Call, Expr, Monomial, Symbol, symbol
@@ -28,6 +29,7 @@ class Parts:
         self.book, self.names, self.local = book, names, local
         self._arguments: dict[Expr, str] = {}
         self._sums: dict[frozenset[str], str] = {}
+        self._often: Counter[tuple[str, str]] = Counter()
 
     def argument(self, owner: str, argument: Expr) -> tuple[str, bool]:
         """The symbol of what a definition's maximum compares, and whether it is new."""
@@ -83,7 +85,8 @@ class Parts:
         key = self.book[names[0]].key
         what = in_words(key.block) if key.block else "states"
         # the same quantity of the same block with other parts
-        others = sum(made.startswith(f"{key.quantity} of {what}") for made in self._sums.values())
+        others = self._often[key.quantity, what]
+        self._often[key.quantity, what] += 1
         below = word(what) + (f",{others + 1}" if others else "")
         mark = "^{(i)}" if key.scope == "stage" else ""
         self._sums[own] = self.local(f"{key.quantity} of {what}" + f", {others + 1}" * bool(others), f"{key.quantity}{mark}_{{{below}}}")
