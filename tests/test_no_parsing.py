@@ -49,7 +49,7 @@ ALLOWED: dict[str, str] = {
         asking/moving.py:moving asking/branch.py:in_symbols audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
         algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
-        calibration/shares.py page/inputs.py report/parts.py:Parts._kind
+        calibration/shares.py page/inputs.py
         audit/subjects.py:Derived.fixed audit/references.py:relative_sizes""",
     "the path of an operation or of a tensor inside its layer": """
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table

@@ -13,9 +13,11 @@ from symsim.algebra.expr import Call, Expr, Monomial, Symbol, symbol
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import Definition
 from symsim.algebra.typeset import word
+from symsim.inputs.system import Peak
 
 # by the quantity of a definition, or a rate of the system, in an argument of a maximum: the first that is there says what it is
 _KINDS = {"delta": "tree", "alpha": "ring", "Phi": "compute", "B_hbm": "memory", "t_launch": "host", "e": "exposed", "W": "working", "M": "held"}
+_PEAKS = frozenset({"Phi", *(f"Phi_{kind}" for kind in Peak.model_fields)})
 _FEWEST = 2
 # quantities whose sums have a name of their own: bytes that a rank holds, parameters of a block
 _SUMMED = ("M", "P")
@@ -51,7 +53,7 @@ class Parts:
         found: dict[str, str] = {}
         for name in sorted(argument.symbols()):
             definition = self.book.get(name)
-            quantity = definition.key.quantity if definition is not None else "Phi" if name.startswith("Phi") else name
+            quantity = definition.key.quantity if definition is not None else "Phi" if name in _PEAKS else name
             found.setdefault(quantity, definition.key.axis if definition is not None else "")
         return next(((kind, found[quantity]) for quantity, kind in _KINDS.items() if quantity in found), ("part", ""))
 
