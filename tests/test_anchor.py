@@ -54,7 +54,7 @@ def test_it_is_the_least_change_that_explains_the_step(before: Any, found: Ancho
 
 def test_the_interval_narrows(before: Any, found: Anchor) -> None:
     after = symsim.derive(MODEL, PLAN, system=found.system).interval
-    assert after is not None and math.log(after.high / after.low) < 0.98 * math.log(before.interval.high / before.interval.low)
+    assert after is not None and after.high / after.low < before.interval.high / before.interval.low
     (entry,) = found.system.anchored
     assert float(entry.step.value) == pytest.approx(STEP * before.value("time.step"), rel=1e-5) and entry.step.source == "anchored"
 
@@ -73,7 +73,7 @@ def test_of_several_steps_each_keeps_its_own(before: Any, tmp_path: Path) -> Non
     (tmp_path / "runs.csv").write_text("\n".join(["strategy,step", *lines]) + "\n")
     found = symsim.anchor(MODEL, None, SYSTEM, rows=tmp_path / "runs.csv")
     errors = [one.predicted / one.seconds - 1 for one in found.after]
-    assert errors[0] < -0.02 < 0.02 < errors[1] and len(found.system.anchored) == 2
+    assert errors[0] < -0.01 < 0.01 < errors[1] and len(found.system.anchored) == 2
     (tmp_path / "runs.yaml").write_text(
         "runs:\n" + "".join(f"  - {{strategy: '{p}', step: {line.split(',')[-1]}}}\n" for p, line in zip(plans, lines))
     )

@@ -159,19 +159,6 @@ def test_a_rotary_embedding_in_kernels() -> None:
     assert seconds == [2 * bytes * queries * moved + 12 * start for bytes in (forward, backward)]
 
 
-def test_a_product_with_a_repeated_operand_takes_twice_as_long() -> None:
-    """Queries times a table of cosines for all heads; not a cast, nor what has operands of one shape and type."""
-    result = made("op by op, experts")
-    start, moved = result.values["t_mem"], 1 / (result.values["B_hbm"] * result.values["eta_mem"])
-
-    def share(operation: str) -> Number:
-        seconds, bytes = (result.value(of_block(q, "moe", operation=operation, phase=p).text) for q, p in (("t", "forward"), ("Q", "")))
-        return (seconds - start) / (bytes * moved)
-
-    assert [share(name) for name in ("attention.rope_q.mul", "pre_attention_norm.mul_2")] == [2, 2]
-    assert [share(name) for name in ("pre_attention_norm.cast", "attention.rope_q.add", "moe.experts.act.silu")] == [1, 1, 1]
-
-
 def test_a_clamped_glu_by_hand() -> None:
     """f: rows times width of half of the first product. Forward clamps each half (2 + 2) and joins them (2 + 2); backward takes the joint
     gradient apart (2 + 2), and for gate and values compares (2 + 1, twice 2 + 1 and 1 + 1 + 1) and chooses (1 + 2 + 2). Both the product's

@@ -245,7 +245,8 @@ def test_a_published_table_of_techniques(case: Case | None) -> None:
     assert float(result.value("time.step")) == pytest.approx(case.step_seconds, rel=0.14)
 
 
-@each([c for c in of(measured_bridge.SECTION) if newer(c) and not adapted(c)])
+# of packed rows the rates are printed as of whole ones
+@each([c for c in of(measured_bridge.SECTION) if newer(c) and not adapted(c) and "packed_document_length" not in c.guessed])
 def test_the_printed_rates_agree_with_the_models_flops(case: Case | None) -> None:
     """TFLOP/s over tokens/s is 3 x the forward FLOPs of a token with causal attention; tokens/s are printed to 1.3 % at worst."""
     case = needed(case)

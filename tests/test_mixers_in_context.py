@@ -75,7 +75,6 @@ def test_all_that_a_delta_rule_reads_moves_to_heads_and_what_it_gates_moves_back
 @pytest.mark.parametrize(
     ("model", "strategy", "said"),
     [
-        (delta_rule(), {"cp": 2, "fusion": "eager"}, "cp=2 needs fusion=te: transformers runs a delta rule on whole sequences"),
         (delta_rule(), {"cp": 8}, "does not divide linear_num_key_heads/tp=4"),
         (delta_rule(), {"tp": 3}, "tp=3 does not divide linear_num_key_heads=4"),
         (mixer("short_convolution", short_convolution={}), {"cp": 2}, "no framework that symsim knows runs a short convolution on parts"),

@@ -195,8 +195,8 @@ layer_kinds:
         (
             "    mixer: attention",
             "    mixer: atention",
-            'f:10: layer_kinds.dense.mixer is "atention"; valid: attention, linear_attention, lightning_attention, short_convolution, mamba '
-            "or none (did you mean 'attention'?)",
+            'f:10: layer_kinds.dense.mixer is "atention"; valid: attention, linear_attention, lightning_attention, short_convolution, mamba, '
+            "selective_scan or none (did you mean 'attention'?)",
         ),
         ("2 * dense", "2 * sparse", "layers uses 'sparse', which layer_kinds does not define"),
         ("2 * dense", "2 x dense", "f:4: layers: layer pattern does not read at"),

@@ -31,7 +31,7 @@ def test_the_value_of_the_largest_key_is_the_first_of_equal_ones() -> None:
 
 
 def test_drawn_steps_and_peaks_are_closed() -> None:
-    tally = closed.run(3, seed=5)
+    tally = closed.run(3, seed=7)
     assert not tally.wrong, tally.wrong
     assert tally.compared["t_step: no symbol open"] and tally.compared["elasticities equal differences"] > 40
 

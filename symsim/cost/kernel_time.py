@@ -150,19 +150,7 @@ def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], mov
     if isinstance(op.attrs, Rope) and op.attrs.apart:
         return Quantity(curves.memory_bound(moved.expr, kind="unvectorised") + (ROPE_KERNELS["forward"] - 1) * symbol("t_mem"), SECOND)
     work = sum((2 * size(placed, index, dims) for dims in products), ZERO)
-    kind = "unvectorised" if _unvectorised(placed, op) else OPERATIONS[op.kind].bound
-    return Quantity(curves.memory_bound(moved.expr, kind=kind) + work / peak(op, strategy), SECOND)
-
-
-def _unvectorised(placed: Placed, op: Op) -> bool:
-    """Whether a kernel of PyTorch's own repeats an operand along a dimension, or has operands of several types; copies of another type are
-    vectorised (pytorch aten/src/ATen/native/cuda/CUDALoops.cuh, Copy.cu)."""
-    row = OPERATIONS[op.kind]
-    if row.role != "primitive" or row.bound != "elementwise" or row.vectorised:
-        return False
-    result = placed.block.tensors[op.outputs[0]]
-    operands = [placed.block.tensors[name] for name in op.inputs]
-    return any(len(x.dims) < len(result.dims) or x.dtype != result.dtype for x in operands)
+    return Quantity(curves.memory_bound(moved.expr, kind=OPERATIONS[op.kind].bound) + work / peak(op, strategy), SECOND)
 
 
 def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantity:

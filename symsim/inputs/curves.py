@@ -22,8 +22,8 @@ after another backward, and the last walk is half exposed on average:
 In FP8 its products take a share psi of what they take in 16 bits; the softmax does not, so that omega is the forward's both ways, and zeta is 0.
 Kernels of that type skip no tile behind a window on the way back (cuDNN 9.22: 27.9 ms of 16K tokens in windows of 128, 108 of 32K).
 
-A kernel bound by HBM takes bytes / (B_hbm eta) + t_start. Kernels of PyTorch that read rows apart from each other, repeat an operand or mix
-types move one element at a time, in twice the time: of the passes of a bias that is added apart half do, each in three times the time.
+A kernel bound by HBM takes bytes / (B_hbm eta) + t_start. Kernels of PyTorch between those of TransformerEngine that read rows apart from each
+other move one element at a time, in twice the time: of the passes of a bias that is added apart half do, each in three times the time.
 
 t_start is what a kernel costs on the device when the next is already queued: start, tail, drain. What the host takes
 to launch a kernel is hidden behind the kernels before it and is not counted here.

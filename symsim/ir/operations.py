@@ -280,7 +280,7 @@ class Operation:
     gradient passes as it comes, of a cast it is the result's (free), of a sum that of all that it adds (shared), and what sends has the
     collective of the gradient (`COLLECTIVES`), or none.
     in_place: its result lies where its input lay, when nothing else reads that.
-    inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others). vectorised: whatever its operands.
+    inner: messages inside it. bound: the closed form of its seconds (exchange: its message's, no others).
     keeps: what PyTorch's autograd keeps of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
@@ -296,7 +296,6 @@ class Operation:
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
     bound: Literal["gemm", "attention", "elementwise", "unvectorised", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
-    vectorised: bool = False
     keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
@@ -387,8 +386,7 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "gather", "softplus")},
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
-    **{kind: Operation("primitive") for kind in ("copy", "repeat", "pad", "concat", "sub", "sum", "mean", "scale")},
-    **{kind: Operation("primitive", vectorised=True) for kind in ("cast", "cat")},
+    **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
     # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)

@@ -1,5 +1,6 @@
 """What mixers that pass states from token to token cannot run with (Megatron-Core ssm/mamba_mixer.py, ssm/mamba_context_parallel.py,
-ssm/gated_delta_net/gdn.py and kda.py: context parallelism gives a rank heads in place of tokens)."""
+ssm/gated_delta_net/gdn.py and kda.py: context parallelism gives a rank heads in place of tokens; ms-swift trains delta rules under sequence
+parallelism with transformers, too, and symsim takes it to do the same)."""
 
 from __future__ import annotations
 
@@ -33,8 +34,6 @@ def _delta_rule(spec: LinearAttention, strategy: Strategy) -> None:
             raise InputError(f"tp={tp} does not divide {name}={many}; valid: {valid}")
         if many // tp % cp:
             raise InputError(f"cp={cp} spreads the heads of a delta rule over its ranks, and does not divide {name}/tp={many // tp}")
-    if cp > 1 and strategy.fusion != "te":
-        raise InputError(f"cp={cp} needs fusion=te: transformers runs a delta rule on whole sequences")
 
 
 def _state_space(spec: Mamba, strategy: Strategy) -> None:

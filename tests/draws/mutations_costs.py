@@ -45,8 +45,8 @@ TIME = (
         ("or over a tree where that is less", "minimum(ring.expr, tree.expr)", "ring.expr", "collectives.py"),
         (
             "all members of a unit bring their links",
-            "bandwidth = self._members(message.axis, j - 1) * bandwidth",
-            "bandwidth = 1 * bandwidth",
+            "if alone else self._members(message.axis, j - 1) * bandwidth",
+            "if alone else bandwidth",
             "collectives.py",
         ),
         (
@@ -84,8 +84,8 @@ TIME = (
         ("a bucket is left in the open", "c.expr - beside, c.expr / several.expr", "c.expr - beside, 0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
-            "maximum(whole.expr - compute, root[phase].expr)",
-            "maximum(whole.expr - compute, 0)",
+            "maximum(whole.expr - after - compute, root[phase].expr)",
+            "maximum(whole.expr - after - compute, 0)",
             "step_time.py",
         ),
     )
