@@ -21,7 +21,7 @@ from symsim.version import __version__ as __version__
 if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
     from symsim.api.anchored import anchor
-    from symsim.api.python import compile, derive, load_model, load_strategy, load_system
+    from symsim.api.python import ask, compile, derive, load_model, load_strategy, load_system
     from symsim.api.result import Result
     from symsim.api.run import run
     from symsim.audit.python import audit
@@ -48,6 +48,7 @@ __all__ = [
     "SweepRows",
     "System",
     "anchor",
+    "ask",
     "audit",
     "compare",
     "compile",
@@ -73,6 +74,7 @@ _HOMES = {
     "SweepRows": "symsim.grid.api",
     "System": "symsim.inputs.system",
     "anchor": "symsim.api.anchored",
+    "ask": "symsim.api.python",
     "compare": "symsim.compat.verbs",
     "audit": "symsim.audit.python",
     "compile": "symsim.api.python",

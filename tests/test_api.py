@@ -16,7 +16,7 @@ from symsim.inputs.reading import read_yaml
 
 
 def test_public_names() -> None:
-    verbs = {*"anchor audit compare compile derive load_job load_model load_strategy load_system plan run sweep write_report".split()}
+    verbs = {*"anchor ask audit compare compile derive load_job load_model load_strategy load_system plan run sweep write_report".split()}
     assert set(symsim.__all__) == verbs | {"Architecture", "Formula", "InputError", "Job", "Plan", "Result", "Strategy", "SweepRows", "System"}
     assert all(callable(getattr(symsim, name)) for name in symsim.__all__)
     with pytest.raises(AttributeError, match="no attribute 'derived'"):

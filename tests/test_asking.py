@@ -211,6 +211,16 @@ def test_bad_questions_end_in_one_sentence() -> None:
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 300
 
 
+def test_words_and_options_are_the_question_in_quotes() -> None:
+    for apart, quoted in (
+        (["needed", "B_1", "--for", "time.exposed.tp <= 0.1 s"], "needed B_1 for time.exposed.tp <= 0.1 s"),
+        (["crossing", "c_f_dense_tp", "t_f_dense", "--over", "B_1"], "crossing c_f_dense_tp = t_f_dense over B_1"),
+    ):
+        done = in_process.run("ask", *ASKED, *apart, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == [_result().ask(quoted).to_json()]
+
+
 def test_the_command(tmp_path: Path) -> None:
     plot = tmp_path / "a.svg"
     done = in_process.run(
@@ -223,6 +233,7 @@ def test_the_command(tmp_path: Path) -> None:
     for arguments, said in (
         (["largest s where M_peak <= 80 GiB", "--plot", str(plot)], "none is asked for"),
         (["x", "--plot", "a.png"], "ends in .svg"),
+        (["largest", "s", "--over", "b"], "largest s --over: a question in words and options is one of: crossing A B --over X"),
     ):
         done = in_process.run("ask", *ASKED, *arguments)
         assert done.returncode == 2 and said in done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symsim.api.result import Result
 from symsim.api.result import derive as derive_from
@@ -13,6 +13,9 @@ from symsim.inputs import models, strategies, systems
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+
+if TYPE_CHECKING:
+    from symsim.asking.answers import Answer
 
 
 def load_model(reference: str | os.PathLike[str] | Mapping[str, Any]) -> Architecture:
@@ -77,6 +80,24 @@ def derive(
     if system is not None and not isinstance(system, System):
         system = load_system(system)
     return derive_from(model, strategy, assumptions, overrides, system)
+
+
+def ask(
+    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    question: str,
+    strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    system: System | str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> "Answer":
+    """The answer to a question as `symsim ask` takes it in quotes. InputError for what does not read, and as `derive`.
+
+    >>> ask("llama3-8b", "largest s where M_peak <= 80 GiB", "tp=8,sp=true", "h100-sxm")
+    largest s where M_peak <= 80 GiB
+      s = 98,408 (now 4,096, where it holds)
+    ...
+    """
+    return derive(model, strategy, None, overrides, system).ask(question)
 
 
 def compile(
