@@ -151,12 +151,16 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 1_500_000 and not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
     told = text.replace("<body>", f"<body>{_TOLD}").replace("</body>", f"{_ASKED}</body>")
-    found = json.loads(titled(told, tmp_path, "#b=2&kept=1", 380).replace("&amp;", "&"))
-    assert found["wrong"] == [] and found["unnamed"] == 0 and found["width"] <= 500
     there = symsim.derive(*case[:2], system=case[2], overrides={"b": 2})
+    # between the peak and the peak with its reserve, which the report calls tight, too
+    tight = round(there.value("memory.peak") + there.value("memory.reserve") / 2)
+    address = f"#b=2&memory={tight}&kept=1"
+    found = json.loads(titled(told, tmp_path, address, 380).replace("&amp;", "&"))
+    assert found["wrong"] == [] and found["unnamed"] == 0 and found["width"] <= 500
+    assert "it fits, tight" in found["before"]
     assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
-    assert found["address"] == "#b=2&kept=1" and found["after"] != found["before"]
-    assert re.fullmatch(r"#b=2&B_2=\d+(\.\d+)?&kept=1", found["then"])
+    assert found["address"] == address and found["after"] != found["before"]
+    assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
 def test_values_that_nothing_allows_are_not_offered() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]
             (at,) = rule.over
             refused = {v for v, broken in zip(inputs[at].values, rule.broken) if broken}
             kept = tuple(v for v in found[at].values if v not in refused)
-            found[at] = Input(**{**vars(found[at]), "values": kept})
+            found[at] = replace(found[at], values=kept)
     return found
 
 

@@ -10,10 +10,9 @@ from symsim.algebra.expr import Number
 from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import domain
 from symsim.evaluation.quantities import QUANTITIES
-from symsim.program.unrolled import Argument, Unrolled
+from symsim.program.unrolled import DEGREES, Argument, Unrolled
 
 Group = Literal["sizes", "machine", "coefficients"]
-_DEGREES = ("tp", "cp", "cp_a2a", "cp_p2p", "ep", "etp", "dp", "inst")
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _SEQUENCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _RANKS_OF_A_UNIT = (1, 2, 4, 8, 16, 32, 36, 64, 72, 128, 144, 256, 512, 576)
@@ -62,7 +61,7 @@ def _input(argument: Argument) -> Input:
 
 def _values(name: str, base: int) -> Iterable[int]:
     """Whole numbers around the base."""
-    if name in _DEGREES:
+    if name in DEGREES:
         # of a degree of 1 there are no messages in the formulas
         return sorted(n for n in {base, *_doublings(base, 3)} if n > 1)
     if name == "m":

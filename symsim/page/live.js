@@ -40,7 +40,7 @@ const evaluated = values => {
 const verdict = found => {
   if (found.why) return `Cannot run: ${found.why}.`;
   const filled = found["memory.peak"] + found["memory.reserve"], room = found["memory.capacity"];
-  const memory = room === undefined ? `${spoken(filled, "byte", "")} of memory` : `${filled <= room ? "fits" : "does not fit"}: ${spoken(filled, "byte", "")} of ${spoken(room, "byte", "")}`;
+  const memory = room === undefined ? `${spoken(filled, "byte", "")} of memory` : `${filled <= room ? "fits" : found["memory.peak"] <= room ? "fits, tight, with what is kept free" : "does not fit"}: ${spoken(filled, "byte", "")} of ${spoken(room, "byte", "")}`;
   if (found["time.step"] === undefined) return `A rank needs ${memory}.`;
   return `One step takes ${spoken(found["time.step"], "s", "")}: ${four(found.tokens_per_second)} tokens a second, MFU ${spoken(found.mfu, "1", "mfu")}; it ${memory}.`;
 };
