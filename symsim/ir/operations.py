@@ -444,3 +444,8 @@ EXCEPTIONS = {
 def exceptional(which: str, attributes: Attributes) -> bool:
     """Whether an exception holds for an operation."""
     return isinstance(attributes, Projection) and not EXCEPTIONS[which].labels.isdisjoint(attributes.labels)
+
+
+def of_linear_module(kind: str, attributes: Attributes) -> bool:
+    """Whether it is a product of a linear module of TransformerEngine's: every one is but those that an FP8 recipe leaves alone."""
+    return kind in PRODUCTS and not exceptional("high_precision", attributes)
