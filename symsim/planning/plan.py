@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -142,6 +142,37 @@ class Plan:
         from symsim.planning.text import plan_text
 
         return plan_text(self)
+
+    def _repr_html_(self) -> str:
+        from symsim.planning.text import plan_shown
+        from symsim.report.notebook import html
+
+        return html(plan_shown(self))
+
+    def _repr_latex_(self) -> str:
+        from symsim.planning.text import plan_shown
+        from symsim.report.notebook import latex
+
+        return latex(plan_shown(self))
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        from symsim.report.notebook import bundle
+
+        return bundle(self, include, exclude)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each of the best: its strategy as -s takes it, and its numbers. InputError without pandas."""
+        from symsim.api.frames import frame_of
+
+        return frame_of([flat(choice) for choice in self.best])
+
+
+def flat(choice: Choice) -> dict[str, Any]:
+    """The numbers that a sweep has columns for, by the same names."""
+    names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
+    known = choice.result.step_numbers
+    there = [n for n in names if "." in n or n in known]
+    return {"strategy": choice.text, **{n: choice.result.value(n) for n in there}, "binds": binds(choice.result)}
 
 
 def binds(result: Result) -> str:

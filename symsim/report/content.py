@@ -179,11 +179,6 @@ def report(result: Evaluation) -> Report:
     )
 
 
-def opening(result: Evaluation) -> Report:
-    """The first section alone, for a notebook's cell."""
-    return Report(result.model.name, subtitle(result), (_Opening(result, Ink(result), Totals(result)).section(),))
-
-
 def subtitle(result: Evaluation) -> str:
     s = result.strategy
     degrees = ", ".join(f"{n}={v}" for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp), ("vpp", s.vpp), ("ep", s.ep)) if v > 1)

@@ -50,14 +50,18 @@ def brief(result: Evaluation) -> str:
 
 
 def heading(result: Evaluation) -> str:
-    """What a result is of: the model, the options, the ranks, the batch."""
+    """What a result is of, in lines of 80 columns."""
+    return "\n".join(map(wrapped, headings(result)))
+
+
+def headings(result: Evaluation) -> list[str]:
+    """The model, the options, the ranks, the batch."""
     options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
     on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""
     size = f"{ranks:,} rank{'s' if ranks > 1 else ''}{on}"
     idle = idle_pipeline(result.strategy)
-    lines = [result.model.name, options or "every option at its default", size, batch(result.strategy), *([idle] if idle else [])]
-    return "\n".join(map(wrapped, lines))
+    return [result.model.name, options or "every option at its default", size, batch(result.strategy), *([idle] if idle else [])]
 
 
 def _summary(result: Evaluation) -> str:
