@@ -52,7 +52,7 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
     moe = any(kind.ffn == "moe" for kind in kinds)
     applies = {
         "core_attn": (any("attention" in k.mixers for k in kinds), "softmax attention"),
-        "mlp": (any(k.ffn == "mlp" for k in kinds), "a dense feed-forward layer"),
+        "mlp": (any(k.has_mlp for k in kinds), "a dense feed-forward layer"),
         "moe": (moe, "a mixture of experts"),
         "moe_act": (moe, "a mixture of experts"),
         "shared_experts": (moe and shared, "shared experts"),
