@@ -85,8 +85,7 @@ def define_activations(rank: Rank) -> Activations:
         latex=r"n^{(i)}",
         source=rank.schedule.source,
     ).expr
-    # the head's backward follows its forward at once, unless all forwards come first
-    of_head = ZERO if rank.schedule.forwards_first else of_block("A", HEAD).expr * symbol("loss_i")
+    of_head = of_block("A", HEAD).expr * symbol("loss_i")
     of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
@@ -96,6 +95,7 @@ def define_activations(rank: Rank) -> Activations:
         rank,
         of_stage("M", "earlier"),
         _in_flight_besides(rank, alive, saved - of_head - of_depths)
+        + (rank.schedule.at_head - 1) * of_head
         + (depths_alive - 1) * of_depths
         + (rank.schedule.whole + kept_whole(rank.strategy, alive)) * _recomputed_layers(rank)
         + _waiting(rank),
