@@ -20,6 +20,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError, nearest
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
+from symsim.grid.collection import no_collection
 from symsim.grid.family import Family
 from symsim.grid.names import field_of, text_of
 from symsim.grid.space import Space
@@ -284,7 +285,8 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
         return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
 
     search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
-    found = search.run(progress)
+    with no_collection():
+        found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:
         raise InputError(f"nothing in the space can run: {_reason(search)}")
     return search, [{**options, **_sizes_at(search.space, one.point), **one.options, "world": asked.world} for one in found]
