@@ -37,6 +37,7 @@ TIME_ONLY = (
     "overlap_p2p_comm_warmup_flush",
     "p2p_comm",
     "batch_p2p_sync",
+    "synchronize_checkpoint_boundary",
     "moe_shared_expert_overlap",
     "clip_grad",
     "allgather_bucket_size",

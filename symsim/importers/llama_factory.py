@@ -95,7 +95,7 @@ _TABLE: dict[str, Silent] = {
         swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret profiler_output_dir profiler_wait_steps profiler_warmup_steps
         profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules""",
     ),
-    **silent("not_modelled", "a profiler's hooks in some steps", "enable_torch_profiler"),
+    **silent("not_modelled", "belongs to the run: a profiler's hooks in the steps that it records", "enable_torch_profiler"),
     **silent(
         "no_cost_effect",
         RATES,

@@ -22,6 +22,8 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
         if strategy.recompute != "full":
             raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
+    if strategy.synchronize_checkpoint_boundary and strategy.recompute != "full":
+        raise InputError(f"synchronize_checkpoint_boundary=true needs recompute=full, and recompute is {strategy.recompute}")
     after = depths(architecture, strategy.mtp_num_layers)
     if strategy.recompute == "full" and strategy.recompute_method == "uniform" and after and strategy.recompute_num_layers > 1:
         raise InputError(

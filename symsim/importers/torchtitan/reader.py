@@ -115,7 +115,7 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return load_model(shipped).architecture
-    why = "no model of this name and flavor comes with symsim; --of MODEL names one"
+    why = "no model that comes with symsim has this name and flavor; --of MODEL names one"
     keys.note("model.flavor", "refused", why=why)
     return model_of(keys, "model.hf_assets_path", options) if assets is not None else None
 
