@@ -51,7 +51,6 @@ VERBS = (
     "symsim.grid.api",
     "symsim.importers.reading",
     "symsim.planning.plan",
-    "symsim.planning.verbs",
 )
 
 

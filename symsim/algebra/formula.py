@@ -211,16 +211,7 @@ class Formula:
         return printed(read(self, inline, per, given, drop_below), target, symbols)
 
     def _repr_latex_(self) -> str:
-        """As it is read (docs/formula.md): the result over the parts that stand in it by name, and what these are; `latex()` has it whole."""
-        from symsim.algebra.reading import read
-        from symsim.report.formula import displayed
-
-        return f"$\\displaystyle {displayed(read(self))}$"
-
-    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
-        from symsim.report.notebook import bundle
-
-        return bundle(self, include, exclude)
+        return f"$\\displaystyle {self.latex()}$"
 
     def __repr__(self) -> str:
         """The result in a line; `print` gives every definition."""
