@@ -9,17 +9,23 @@ import pytest
 
 from symsim.algebra.expr import ZERO
 from symsim.frameworks import fuse_eager, fuse_te
+from symsim.frameworks.choices import framework_of
+from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Moe
+from symsim.inputs.assumptions import resolve
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Net, Weight
 from symsim.ir.block import rebuild as rebuilt
 from symsim.ir.einsum import IRError
 from symsim.ir.operations import KINDS, Norm, Plain
-from symsim.lowering.lower import lower
+from symsim.layers.mlp import mlp
+from symsim.layers.notation import add
+from symsim.lowering.lower import lower, lower_block
 from symsim.lowering.remember import Remembered
 from symsim.lowering.verify import verify
 from symsim.placement.mesh import mesh_of
+from symsim.placement.names import placement_of
 from symsim.placement.sizes import dimensions
 
 
@@ -77,6 +83,27 @@ def test_partial_sum_is_reduced_before_use() -> None:
     reduced = next(op for op in placed.block.ops if op.kind == "all_reduce")
     with pytest.raises(IRError, match="a partial sum over"):
         verify(replace(placed, partial={**placed.partial, reduced.outputs[0]: ("tp",)}))
+
+
+def test_a_partial_sum_that_is_read_whole_and_split_is_reduced_once() -> None:
+    """A network behind another, with a sum around it: the first one's result is scattered, and gathered from there."""
+    strategy, model, given = Strategy(tp=2, sp=True, seq_length=4096), load_model("llama3-8b").architecture, resolve({})
+    mesh = mesh_of(strategy)
+    net = Net("dense", "bf16", dimensions(model, strategy, mesh, "full"))
+    x = net.input("x", "b s h")
+    for name in ("first", "second"):
+        with net.within(name, "mlp"):
+            y = mlp(net, x, width="f", gated=False, activation="gelu")
+            x = add(net, y, x, "add") if name == "second" else y
+    profile = Profile(model, strategy, given, framework_of(strategy, given), placement_of(strategy))
+    made = lower_block(net.block([x]), profile, mesh)
+    assert [(m.op, m.what.partition(" of ")[2]) for _, m in made.differentiated.forward_messages] == [
+        ("all_gather", "first.up_proj"),
+        ("reduce_scatter", "first.down_proj"),
+        ("all_gather", "second.up_proj"),
+        ("reduce_scatter", "second.down_proj"),
+    ]
+    assert {s.name: s.bytes.evaluate({"b": 1, "s": 4096, "h": 4096, "f": 1, "tp": 2}) for s in made.saved}["first.down_proj.out@tp:s"] == 4096 * 4096
 
 
 def projected(einsum: str = "b s h, f h -> b s f") -> Block:

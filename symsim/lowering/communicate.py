@@ -7,6 +7,8 @@ sum, is redistributed first:
     partial -> shard        reduce_scatter       shard d1 -> shard d2  all_to_all
     whole   -> shard        a local slice
 
+A partial sum that one reader wants whole and another split is reduced once, to the split form, and gathered from there.
+
 Nothing here knows a layer: tensor, sequence, context and expert parallelism all come out of these five.
 """
 
@@ -48,6 +50,8 @@ class State:
     ops: list[Op] = field(default_factory=list)
     iteration: list[Layout] = field(default_factory=list)
     versions: dict[tuple[str, str], str] = field(default_factory=dict)
+    split: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of every tensor, by axis, a dimension that one of its readers wants split over it."""
 
 
 def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups: bool = False) -> Placed:
@@ -64,23 +68,17 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     for tensor in block.tensors.values():
         if tensor.kind == "parameter":
             state.layouts[tensor.name] = parameter_layout(mesh, block, tensor, readers.get(tensor.name, ""))
-    for op in block.ops:
-        layout = place(mesh, block, op)
+    layouts = [place(mesh, block, op) for op in block.ops]
+    if shared:
+        _read_split(state, mesh, block, layouts)
+    for op, layout in zip(block.ops, layouts, strict=True):
         inputs = []
         for position, name in enumerate(op.inputs):
             tensor = block.tensors[name]
             if tensor.kind == "table":
                 state.layouts.setdefault(name, {d: layout.get(d, ()) for d in tensor.dims})
-            if tensor.kind in ("parameter", "table"):
-                inputs.append(name)
-                continue
-            if OPERATIONS[op.kind].completes:  # its own reduction completes the partial sums of the experts
-                inputs.append(name)
-                continue
-            wanted = {d: layout[d] for d in tensor.dims}
-            if OPERATIONS[op.kind].role == "attention" and position in (1, 2):
-                wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
-            inputs.append(redistribute(state, mesh, op, name, wanted, shared))
+            wanted = _wanted(mesh, op, position, tensor, layout)
+            inputs.append(name if wanted is None else redistribute(state, mesh, op, name, wanted, shared))
         renamed = dict(zip(op.inputs, inputs))
         made = replace(op, inputs=tuple(inputs), saves=tuple(renamed.get(t, t) for t in op.saves))
         summed = _summed(op)
@@ -101,6 +99,25 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
         outputs.append(redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
     placed = replace(block, tensors=state.tensors, ops=tuple(state.ops), outputs=tuple(outputs))
     return Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration))
+
+
+def _wanted(mesh: Mesh, op: Op, position: int, tensor: Tensor, layout: Layout) -> Layout | None:
+    """Where an operation wants an input; None where it reads it as it lies: a parameter, or a partial sum that its own reduction completes."""
+    if tensor.kind in ("parameter", "table") or OPERATIONS[op.kind].completes:
+        return None
+    wanted = {d: layout[d] for d in tensor.dims}
+    if OPERATIONS[op.kind].role == "attention" and position in (1, 2):
+        wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
+    return wanted
+
+
+def _read_split(state: State, mesh: Mesh, block: Block, layouts: list[Layout]) -> None:
+    """Note the tensors of which a reader wants a share."""
+    reads = [(n, _wanted(mesh, op, at, block.tensors[n], layout)) for op, layout in zip(block.ops, layouts) for at, n in enumerate(op.inputs)]
+    reads += [(name, _stream_layout(mesh, block.tensors[name])) for name in block.outputs]
+    for name, wanted in reads:
+        for dim, axes in (wanted or {}).items():
+            state.split.setdefault(name, {}).update(dict.fromkeys(axes, dim))
 
 
 def _summed(op: Op) -> set[str]:
@@ -124,16 +141,18 @@ def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
 
 def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
     """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
-    layout, partial = state.layouts[name], state.partial.get(name, ())
-    for axis in mesh.degrees:
-        source, target = _where(layout, partial, axis), _where(wanted, (), axis)
-        if source == target or not mesh.active(axis):
-            continue
-        key = (name, f"{axis}:{target}") if shared else (name, f"{axis}:{target}:{op.name}")
-        if key not in state.versions:
-            state.versions[key] = _insert(state, op, name, axis, source, target, key)
-        name = state.versions[key]
-        layout, partial = state.layouts[name], state.partial.get(name, ())
+    split = state.split.get(name, {})
+    for axis in filter(mesh.active, mesh.degrees):
+        target = _where(wanted, (), axis)
+        summed = target is None and axis in state.partial.get(name, ())
+        for there in dict.fromkeys((split.get(axis), target) if summed else (target,)):
+            source = _where(state.layouts[name], state.partial.get(name, ()), axis)
+            if source == there:
+                continue
+            key = (name, f"{axis}:{there}") if shared else (name, f"{axis}:{there}:{op.name}")
+            if key not in state.versions:
+                state.versions[key] = _insert(state, op, name, axis, source, there, key)
+            name = state.versions[key]
     return name
 
 
