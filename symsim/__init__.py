@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from symsim.inputs.strategy import Strategy
     from symsim.inputs.system import System
     from symsim.planning.plan import Plan, plan
+    from symsim.planning.verbs import next_changes, sizing
     from symsim.report import write_report
 
 
@@ -57,8 +58,10 @@ __all__ = [
     "load_model",
     "load_strategy",
     "load_system",
+    "next_changes",
     "plan",
     "run",
+    "sizing",
     "sweep",
     "write_report",
 ]
@@ -83,8 +86,10 @@ _HOMES = {
     "load_model": "symsim.api.python",
     "load_strategy": "symsim.api.python",
     "load_system": "symsim.api.python",
+    "next_changes": "symsim.planning.verbs",
     "plan": "symsim.planning.plan",
     "run": "symsim.api.run",
+    "sizing": "symsim.planning.verbs",
     "sweep": "symsim.grid.api",
     "write_report": "symsim.report",
 }

@@ -13,7 +13,7 @@ import pytest
 from shared import SHARED
 
 from symsim.api.cli import main
-from symsim.calibration.calibrate import OPS, Errors, calibrate, seconds, table, write_system
+from symsim.calibration.calibrate import OPS, Calibration, Errors, calibrate, calibrated, seconds, table, write_system
 from symsim.calibration.points import Point, Points, read_points
 from symsim.errors import InputError
 from symsim.inputs.reading import Document, parse_yaml
@@ -454,3 +454,14 @@ def test_shapes_of_other_models(
     mean = sum(abs(r - 1) for r in ratios) / len(ratios)
     summed = sum(r * p.seconds for r, p in zip(ratios, test)) / sum(p.seconds for p in test) - 1
     assert (round(100 * mean, 1), round(100 * summed, 1)) == expected
+
+
+@pytest.mark.parametrize("name, nothing", [("kappa_fa", True), ("psi_fa", True), ("zeta_fa", True), ("t_gemm", True), ("eta_fa", False)])
+def test_a_coefficient_that_may_be_nothing_is_written_as_such(name: str, nothing: bool) -> None:
+    data = parse_yaml(SYSTEM, "lab.yaml").data
+    found = Calibration((), {name: 0.0}, {name: 1.0})
+    if nothing:
+        assert symbol_values(validate(System, calibrated(data, found, "points"), "lab.yaml"), Strategy())[name] == 0
+    else:
+        with pytest.raises(InputError, match=f"{name} was fitted to zero"):
+            calibrated(data, found, "points")

@@ -174,7 +174,7 @@ def test_a_refused_derivation_writes_nothing(model: Path, tmp_path: Path):
 
 
 def test_list():
-    assert in_process.run("list", "models").stdout.split() == list_models()
+    assert [line.split()[0] for line in in_process.run("list", "models").stdout.splitlines()] == list_models()
     symbols = in_process.run("list", "symbols").stdout.splitlines()
     assert [line.split()[0] for line in symbols] == list(SYMBOLS) and SYMBOLS["h"].meaning in symbols[list(SYMBOLS).index("h")]
     assumptions = in_process.run("list", "assumptions").stdout

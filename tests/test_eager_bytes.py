@@ -126,6 +126,20 @@ MAMBA2 = {
     "chunk_size": 16,
 }
 MAMBA1 = {"model_type": "mamba", "hidden_size": 32, "state_size": 4, "num_hidden_layers": 2, "vocab_size": 100}
+ZAMBA2 = {
+    "model_type": "zamba2",
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "vocab_size": 100,
+    "layers_block_type": ["mamba", "hybrid", "hybrid"],
+    "n_mamba_heads": 8,
+    "mamba_ngroups": 2,
+    "mamba_d_state": 8,
+    "chunk_size": 16,
+    "adapter_rank": 6,
+}
 JAMBA = {
     "model_type": "jamba",
     "hidden_size": 32,
@@ -207,6 +221,10 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "falcon mamba": (MAMBA1 | {"model_type": "falcon_mamba"}, 1, "eager", 2, 20, 225568, 0),
     "jamba": (JAMBA, 1, "eager", 2, 20, 252128, 0),
     "jamba mixture": (JAMBA | {"num_hidden_layers": 5, "expert_layer_offset": 0, "num_experts": 4}, 0, "eager", 2, 20, 281104, 0),
+    "zamba 2, a block that is borrowed": (ZAMBA2, 2, "eager", 2, 48, 1444832, 0),
+    "zamba 2, adapters of attention": (
+        ZAMBA2 | {"use_shared_attention_adapter": True, "use_mem_rope": True}, 1, "eager", 2, 40, 1288736, 5120
+    ),
     "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }

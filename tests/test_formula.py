@@ -58,6 +58,25 @@ def test_substitution_is_evaluation(tree: Expr, inner: Expr, at: dict[str, int])
     assert tree.substitute({"y": inner}).evaluate(at) == tree.evaluate({**at, "y": inner.evaluate(at)})
 
 
+class Looked(dict[str, int]):
+    """Values that count how often one is asked for."""
+
+    times = 0
+
+    def __getitem__(self, name: str) -> int:
+        self.times += 1
+        return super().__getitem__(name)
+
+
+def test_a_call_is_evaluated_once_wherever_it_stands() -> None:
+    a, b, at = symbol("a"), symbol("b"), Looked(a=2, b=3)
+    tree = a
+    for _ in range(12):
+        tree = maximum(tree + a, tree + b)
+    assert tree.evaluate(at) == 2 + 12 * 3
+    assert at.times == 3 + 11 * 2, "three in the innermost maximum, two in each around it"
+
+
 def test_ceiling_keeps_its_division_exact() -> None:
     assert ceil(x / y).evaluate({"x": 525, "y": 75}) == 7
 

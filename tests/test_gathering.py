@@ -189,6 +189,13 @@ def test_narrow_weights_that_are_sharded() -> None:
     assert first(sharded, "M_at_backward_dense") - first(one, "M_at_backward_dense") == sum(WEIGHTS)
 
 
+def test_shards_that_are_cast_before_they_are_gathered_have_no_narrow_copy() -> None:
+    """torch's FSDP keeps the shards that the optimizer updates alone, whatever they are gathered in."""
+    plain, cast = (numbers({"fsdp_parameters": "main"}, fusion="te", fp8="tensorwise", zero=3, fp8_param_gather=on) for on in (False, True))
+    assert first(plain, "M_stage_weights") == first(cast, "M_stage_weights")
+    assert {m.dtype for m in messages(cast) if m.op == "all_gather"} == {"fp8", "bf16"}
+
+
 def test_megatron_and_swift_say_so() -> None:
     words = "--bf16 --fp8-format hybrid --fp8-recipe mxfp8 --fp8-param-gather --use-distributed-optimizer --micro-batch-size 1".split()
     made = load_job("megatron", *words, model="llama3-8b")

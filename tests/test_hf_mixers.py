@@ -44,6 +44,24 @@ MAMBA2 = {
     "state_size": 9,
     "tie_word_embeddings": True,
 }
+ZAMBA2 = {
+    "model_type": "zamba2",
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "layers_block_type": ["mamba", "hybrid", "hybrid", "mamba", "hybrid"],
+    "num_mem_blocks": 2,
+    "n_mamba_heads": 8,
+    "mamba_ngroups": 2,
+    "mamba_d_state": 8,
+    "chunk_size": 16,
+    "adapter_rank": 6,
+    "use_shared_attention_adapter": True,
+    "use_mem_rope": True,
+    "add_bias_linear": True,
+}
 LING = {
     "model_type": "bailing_hybrid",
     "vocab_size": 727,
@@ -106,6 +124,7 @@ COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
         },
         None,
     ),
+    "zamba2": (ZAMBA2, {"embedding": 6400, "attention": 270112, "norm": 1408, "mlp": 54272}, 19876864),
 }
 
 
@@ -136,6 +155,9 @@ def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
         (FALCON_H1 | {"mamba_d_head": 7}, "'mamba_d_head' must be the 36 channels"),
         (MAMBA2 | {"hidden_act": "gelu"}, "only silu is supported"),
         (JAMBA | {"attn_layer_offset": 4}, "'attn_layer_offset' must be below attn_layer_period 4"),
+        (ZAMBA2 | {"tie_word_embeddings": False}, "transformers then shares no block either"),
+        (ZAMBA2 | {"layers_block_type": ["attention"] * 5}, "names 'attention', which this model_type does not have"),
+        (ZAMBA2 | {"num_key_value_heads": 2}, "num_attention_heads with use_shared_attention_adapter"),
         (LING | {"layer_types": ["mamba"] * 5}, "names 'mamba', which this model_type does not have"),
     ],
 )

@@ -95,3 +95,20 @@ def test_a_key_in_two_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "more.yml").write_text("seq-length: 1024\n")
     with pytest.raises(InputError, match=r"more.yml:1: 'seq-length' is given in .*model.yml too"):
         job(tmp_path, str(tmp_path / "more.yml"))
+
+
+def test_a_host_that_waits_and_one_that_does_not(tmp_path: Path) -> None:
+    found = job(tmp_path, checkpoint_activations=True, synchronize_each_layer=True, wall_clock_breakdown=True, pipe_parallel_size=1)
+    told = {row.key: row.fate for row in found.rows}
+    assert (found.strategy or {})["synchronize_checkpoint_boundary"] is True
+    assert (told["synchronize_each_layer"], told["wall_clock_breakdown"]) == ("mapped", "no_cost_effect")
+    alone = job(tmp_path, synchronize_each_layer=True, wall_clock_breakdown=True)
+    assert {row.key: row.fate for row in alone.rows}["wall_clock_breakdown"] == "not_modelled"
+    assert "synchronize_checkpoint_boundary" not in (alone.strategy or {})
+
+
+def test_gates_in_a_kernel_of_flash_attention(tmp_path: Path) -> None:
+    assert dict(job(tmp_path, use_flashattn_swiglu=True, activation="swiglu").strategy or {})["bias_activation_fusion"] is True
+    plain = job(tmp_path, use_flashattn_swiglu=True)
+    assert dict(plain.strategy or {})["bias_activation_fusion"] is False
+    assert {row.key: row.fate for row in plain.rows}["use_flashattn_swiglu"] == "no_cost_effect"

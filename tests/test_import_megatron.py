@@ -382,6 +382,22 @@ def test_overrides_of_a_recipe(tmp_path: Path) -> None:
         job(str(nested), model="llama3-8b")
 
 
+def test_rows_that_a_recipe_packs(tmp_path: Path) -> None:
+    """A section inside a section says so; what no file tells is how long samples are."""
+    file = tmp_path / "sft.yaml"
+    packing = "packed_sequence_specs: {packed_sequence_size: 8192, pad_seq_to_mult: 16}"
+    file.write_text(f"model: {{seq_length: 8192}}\ndataset:\n  dataset_name: a/b\n  {packing}\n  dataset_kwargs: {{chat: true}}\n")
+    found = job(str(file), model="llama3-8b")
+    key = "dataset.packed_sequence_specs.packed_sequence_size"
+    assert row(found, key)[:2] == ("derived", "seq_length") and row(found, "dataset.dataset_kwargs.chat")[0] == "no_cost_effect"
+    told = job(str(file), model="llama3-8b", variables={"packed_document_length": "512"})
+    assert row(told, key)[0] == "mapped" and told.placed().packed_document_length == 512
+    text = "dataset.packed_sequence_specs.packed_sequence_size=8192 model.seq_length=8192 dataset.dataset_name=a/b dataset.dataset_kwargs.chat=true"
+    assert job(*text.split(), model="llama3-8b").strategy == found.strategy
+    with pytest.raises(InputError, match=r"llama3.py: Python is not run; of a recipe, its overrides are read, from YAML"):
+        job("llama3.py")
+
+
 def test_lists_as_yaml_has_them(tmp_path: Path) -> None:
     file = tmp_path / "args.yaml"
     for modules, rate in (("[moe_act, layernorm]", "1e-2"), ('"[moe_act layernorm]"', "[0.01]"), ("moe_act layernorm", "0.01")):

@@ -72,7 +72,8 @@ def test_fully_sharded_in_eight_bits() -> None:
     assert found["fp8"] == "tensorwise" and found["fusion"] == "te" and found["recompute"] == "sac_mm_attn" and found["grad_reduce_in_fp32"]
     assert made.assumptions == {"fsdp_parameters": "main", "recompute_early_stop": "false"}
     told = rows(made)
-    assert told["quantize.linear.float8.enable_fsdp_float8_all_gather"].fate == "not_modelled" and told["compile.enable"].fate == "derived"
+    assert told["quantize.linear.float8.enable_fsdp_float8_all_gather"].fate == "mapped" and found["fp8_param_gather"] is True
+    assert told["compile.enable"].fate == "derived"
     assert told["world"].fate == "mapped" and told["checkpoint.enable"].fate == "not_modelled"
 
 

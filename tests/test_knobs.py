@@ -162,6 +162,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "overlap_p2p_comm": (DENSE, {"pp": 4, "vpp": 2, "num_microbatches": 8}, True),
     "overlap_p2p_comm_warmup_flush": (DENSE, {**GROUPS, "overlap_p2p_comm": True}, False),
     "p2p_comm": (DENSE, {"pp": 4, "num_microbatches": 8}, "batched"),
+    "synchronize_checkpoint_boundary": (DENSE, {"recompute": "full"}, True),
     "batch_p2p_sync": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
     "variable_seq_lengths": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
     "moe_shared_expert_overlap": (MLA, {"ep": 8}, True),

@@ -10,6 +10,7 @@ import symsim
 from symsim.algebra.expr import Number
 from symsim.api.result import Result, derive
 from symsim.cost.workspace import _Backward
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
@@ -38,6 +39,28 @@ def test_a_placeholder_gradient_stands_once_for_equal_shapes(model: str) -> None
     h, d, heads, groups, f = of.hidden_size, of.head_dim, of.attention.num_attention_heads, of.query_groups, of.mlp.ffn_hidden_size
     weights = h * d * (heads + 2 * groups) + h * d * heads + h * 2 * f + f * h
     assert stage(made(model, {"te_dummy_wgrad": "true"}))["M_stage_constant"] == 2 * weights
+
+
+def test_placeholders_are_told_apart_by_shape() -> None:
+    """A weight and one of its shape turned have each their own (get_dummy_wgrad: key = (*shape, dtype))."""
+    of = load_model("gpt3-175b").architecture
+    assert of.mlp is not None and not of.mlp.gated
+    h, f = of.hidden_size, of.mlp.ffn_hidden_size
+    assert stage(made("gpt3-175b", {"te_dummy_wgrad": "true"}, tp=2))["M_stage_constant"] == 2 * (3 * h * h + h * h + f * h + h * f) // 2
+
+
+def test_every_linear_module_of_a_layer_has_a_placeholder() -> None:
+    """Latents of experts, and what merges the streams of a depth, are linear modules of TransformerEngine's too."""
+    model = load_model("deepseek-v3").architecture.model_copy(update={"mtp_num_layers": 0})
+    assert model.moe is not None
+    h, f, latent = model.hidden_size, model.moe.moe_ffn_hidden_size, 1000
+    narrow = model.model_copy(update={"moe": model.moe.model_copy(update={"moe_latent_size": latent})})
+
+    def placeholders(of: Architecture) -> Number:
+        return stage(derive(of, Strategy(ep=8, dp=8)))["M_stage_constant"]
+
+    assert placeholders(narrow) - placeholders(model) == 2 * (3 * f * (latent - h) + 2 * latent * h)
+    assert placeholders(model.model_copy(update={"mtp_num_layers": 1})) - placeholders(model) == 2 * 2 * h * h
 
 
 def test_earlier_micro_batches_have_left_the_head() -> None:

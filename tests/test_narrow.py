@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from symsim.api.result import Result, derive
+from symsim.cost.kernel_time import launches
 from symsim.errors import InputError
 from symsim.evaluation.traffic import stage_messages
 from symsim.frameworks.recipes import RECIPES
@@ -16,6 +17,7 @@ from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
+from symsim.lowering.differentiate import CAST
 
 TOKENS, HIDDEN, FFN = 512, 4096, 14336
 QUERIES = 4096
@@ -237,3 +239,14 @@ def test_every_expert_is_cast_by_kernels_of_its_own(fp8: str, kernels: int) -> N
         float(result.values["B_hbm"]) * float(result.values["eta_mem"])
     )
     assert of_forward == pytest.approx(kernels * float(result.values["t_mem"]))
+
+
+@pytest.mark.parametrize(("fp8", "calls"), [("delayed", 1), ("tensorwise", 1 + 1 / 4), ("mxfp8", 1 + 1 / 4)])
+def test_a_cast_of_experts_takes_the_host_longer_with_each(fp8: str, calls: float) -> None:
+    """Two experts a rank: the second costs a quarter of a launch, in forward and in backward, where the call goes through them one by one."""
+    result = derive(load_model("mixtral-8x7b").architecture, Strategy(fp8=fp8, ep=4, dp=4), system=load_system("h100-sxm"))  # type: ignore[arg-type]
+    placed, profile = result.lowered.blocks["moe"].placed, result.lowered.profile
+    names = [op.name for op in placed.block.ops]
+    cast, product = names.index("moe.experts.fc2.quantise"), names.index("moe.experts.fc2")
+    assert launches(placed, cast, profile, backward=False).evaluate(result.values) == calls
+    assert launches(placed, product, profile, backward=True, label=CAST).evaluate(result.values) == calls

@@ -51,6 +51,7 @@ VERBS = (
     "symsim.grid.api",
     "symsim.importers.reading",
     "symsim.planning.plan",
+    "symsim.planning.verbs",
 )
 
 

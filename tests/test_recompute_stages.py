@@ -183,3 +183,21 @@ def test_megatrons_argument(more, fate):
     job = symsim.load_job("megatron", *f"{base} --pipeline-model-parallel-size 4 {more} {argument} 2".split())
     (row,) = [row for row in job.rows if row.key == argument]
     assert row.fate == fate and (job.strategy.get(PARTIAL) == 2) == (fate == "mapped")
+
+
+def test_a_host_that_waits_at_the_ends_of_a_checkpoint() -> None:
+    """Four launches a checkpoint and micro-batch, of one layer or of several."""
+
+    def step(more: str, **assumed: str) -> tuple[float, float]:
+        strategy = f"recompute=full,micro_batch_size=1,num_microbatches=2{more}"
+        result = symsim.derive("llama3-8b", strategy, system="h100-sxm", assumptions=assumed)
+        assert isinstance(result, Result)
+        return float(result.step_numbers["t_step"]), float(result.values["t_launch"])
+
+    (plain, launch), (waits, _) = step(""), step(",synchronize_checkpoint_boundary=true")
+    assert waits - plain == pytest.approx(2 * 32 * 4 * launch, rel=1e-6)
+    (plain, _), (waits, _) = (step(f",recompute_num_layers=4{more}") for more in ("", ",synchronize_checkpoint_boundary=true"))
+    assert waits - plain == pytest.approx(2 * 8 * 4 * launch, rel=1e-6)
+    assert step(",synchronize_checkpoint_boundary=true", host_launch="hidden")[0] == step("", host_launch="hidden")[0]
+    with pytest.raises(InputError, match="synchronize_checkpoint_boundary=true needs recompute=full, and recompute is none"):
+        derived("synchronize_checkpoint_boundary=true")

@@ -319,3 +319,7 @@ def test_fused_kernels_keep_what_they_read() -> None:
 def test_what_cannot_be_trained_is_refused(strategy: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         derived("llama3-8b", strategy)
+
+
+def test_kinds_of_two_words_are_tuned() -> None:
+    assert derived("llama4-maverick", "tuner_type=lora").model.kind_names()[0] == "chunked__dense__lowest"

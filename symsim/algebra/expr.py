@@ -228,6 +228,8 @@ class Expr:
 
     def evaluate(self, values: Mapping[str, Number], calls: dict[Call, Number] | None = None) -> Number:
         """Exact value with every symbol given; KeyError names a missing symbol. calls: values of calls known at these values, added to."""
+        # a schedule's expression is a tree of exponential size over few calls
+        calls = {} if calls is None else calls
         total: Number = 0
         for monomial, coefficient in self.terms.items():
             numerator: Number = coefficient
@@ -314,13 +316,10 @@ def _atom_text(atom: Atom, power: int) -> str:
     return text if power == 1 else f"{text}**{power}"
 
 
-def _call(atom: Call, values: Mapping[str, Number], calls: dict[Call, Number] | None) -> Number:
-    if calls is not None and atom in calls:
-        return calls[atom]
-    result: Number = EXACT[atom.function](*(a.evaluate(values, calls) for a in atom.arguments))
-    if calls is not None:
-        calls[atom] = result
-    return result
+def _call(atom: Call, values: Mapping[str, Number], calls: dict[Call, Number]) -> Number:
+    if atom not in calls:
+        calls[atom] = EXACT[atom.function](*(a.evaluate(values, calls) for a in atom.arguments))
+    return calls[atom]
 
 
 def _atom_slope(atom: Atom, name: str, values: Mapping[str, Number] | None) -> Expr:

@@ -211,7 +211,16 @@ class Formula:
         return printed(read(self, inline, per, given, drop_below), target, symbols)
 
     def _repr_latex_(self) -> str:
-        return f"$\\displaystyle {self.latex()}$"
+        """As it is read (docs/formula.md): the result over the parts that stand in it by name, and what these are; `latex()` has it whole."""
+        from symsim.algebra.reading import read
+        from symsim.report.formula import displayed
+
+        return f"$\\displaystyle {displayed(read(self))}$"
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        from symsim.report.notebook import bundle
+
+        return bundle(self, include, exclude)
 
     def __repr__(self) -> str:
         """The result in a line; `print` gives every definition."""

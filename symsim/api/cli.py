@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from symsim.api import formula as formulas
-from symsim.api import planned
-from symsim.api.arguments import Model, ReportFile, Settings, Short, StrategyText, SystemName, pair
+from symsim.api import listing, planned, showing
+from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
 from symsim.api.asked import command as asking
-from symsim.api.listing import LISTS
-from symsim.api.showing import SHOWN, shown
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, nearest
@@ -65,17 +63,17 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 @app.command()
-def derive(
-    model: Model, strategy: StrategyText = None, system: SystemName = None, settings: Settings = None, output: ReportFile = None, short: Short = False
-) -> None:
+def derive(model: Model, strategy: StrategyText = None, system: SystemName = None, settings: Settings = None, output: ReportFile = None) -> None:
     """Derive the closed forms of a model's cost under a strategy, as a report."""
-    from symsim.report import render_markdown, write_report
-
     result, notes = _result(model, strategy, system, settings)
     if output is None:
-        print_out(render_markdown(result, short))
+        from symsim.report import render_markdown
+
+        print_out(render_markdown(result))
     else:
-        notes += write_report(result, output, short)
+        from symsim.report import write_report
+
+        notes += write_report(result, output)
     for note in notes:
         say(note)
 
@@ -240,21 +238,8 @@ def bench(
     run(names or (), peers, as_json, print_out)
 
 
-@app.command("show")
-def show(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.")],
-) -> None:
-    """Show one model, system, strategy, option, assumption or symbol."""
-    print_out(shown(kind, name))
-
-
-@app.command("list")
-def list_all(what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")]) -> None:
-    """List what symsim knows."""
-    if what not in LISTS:
-        raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
-    print_out(LISTS[what]())
+app.command("show")(showing.show)
+app.command("list")(listing.list_all)
 
 
 @app.command("import", context_settings={"ignore_unknown_options": True})

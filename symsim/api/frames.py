@@ -37,6 +37,11 @@ def sweep_frame(columns: Iterable[Column], rows: Mapping[str, Any]) -> Any:
     return frame
 
 
+def frame_of(rows: list[dict[str, Any]]) -> Any:
+    """Rows of one kind, as they are."""
+    return _pandas().DataFrame(rows)
+
+
 def _pandas() -> Any:
     try:
         import pandas

@@ -1,10 +1,28 @@
-"""What `symsim list` prints: the names of one kind, and what each means. Nothing heavy is imported until a list needs it."""
+"""The command list: the names of one kind, and what each means. Nothing heavy is imported until a list needs it."""
 
 from __future__ import annotations
 
+import json
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from symsim.api import shipped_lists
+from symsim.api.shipped_lists import Row, wrapped
+from symsim.api.terminal import print_out
+from symsim.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Listing:
+    """rows: what `--json` prints; text: the same for people, with the names of columns in front where a terminal shows it."""
+
+    rows: Callable[[], list[Row]]
+    text: Callable[[list[Row], bool], str]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -15,46 +33,39 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
 
 
-def wrapped(text: str) -> str:
-    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False) + "\n"
+def _table(rows: list[Row], header: bool) -> str:
+    """The values of rows whose values are texts."""
+    return columns([*([tuple(rows[0])] if header else []), *(tuple(row.values()) for row in rows)])
 
 
-def _models() -> str:
-    from symsim.inputs.shipped import list_models
-
-    return _lines(list_models())
-
-
-def _systems() -> str:
-    from symsim.inputs.shipped import list_systems
-
-    return _lines(list_systems())
+def _each(text: Callable[[str], str]) -> Callable[[list[Row], bool], str]:
+    """Of every row the text of its name."""
+    return lambda rows, header: "".join(text(row["name"]) for row in rows)
 
 
-def _strategies() -> str:
-    from symsim.inputs.shipped import list_strategies
-
-    return _lines(list_strategies())
-
-
-def _lines(names: Sequence[str]) -> str:
-    return "".join(f"{name}\n" for name in names)
-
-
-def _options() -> str:
+def _options() -> list[Row]:
     from symsim.inputs.strategy import Strategy
 
-    return "".join(map(option_text, Strategy.model_fields)) + f"world=  (integer)\n{wrapped('number of ranks, from which dp follows')}"
+    world = {"name": "world", "default": None, "values": "integer", "meaning": "number of ranks, from which dp follows"}
+    return [*map(_option, Strategy.model_fields), world]
+
+
+def _option(name: str) -> Row:
+    from symsim.inputs.strategy import Strategy
+
+    field = Strategy.model_fields[name]
+    return {"name": name, "default": field.default, "values": values_of(field.annotation), "meaning": field.description or ""}
 
 
 def option_text(name: str) -> str:
     """An option of a strategy: its default, the values that it takes, and its meaning."""
-    from symsim.inputs.strategy import Strategy
+    return _option_text(_option(name))
 
-    field = Strategy.model_fields[name]
-    default = field.default
+
+def _option_text(row: Row) -> str:
+    default = row["default"]
     shown = "" if default is None else "+".join(default) if isinstance(default, tuple) else str(default)
-    return f"{name}={shown.lower() if isinstance(default, bool) else shown}  ({values_of(field.annotation)})\n{wrapped(field.description or '')}"
+    return f"{row['name']}={shown.lower() if isinstance(default, bool) else shown}  ({row['values']})\n{wrapped(row['meaning'])}"
 
 
 def values_of(annotation: Any) -> str:
@@ -70,22 +81,34 @@ def values_of(annotation: Any) -> str:
     return {"int": "integer", "bool": "true, false", "float": "number", "str": "text"}.get(getattr(plain, "__name__", ""), str(plain))
 
 
-def _model_types() -> str:
+def _model_types() -> list[Row]:
     from symsim.inputs.hf.reader import supported
 
-    return _lines(supported())
+    return [{"name": name} for name in supported()]
 
 
-def _symbols() -> str:
+def _symbols() -> list[Row]:
     from symsim.algebra.vocabulary import SYMBOLS
 
-    return columns([(name, entry.latex, entry.unit, entry.meaning) for name, entry in SYMBOLS.items()])
+    return [{"name": name, "latex": entry.latex, "unit": entry.unit, "meaning": entry.meaning} for name, entry in SYMBOLS.items()]
 
 
-def _assumptions() -> str:
+def _assumptions() -> list[Row]:
     from symsim.inputs.assumptions import ASSUMPTIONS
+    from symsim.inputs.effects import stored
 
-    return "".join(map(assumption_text, ASSUMPTIONS))
+    moved = stored().effects
+    return [
+        {
+            "name": name,
+            "default": a.default,
+            "choices": list(a.choices),
+            "meaning": a.meaning,
+            "source": a.source,
+            "moves": {effect.choice: dict(effect.moves) for effect in moved if effect.assumption == name},
+        }
+        for name, a in ASSUMPTIONS.items()
+    ]
 
 
 def assumption_text(name: str) -> str:
@@ -99,13 +122,13 @@ def assumption_text(name: str) -> str:
     return f"{name}={assumption.default}  ({' | '.join(assumption.choices)})\n{told}"
 
 
-def _quantities() -> str:
+def _quantities() -> list[Row]:
     from symsim.evaluation.quantities import QUANTITIES
 
-    return columns([(name, known.unit, known.meaning) for name, known in QUANTITIES.items()])
+    return [{"name": name, "unit": known.unit, "meaning": known.meaning} for name, known in QUANTITIES.items()]
 
 
-def _definitions() -> str:
+def _definitions() -> list[Row]:
     """Of every kind of definition one: its symbol, what its key has, and its meaning."""
     from symsim.api.python import derive
 
@@ -116,20 +139,20 @@ def _definitions() -> str:
         has = [name for name, value in key._asdict().items() if value and name not in ("quantity", "scope", "again", "part", "tier")]
         said = f"{key.quantity}, {key.scope}{': ' if has else ''}{', '.join(has)}"
         kinds.setdefault((said, "" if has else key.part), (definition.symbol, said, definition.meaning))
-    return columns(list(kinds.values()))
+    return [{"name": name, "kind": said, "meaning": meaning} for name, said, meaning in kinds.values()]
 
 
-def _sources() -> str:
+def _sources() -> list[Row]:
     """Every text that something cites, once, and what cites it."""
     cited: dict[str, dict[str, list[str]]] = {}
     for text, kind, name in _citations():
         cited.setdefault(" ".join(text.split()), {}).setdefault(kind, []).append(name)
-    return "".join(
-        textwrap.fill(text, 80, subsequent_indent="  ", break_on_hyphens=False)
-        + "\n"
-        + wrapped("for " + "; ".join(f"{kind} {', '.join(dict.fromkeys(names))}" for kind, names in by.items()))
-        for text, by in cited.items()
-    )
+    return [{"name": text, "cited_by": {kind: list(dict.fromkeys(names)) for kind, names in by.items()}} for text, by in cited.items()]
+
+
+def _sources_text(rows: list[Row], header: bool) -> str:
+    said = ((row["name"], "; ".join(f"{kind} {', '.join(names)}" for kind, names in row["cited_by"].items())) for row in rows)
+    return "".join(f"{textwrap.fill(text, 80, subsequent_indent='  ', break_on_hyphens=False)}\n{wrapped(f'for {by}')}" for text, by in said)
 
 
 # strategies under which the formulas that cite something occur
@@ -166,15 +189,27 @@ def _citations() -> Iterator[tuple[str, str, str]]:
         yield from ((row["source"], "published total", f"{row['model']} ({row['what']})") for row in read_yaml(path).data.get("totals", ()))
 
 
-LISTS: dict[str, Callable[[], str]] = {
-    "models": _models,
-    "systems": _systems,
-    "strategies": _strategies,
-    "options": _options,
-    "symbols": _symbols,
-    "assumptions": _assumptions,
-    "quantities": _quantities,
-    "definitions": _definitions,
-    "sources": _sources,
-    "model_types": _model_types,
+LISTS: dict[str, Listing] = {
+    "models": Listing(shipped_lists.models, shipped_lists.models_text),
+    "systems": Listing(shipped_lists.systems, shipped_lists.systems_text),
+    "strategies": Listing(shipped_lists.strategies, shipped_lists.strategies_text),
+    "options": Listing(_options, lambda rows, header: "".join(map(_option_text, rows))),
+    "symbols": Listing(_symbols, _table),
+    "assumptions": Listing(_assumptions, _each(assumption_text)),
+    "quantities": Listing(_quantities, _table),
+    "definitions": Listing(_definitions, _table),
+    "sources": Listing(_sources, _sources_text),
+    "model_types": Listing(_model_types, _table),
 }
+
+
+def list_all(
+    what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """List what symsim knows."""
+    if what not in LISTS:
+        raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
+    rows = LISTS[what].rows()
+    header = sys.stdout is not None and sys.stdout.isatty()
+    print_out(json.dumps(rows, indent=2) + "\n" if as_json else LISTS[what].text(rows, header))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from symsim.pipeline.stages import Stage
 
 if TYPE_CHECKING:
     from symsim.asking.answers import Along, Answer, Crossing, Elasticities, Extreme
+    from symsim.report.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,30 @@ class Result(Evaluation):
         return brief(self)
 
     def _repr_html_(self) -> str:
-        from symsim.report.html import fragment
+        from symsim.report.notebook import html
+        from symsim.report.noted import result_shown
 
-        return fragment(self)
+        return html(result_shown(self))
 
     def _repr_latex_(self) -> str:
-        return self.formula("N")._repr_latex_()
+        from symsim.report.notebook import latex
+        from symsim.report.noted import result_shown
+
+        return latex(result_shown(self))
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        from symsim.report.notebook import bundle
+
+        return bundle(self, include, exclude)
+
+    def plot(self, what: str = "step") -> "Figure":
+        """A picture that a notebook shows and `write` puts into a file: step, memory, roofline, schedule or counts.
+
+        InputError for another, and where one needs a system and none is given.
+        """
+        from symsim.report.figure import result_figure
+
+        return result_figure(self, what)
 
 
 def derive(

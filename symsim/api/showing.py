@@ -1,12 +1,16 @@
-"""What `symsim show` prints of one thing: the file of a model, a system or a strategy, to read or to copy, or what an option, an assumption, a
+"""The command show, of one thing: the file of a model, a system or a strategy, to read or to copy, or what an option, an assumption, a
 symbol or a quantity means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from symsim.api.listing import assumption_text, option_text
+from symsim.api.terminal import print_out
 from symsim.errors import InputError, nearest
 
 
@@ -84,3 +88,11 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "symbol": _symbol,
     "quantity": _quantity,
 }
+
+
+def show(
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.")],
+) -> None:
+    """Show one model, system, strategy, option, assumption or symbol."""
+    print_out(shown(kind, name))

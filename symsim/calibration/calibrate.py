@@ -352,7 +352,7 @@ def calibrated(data: Mapping[str, Any], calibration: Calibration, measured: str)
     source = unused_name("calibrated", made["sources"])
     made["sources"][source] = f"symsim calibrate, {measured} - {_summary(calibration)}"
     for name, value in calibration.coefficients.items():
-        if value == 0 and not _is_time(name) and not name.startswith(("phi_", "zeta_")):
+        if value == 0 and domain(name) != "non-negative":
             raise InputError(f"{name} was fitted to zero, so no system file is written; the points do not fit the form")
         _put(made, name, [_text(name, value), "measured", source])
     stated = {str(entry[2]) for entry in entries(made)}

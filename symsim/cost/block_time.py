@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from symsim.algebra.expr import ZERO, Expr, maximum, symbol
@@ -129,7 +130,9 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", back)
         define("weights", weights.values(), host(weights, None), "backward, weight gradients", r"t^{w}")
     again = [(i, "") for i in kernels.forward if i in remembered.recomputed]
-    repeated = (kernels.forward[i] for i, _ in again) if rule is None else [Quantity(rule(name, whole), SECOND)]
+    repeated = [kernels.forward[i] for i, _ in again] if rule is None else [Quantity(rule(name, whole), SECOND)]
+    if whole:
+        repeated += _synchronised(lowered)
     define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
     return BlockTime(
         of_block("t", name, phase="forward"),
@@ -139,6 +142,16 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         exposed["forward"],
         exposed["backward"],
     )
+
+
+def _synchronised(lowered: Lowered) -> list[Quantity]:
+    """The launches that show for a layer where the host waits at both ends of a checkpoint, forward and backward (DeepSpeed
+    runtime/activation_checkpointing/checkpointing.py, CheckpointFunction)."""
+    strategy = lowered.profile.strategy
+    if not strategy.synchronize_checkpoint_boundary or lowered.profile.assumptions["host_launch"] == "hidden":
+        return []
+    together = strategy.recompute_num_layers if strategy.recompute_method == "uniform" else 1
+    return [Quantity(symbol("t_launch") * Fraction(4, together), SECOND)]
 
 
 def _share_of(book: Derivation, network: Network, name: str, own: list[tuple[int, Message]], axis: str, exposed: Key) -> Expr:

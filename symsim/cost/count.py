@@ -20,8 +20,8 @@ from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
 from symsim.inputs.conventions import Rule
 from symsim.inputs.traced import once
-from symsim.ir.block import Tensor
-from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Lookup, Operation, Projection
+from symsim.ir.block import Block, Tensor
+from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Operation, Projection
 from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated, elements
@@ -265,10 +265,13 @@ def _recomputation(book: Derivation, name: str, remembered: Remembered, profile:
         )
 
 
-def counted_parameters(placed: Placed) -> list[Tensor]:
+def owned_parameters(block: Block) -> list[Tensor]:
     """Parameters a block owns: MTP reads the embedding and the head of the model; of a tied head the table is the embedding's, a bias its own."""
-    borrowed = {t for op in placed.block.ops if isinstance(op.attrs, Projection | Lookup) for t in op.attrs.borrowed}
-    return [t for t in placed.block.parameters() if t.name not in borrowed]
+    return [t for t in block.parameters() if not t.borrowed]
+
+
+def counted_parameters(placed: Placed) -> list[Tensor]:
+    return owned_parameters(placed.block)
 
 
 def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:

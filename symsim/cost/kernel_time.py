@@ -39,14 +39,16 @@ from symsim.placement.sizes import reached_by, span
 ROPE_KERNELS = {"forward": 12, "backward": 10}
 # kernels of an expert's bias that is added apart, for every expert and once for all (BIAS_APART)
 BIAS_KERNELS = {"forward": (2, 2), "dgrad": (6, 2)}
-# a kernel of PyTorch's own takes the host 3 to 10 us to launch, and one of a module 40, which has Python around it (host: launch of a system)
+# a kernel of PyTorch's own takes the host 3 to 10 us to launch, as does one more of the same call, and one of a module 40, which has Python
+# around it (host: launch of a system)
 PLAIN = Fraction(1, 4)
 
 
 def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
-    """Kernels that the host launches for an operation. A cast is one, of all experts' rows too: the call that the host makes issues its
-    kernels itself. A grouped GEMM is one product an expert on the device's streams (TransformerEngine cpp_extensions/gemm.py
-    general_grouped_gemm); experts that run one by one launch all they do apart."""
+    """Kernels that the host launches for an operation. A cast is one call; of experts' rows it makes a tensor for every expert, each of which
+    takes as long as a plain kernel (TransformerEngine pytorch/csrc/extensions/cast.cpp split_quantize). A grouped GEMM is one product an
+    expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all
+    they do apart."""
     op = placed.block.ops[index]
     if OPERATIONS[op.kind].bound == "linear_loss":
         work = linear_loss_work(placed, index, profile.strategy, backward=backward)
@@ -55,7 +57,7 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         assert isinstance(op.attrs, (Projection, Dequantise))
         return STORED[op.attrs.stored].launches * ONE
     if label == CAST or isinstance(op.attrs, Cast):
-        return len(_casts(op)) * ONE
+        return sum((ONE + PLAIN * (_apart(placed, op, cast, profile) - 1) for cast in _casts(op)), ZERO)
     experts = _experts(placed, profile)
     if op.einsums and op.einsums[0].chosen:
         return experts + PLAIN * _kernels_of_bias(placed, op, profile, label if backward else "forward")
@@ -82,8 +84,12 @@ def _experts(placed: Placed, profile: Profile) -> Expr:
 def _kernels_of_casts(placed: Placed, op: Op, profile: Profile) -> Expr:
     """Kernels of what an operation casts: of its own, or in backward of its gradient and of an input that was kept as it was. The rows of
     experts are cast expert by expert (TransformerEngine pytorch/csrc/extensions/cast.cpp split_quantize)."""
-    apart = _experts(placed, profile) if op.module == "experts" else ONE
-    return sum((cast.kernels * (ONE if cast.together else apart) for cast in _casts(op)), ZERO)
+    return sum((cast.kernels * _apart(placed, op, cast, profile) for cast in _casts(op)), ZERO)
+
+
+def _apart(placed: Placed, op: Op, cast: Cast, profile: Profile) -> Expr:
+    """Tensors that a cast works through one by one: those of a rank's experts."""
+    return _experts(placed, profile) if op.module == "experts" and not cast.together else ONE
 
 
 def _casts(op: Op) -> list[Cast]:

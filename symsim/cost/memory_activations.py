@@ -14,7 +14,7 @@ from symsim.cost.deferred import deferred, kept
 from symsim.cost.memory_mirrored import mirrored, of_other
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_stage, saved_layers, stream, total
 from symsim.cost.repeated import kept_whole
-from symsim.cost.workspace import Moment, backward_moments, forward_moments
+from symsim.cost.workspace import Delayed, Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
 from symsim.pipeline.schedules import schedule_of
@@ -43,8 +43,8 @@ def define_workspaces(rank: Rank) -> None:
     variants = [(n, False, b) for n, b in rank.lowered.blocks.items()] + [(n, True, b) for n, b in rank.lowered.checkpointed.items()]
     for name, again, remembered in variants:
         forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
-        delayed = rank.framework.delayed if rank.strategy.delay_wgrad_compute else ()
-        delayed = ("experts",) if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
+        delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
+        delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
         backward = backward_moments(
             remembered,
             keep_gathered=rank.framework.keeps_gathered,
@@ -85,8 +85,7 @@ def define_activations(rank: Rank) -> Activations:
         latex=r"n^{(i)}",
         source=rank.schedule.source,
     ).expr
-    # the head's backward follows its forward at once, unless all forwards come first
-    of_head = ZERO if rank.schedule.forwards_first else of_block("A", HEAD).expr * symbol("loss_i")
+    of_head = of_block("A", HEAD).expr * symbol("loss_i")
     of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
@@ -96,6 +95,7 @@ def define_activations(rank: Rank) -> Activations:
         rank,
         of_stage("M", "earlier"),
         _in_flight_besides(rank, alive, saved - of_head - of_depths)
+        + (rank.schedule.at_head - 1) * of_head
         + (depths_alive - 1) * of_depths
         + (rank.schedule.whole + kept_whole(rank.strategy, alive)) * _recomputed_layers(rank)
         + _waiting(rank),

@@ -1,9 +1,9 @@
 """What the narrow forms of weights take: by rows, and by columns for the transposed products of backward.
 
 They are made once a step and stay (TransformerEngine module/base.py, weight workspaces). With fp8_param_gather they are the weights.
-Under zero=3 a rank keeps its share of the weights in one form; the others are made of what is gathered and go with it
-(TransformerEngine module/linear.py, is_fsdp2; Megatron-Core distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py
-keep_fp8_transpose_cache).
+Under zero=3 a rank keeps its share of the weights in one form, where it keeps any beside those that the optimizer updates; the others
+are made of what is gathered and go with it (TransformerEngine module/linear.py, is_fsdp2; Megatron-Core
+distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py keep_fp8_transpose_cache).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def narrow_copies(rank: Rank) -> Expr:
     if kept is not None:
         return _of_blocks(rank, Fraction(kept - WIDTHS[rank.strategy.precision]))
     if rank.strategy.zero == 3:
-        shares = _shares(rank) * (recipe.weight_bytes - WIDTHS[rank.strategy.precision]) if rank.strategy.fp8_param_gather else ZERO
+        instead = rank.strategy.fp8_param_gather and rank.assume["fsdp_parameters"] == "both"
+        shares = _shares(rank) * (recipe.weight_bytes - WIDTHS[rank.strategy.precision]) if instead else ZERO
         cached = _of_blocks(rank, recipe.weight_bytes) if rank.strategy.keep_fp8_transpose_cache else ZERO
         return shares + cached
     return _of_blocks(rank, _bytes_at_work(rank, recipe))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, product, symbol
 from symsim.algebra.key import layers, of_stage
+from symsim.algebra.kinds import DEPTH
 from symsim.algebra.quantity import ELEMENT, Quantity
 from symsim.cost.count import counted_parameters, some_frozen, trained_part
 from symsim.cost.exchange_buffers import exchange_buffers
@@ -22,10 +23,11 @@ from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
-from symsim.ir.operations import PRODUCTS
+from symsim.ir.operations import of_linear_module
 from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import elements
-from symsim.pipeline.stages import holds
+from symsim.pipeline.stages import holds, runs
+from symsim.placement.mesh import local_size
 
 MIB = 2**20
 _SOURCE_OF_ADAM = "Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py"
@@ -196,17 +198,24 @@ def _whole_on_every_rank(rank: Rank) -> Expr:
     return found
 
 
-def _te_weights(rank: Rank, kind: str) -> list[Expr]:
-    """Elements of each weight of a layer's linear maps, an expert's for experts."""
-    placed = rank.lowered.blocks[kind].placed
-    found = []
+class _Shape(NamedTuple):
+    """A weight on one rank, of experts that of one: its elements, and how many of them a row has."""
+
+    elements: Expr
+    columns: Expr
+
+
+def _te_weights(rank: Rank, name: str) -> list[_Shape]:
+    """The weights of a block's linear modules that are trained."""
+    placed, found = rank.lowered.blocks[name].placed, []
     for op in placed.block.ops:
-        weights = [
-            placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter" and len(placed.block.tensors[t].dims) > 1
-        ]
-        if op.kind in PRODUCTS and op.module in rank.framework.placeholders:
-            for w in (w for w in weights[:1] if w.gradient):
-                found.append(elements(placed, w.name) / (_local_experts(rank) if "E" in w.dims else 1))
+        if not of_linear_module(op.kind, op.attrs):
+            continue
+        weight = next(t for t in op.inputs if placed.block.tensors[t].kind == "parameter")
+        tensor, inner = placed.block.tensors[weight], op.einsums[0].contracted
+        if tensor.gradient:
+            columns = product(local_size(placed.mesh, placed.block, d, placed.layouts[weight].get(d, ())) for d in tensor.dims if d in inner)
+            found.append(_Shape(elements(placed, weight) / (_local_experts(rank) if "E" in tensor.dims else 1), columns))
     return found
 
 
@@ -218,12 +227,12 @@ def _dummies(rank: Rank) -> Expr:
     """One unused gradient for every shape of weight: autograd wants one where the real one went to the main gradient."""
     if not rank.framework.placeholders:
         return ZERO
-    holders: dict[Expr, dict[str, None]] = {}
-    for kind in rank.model.kind_names():
-        for n in _te_weights(rank, kind):
-            holders.setdefault(n, {})[kind] = None
+    holders: dict[_Shape, dict[str, None]] = {}
+    for name in (*rank.model.kind_names(), *([DEPTH] if DEPTH in rank.lowered.blocks else [])):
+        for shape in _te_weights(rank, name):
+            holders.setdefault(shape, {})[name] = None
     width = WIDTHS[rank.strategy.precision]
-    return sum((n * width * minimum(1, total(layers(k).expr for k in kinds)) for n, kinds in holders.items()), ZERO)
+    return sum((shape.elements * width * minimum(1, total(symbol(runs(n)) for n in names)) for shape, names in holders.items()), ZERO)
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:

@@ -168,7 +168,7 @@ def narrow_weights(placed: Placed) -> list[Tensor]:
         for op in placed.block.ops
         if op.kind in PRODUCTS and op.of(Projection).multiplied
         for t in (placed.block.tensors[i] for i in op.inputs)
-        if t.kind == "parameter" and set(op.einsums[0].contracted) & set(t.dims)
+        if t.kind == "parameter" and not t.borrowed and set(op.einsums[0].contracted) & set(t.dims)
     ]
 
 

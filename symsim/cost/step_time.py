@@ -66,7 +66,11 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
     """All definitions of time: of blocks, of stage i, and of the step."""
     check_system(system, lowered.profile.strategy)
     network = network_of(book, system, lowered)
-    blocks = block_times(book, network, lowered)
+    from_blocks(book, system, lowered, network, block_times(book, network, lowered))
+
+
+def from_blocks(book: Derivation, system: System, lowered: Lowered, network: Network, blocks: Mapping[tuple[str, bool], BlockTime]) -> None:
+    """The definitions of time that stand on those of blocks: of stage i, and of the step."""
     _stage_times(book, network, lowered, blocks)
     _boundary(book, network, lowered)
     _tail(book, network, lowered)

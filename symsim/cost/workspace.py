@@ -7,16 +7,20 @@ few sums, since most kernels hold no more than another one whatever the sizes ar
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.cost import linear_loss, stored
 from symsim.ir.block import NARROW, WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, of_linear_module
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, room
 from symsim.lowering.remember import Remembered, kept_as
+
+Delayed = Literal["", "experts", "all"]
+"""Weight gradients that wait: none, those of experts, or of every linear module."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,12 @@ def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> 
 
 
 def backward_moments(
-    remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: Container[str] = (), delayed: Container[str] = ()
+    remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: bool = False, delayed: Delayed = ""
 ) -> list[Moment]:
     """The kernels of backward that may hold the most, the forward that recomputation runs again among them.
 
     keep_gathered: gathered inputs were kept so. whole: what runs again is one region, the block. into_main_gradient:
-    modules whose products write weight gradients where they are accumulated. delayed: modules whose weight gradients come
+    products of linear modules write weight gradients where they are accumulated. delayed: the weight gradients of which of them come
     after the input gradients of their node (`_node`), so that the operands of all of them wait.
     """
     return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed).moments())
@@ -129,7 +133,7 @@ class _Walk:
 class _Backward:
     """One pass over a block from its last operation to its first."""
 
-    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: Container[str], delayed: Container[str] = ()):
+    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: bool, delayed: Delayed = ""):
         self.remembered, self.walk, self.whole = remembered, _Walk(remembered.placed), whole
         self.into_main_gradient, self.delayed = into_main_gradient, delayed
         self.waiting: dict[int, dict[str, Expr]] = {}  # gradients that delayed weight gradients still read, by operation
@@ -230,12 +234,13 @@ class _Backward:
                 self._add(name, ZERO if n else self.gradients[arrived[0]])
         gathered = self._gathered_again(op)
         for kernel in self.kernels.get(index, ()):
-            if kernel.label == "wgrad" and op.module in self.delayed:
+            linear = of_linear_module(op.kind, op.attrs)
+            if kernel.label == "wgrad" and linear and self.delayed in ("all", op.module):
                 self.waiting[index] = {t: self.gradients[t] for t in arrived}
                 continue
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
-            if op.kind in PRODUCTS and op.module in self.into_main_gradient:
+            if linear and self.into_main_gradient:
                 latest = ZERO
             for name in self._become_gradients(op, made):
                 self.live.pop(name, None)

@@ -37,6 +37,7 @@ TIME_ONLY = (
     "overlap_p2p_comm_warmup_flush",
     "p2p_comm",
     "batch_p2p_sync",
+    "synchronize_checkpoint_boundary",
     "moe_shared_expert_overlap",
     "clip_grad",
     "allgather_bucket_size",
@@ -150,7 +151,7 @@ def _same_schedule(result: Evaluation, other: Strategy) -> bool:
     return alike and schedule_sizes(result.strategy) == schedule_sizes(other)
 
 
-_HELD = ("in_flight", "before_input_gradients", "alive", "whole", "weights", "pairs", "splits_backward", "chunks", "placement")
+_HELD = ("in_flight", "before_input_gradients", "alive", "whole", "at_head", "weights", "pairs", "splits_backward", "chunks", "placement")
 
 
 def _same_units(result: Evaluation, other: Strategy) -> bool:

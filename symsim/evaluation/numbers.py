@@ -26,7 +26,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
-from symsim.pipeline.stages import Stage, kinds_between, layers_before, stages, table_copies
+from symsim.pipeline.stages import Stage, kinds_between, sizes_of_kinds, stages, table_copies
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 
@@ -141,15 +141,7 @@ class Evaluation:
     @cached_property
     def values(self) -> dict[str, Number]:
         """Every symbol with its number, sizes of layer kinds included."""
-        found = values(self.model, self.strategy) | dict(self.overrides)
-        counts = layers_before(self.model, self.model.num_layers)
-        for kind, held in counts.items():
-            found[layers_of_model(kind).text] = held.constant()
-            spec = self.model.layer_kinds[kind]
-            if spec.window:
-                found["w"] = spec.window
-            if spec.ffn_hidden_size:
-                found[f"f_{kind}"] = spec.ffn_hidden_size
+        found = values(self.model, self.strategy) | dict(self.overrides) | sizes_of_kinds(self.model)
         for kind in self.lowered.checkpointed:
             again = layers(kind, again=True).text
             found[layers_of_model(kind, again=True).text] = sum(self.stage_values(s)[again] for s in self.stages)

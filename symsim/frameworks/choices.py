@@ -42,7 +42,7 @@ TE = Framework(
     counts="all_gather",  # transformer/moe/token_dispatcher.py: every rank's counts over etp and ep
     unreduced=frozenset({"rotary_key"}),  # multi_latent_attention.py: the rotary key's gradient without sequence parallelism
     main_gradients=True,  # distributed/param_and_grad_buffer.py
-    placeholders=("attention", "mlp", "experts", "shared_experts"),  # TransformerEngine module/base.py get_dummy_wgrad
+    placeholders=True,  # TransformerEngine module/base.py get_dummy_wgrad
     launches=LAUNCHES,
     losses_in_kernels=("unfused",),  # tensor_parallel/cross_entropy.py
     reduces_beside=True,  # tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication
@@ -87,6 +87,6 @@ def framework_of(strategy: Strategy, assumptions: Mapping[str, str]) -> Framewor
         unreduced=own.unreduced if assume["mla_k_pe_gradient"] == "omitted" and not strategy.sp else frozenset(),
         keeps_gathered=decided("save_gathered", own.keeps_gathered),
         stops_early=decided("recompute_early_stop", own.stops_early),
-        placeholders=own.placeholders if assume["te_dummy_wgrad"] == "true" and strategy.gradient_accumulation_fusion else (),
+        placeholders=own.placeholders and assume["te_dummy_wgrad"] == "true" and strategy.gradient_accumulation_fusion,
         reduces_beside=own.reduces_beside and assume["tp_async_backward"] == "true",
     )

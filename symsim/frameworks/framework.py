@@ -49,10 +49,8 @@ class Framework:
     # memory
     main_gradients: bool = True
     """Gradients are accumulated in buffers that are always there; else they come into being in backward and may wait there."""
-    placeholders: tuple[str, ...] = ()
-    """Modules whose weight gradients are accumulated by their product, with an unused gradient kept for autograd."""
-    delayed: tuple[str, ...] = ("attention", "mlp", "experts", "shared_experts")
-    """Modules whose weight gradients delay_wgrad_compute delays."""
+    placeholders: bool = False
+    """Weight gradients of linear modules are accumulated by their product, with an unused gradient kept for autograd."""
     returns_logits: bool = False
     """Forward hands the logits back, so they live on."""
 

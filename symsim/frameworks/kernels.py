@@ -151,7 +151,7 @@ def joined_linear(k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None
         parameters.append(k.make("bias", [*chosen, width], k.tensors[op.inputs[1]].dtype, "parameter"))
     count = len(op.einsums)
     for made, parts in zip(parameters, (op.inputs[1 : 1 + count], op.inputs[1 + count :]), strict=False):
-        k.retype(made, gradient=any(k.tensors[t].gradient for t in parts))
+        k.retype(made, gradient=any(k.tensors[t].gradient for t in parts), borrowed=all(k.tensors[t].borrowed for t in parts))
     y = k.make("out", joint.result, k.tensors[op.outputs[0]].dtype)
     einsum(k, x, parameters, y, joint, at, saves=saves)
     for output in op.outputs:

@@ -101,7 +101,6 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
     attrs = LinearCrossEntropy(
         labels=at.labels,
         bias=at.bias,
-        borrowed=at.borrowed,
         exchanges=tuple(("all_reduce", 1, "fp32", what) for what in SUMS),
         rows=rows,
         at_once=how.at_once,

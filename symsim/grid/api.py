@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from symsim.grid.rows import Column
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.program.base import read_base
+
+if TYPE_CHECKING:
+    from symsim.report.figure import Figure
 
 _SHOWN, _SCREEN = 20, 80  # rows and characters of a line
 
@@ -42,6 +45,37 @@ class SweepRows:
         first = {name: values[:_SHOWN] for name, values in self.rows.items()}
         table = sweep_table(self.columns, first, _SCREEN, "rows") if len(self) else ""
         return f"{table}{len(self):,} row{'s' if len(self) != 1 else ''}; to_pandas() and to_xarray() have them all"
+
+    def _repr_html_(self) -> str:
+        from symsim.grid.shown import sweep_shown
+        from symsim.report.notebook import html
+
+        return html(sweep_shown(self.columns, self.rows, _SHOWN))
+
+    def _repr_latex_(self) -> str:
+        from symsim.grid.shown import sweep_shown
+        from symsim.report.notebook import latex
+
+        return latex(sweep_shown(self.columns, self.rows, _SHOWN))
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        from symsim.report.notebook import bundle
+
+        return bundle(self, include, exclude)
+
+    def plot(self, by: str | None = None, over: Sequence[str] | str = ()) -> "Figure":
+        """A curve over one axis or a heat map over two, of each place the best of all other axes.
+
+        by: a quantity or an expression of the columns; tokens_per_second where it is not given, without a system memory.peak.
+        InputError for axes that are none, and for a quantity that is no column.
+        """
+        from symsim.grid.drawn import rows_picture
+        from symsim.report.figure import Figure
+
+        by = by if by is not None else next((n for n in ("tokens_per_second", "memory.peak") if n in self.rows), self.columns[-1].name)
+        axes = {name: list(dict.fromkeys(row[k] for row in values)) for names, values in self.axes.items() for k, name in enumerate(names)}
+        wanted = [name.strip() for name in over.split(",")] if isinstance(over, str) else over
+        return Figure(f"{by} of {len(self):,} rows", rows_picture(self.rows, axes, wanted, by, "Sweep"))
 
     def to_pandas(self) -> Any:
         """A DataFrame with a column for each of `columns`, whose units are in its attrs. InputError without pandas."""

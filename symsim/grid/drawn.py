@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.quantities import QUANTITIES
-from symsim.grid.conditions import Node, evaluate, names
+from symsim.grid.conditions import Node, evaluate, names, parse_quantity
 from symsim.grid.names import field_of, is_whole, text_of
-from symsim.grid.question import Question, ask
+from symsim.grid.question import Question, ask, largest_first
 from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
 from symsim.report.chart import HEIGHT, WIDTH, Chart, amount, chart
@@ -53,34 +53,55 @@ def front_picture(question: Question, rows: Mapping[str, Any], labels: Sequence[
 
 def grid_picture(sweep: Sweep, over: Sequence[str], title: str) -> str:
     """A curve over one axis or a heat map over two of what the sweep's first objective is, as SVG. InputError for axes that are none."""
-    chosen = drawn_axes(sweep.space, over)
-    found = _places(sweep, chosen)
-    by, largest = sweep.question.by[0], sweep.question.largest[0]
-    if len(chosen) == 1 and all(is_whole(v) or isinstance(v, float) for v in found.values[0]):
+    return _drawn(_places(sweep, drawn_axes(sweep.space, over)), sweep.question.by[0], sweep.question.largest[0], title)
+
+
+def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], over: Sequence[str], by: str, title: str) -> str:
+    """The same of rows that are there: axes, their values in order, by name. InputError for axes that are none, and for what is no quantity."""
+    node = parse_quantity(by, "by")
+    for name in names(node):
+        if name not in rows:
+            raise InputError(f"by='{cut(by)}': the rows have no '{cut(name)}': {nearest(name, list(rows))}")
+    if not len(next(iter(rows.values()), ())):
+        raise InputError("plot(): there are no rows to draw")
+    several = {name: [v for v in values if v in there] for name, values in axes.items() if len(there := set(rows[name].tolist())) > 1}
+    chosen = _chosen(list(several), over, "plot(over=...)")
+    value, best = np.asarray(_at(node, rows), dtype=float), largest_first(node)
+    values = [several[name] for name in chosen]
+    found = _reduced(rows, chosen, values, value, np.ones(len(value), dtype=bool), largest=best)
+    return _drawn(_Places(chosen, values, *found), by, best, title)
+
+
+def _drawn(found: _Places, by: str, largest: bool, title: str) -> str:
+    if len(found.over) == 1 and all(is_whole(v) or isinstance(v, float) for v in found.values[0]):
         points = sorted((float(found.values[0][at[0]]), value) for at, value in found.best.items() if at in found.meets)
         if not points:
             raise InputError("--plot: no configuration that can run meets the conditions")
         spread = len(points) > 2 and points[0][0] > 0 and points[-1][0] / points[0][0] >= 16
         marks = [x for x, _ in points] if len(points) <= 12 else ()
-        made = Chart(title, chosen[0], _said(by), {"": points}, (spread, False), marks=marks)
+        made = Chart(title, found.over[0], _said(by), {"": points}, (spread, False), marks=marks)
         return svg(WIDTH, HEIGHT, title, chart(made))
     return _heat(found, by, largest, title)
 
 
 def drawn_axes(space: Space, asked: Sequence[str]) -> list[str]:
     """The axes that are drawn: those that are named, or all that have more than one value. InputError where that is neither one nor two."""
-    several = [column.name for column in space.columns.values() if len(set(column.shown)) > 1]
+    return _chosen([column.name for column in space.columns.values() if len(set(column.shown)) > 1], asked, "--over")
+
+
+def _chosen(several: Sequence[str], asked: Sequence[str], option: str) -> list[str]:
     if asked:
         known = {field_of(n): n for n in several}
         for name in asked:
             if field_of(name) not in known:
-                raise InputError(f"--over {name}: it is no axis of more than one value: {nearest(name, several)}")
+                raise InputError(f"{option} {name}: it is no axis of more than one value: {nearest(name, several)}")
         found = list(dict.fromkeys(known[field_of(n)] for n in asked))
     else:
-        found = several
+        found = list(several)
     if not 1 <= len(found) <= 2:
         told = ", ".join(several) or "none"
-        raise InputError(f"--plot draws over one or two axes, and these vary: {told}; name two with --over, and of all others the best is shown")
+        drawn = "--plot draws" if option == "--over" else "plot() draws"
+        raise InputError(f"{drawn} over one or two axes, and these vary: {told}; name two with {option}, and of all others the best is shown")
     return found
 
 

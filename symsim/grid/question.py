@@ -68,7 +68,7 @@ def ask(
         option = "--pareto" if pareto is not None else "--by"
         node = parse_quantity(text, option)
         objectives.append(node)
-        largest.append(_largest_first(node))
+        largest.append(largest_first(node))
     shown = tuple(_split(columns)) if columns is not None else default_columns(timed)
     shown = tuple(dict.fromkeys([*shown, *(str(n.value) for n in objectives if n.kind == "name")]))
     if "" in shown:
@@ -84,7 +84,7 @@ def ask(
     )
 
 
-def _largest_first(node: Node) -> bool:
+def largest_first(node: Node) -> bool:
     """Whether more is better: every part of which that is known says so (tokens_per_second/world, but not world/tokens_per_second)."""
     votes: set[bool] = set()
 

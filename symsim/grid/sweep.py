@@ -11,10 +11,8 @@ Parts are numbered; a part holds all that its task found, so that a sweep that w
 
 from __future__ import annotations
 
-import gc
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +21,7 @@ import numpy as np
 from symsim.errors import InputError, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid.axes import Axis
+from symsim.grid.collection import no_collection
 from symsim.grid.family import Array, Family, families
 from symsim.grid.question import Question, check_names, is_text, shown
 from symsim.grid.refused import Refused, refused
@@ -30,7 +29,7 @@ from symsim.grid.reported import Reported
 from symsim.grid.rows import Column
 from symsim.grid.space import Space
 from symsim.grid.stored import Memories
-from symsim.grid.variant import Variant, variants, with_formulas
+from symsim.grid.variant import Variant, neighbours, variants, with_formulas
 from symsim.grid.work import Best, Front, Rows, Work
 from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
@@ -89,7 +88,7 @@ class Sweep:
 
     def prepare(self, progress: Progress = _silent) -> None:
         """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
-        with _no_collection():
+        with no_collection():
             undone = []
             self._families, self._impossible = [], []
             for family in families(self.space):
@@ -101,7 +100,7 @@ class Sweep:
                     self._impossible.append((family, error))
             if not undone:
                 raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
-            self.variants = with_formulas(undone, self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
+            self.variants = with_formulas(neighbours(undone), self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
         program = Program(self.space.sizes, small=1 << 10)
         check_names(self.question, [Reported(v, program) for v in self.variants])
         self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]
@@ -143,7 +142,7 @@ class Sweep:
             if self._program is None:
                 self._program = Program(self.space.sizes, small=_WHOLE_GRID_SMALL)
             most = None if self.question.objectives else ROWS_POINTS
-            with _no_collection():
+            with no_collection():
                 self._works[index] = Work(self.variants[index], self.question, self._program, most_points=most, backend=self.backend)
         return self._works[index]
 
@@ -340,20 +339,6 @@ def _kind(values: Sequence[Any]) -> Any:
     if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         return "integer"
     return "number" if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values) else "text"
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of small objects are made and none of them dropped: the collector would walk them again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            # what was made stays to the end: enabling would walk it all at once
-            gc.freeze()
-            gc.enable()
 
 
 def _nothing_runs(space: Space) -> InputError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Undone:
     masks: list[Array]
     point: tuple[int, ...]
 
+    @cached_property
     def asked(self) -> Asked:
         fixed, space = self.family.fixed, self.family.space
         symbols, changes = at_point(space, self.point)
@@ -70,11 +72,18 @@ class Undone:
         return Asked(fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, system)
 
 
+def neighbours(undone: Sequence[Undone]) -> list[Undone]:
+    """Variants in an order in which those whose degrees decide the same stand together. Layouts follow from degrees, and of layouts all else: what
+    passes made of one such variant is of use to those beside it, wherever the others are derived."""
+    model = {id(u.family): deciding(u.asked.trained) for u in undone}
+    return sorted(undone, key=lambda u: [read(u.asked.strategy) for read in model[id(u.family)].values()])
+
+
 def with_formulas(
     undone: Sequence[Undone], memories: Memories, progress: Callable[[int], None] = lambda done: None, workers: int = 1
 ) -> list[Variant]:
     """The variants with their formulas; progress: is told how many are derived. workers: how many processes may derive."""
-    results = evaluations([u.asked() for u in undone], memories, progress, workers)
+    results = evaluations([u.asked for u in undone], memories, progress, workers)
     return [Variant(u.family, u.chosen, u.fields, u.masks, u.point, result) for u, result in zip(undone, results)]
 
 

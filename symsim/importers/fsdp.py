@@ -152,3 +152,13 @@ def host_states(precision: str) -> dict[str, Any]:
     """Options that keep fp32 states and their update on the host."""
     whole = {"store_param_remainders": False} if precision == "bf16" else {}
     return {"use_precision_aware_optimizer": True, **whole, "optimizer_cpu_offload": True}
+
+
+def narrow_gathers(keys: Keys, strategy: dict[str, Any], key: str) -> None:
+    """Shards that are cast to 8 bits before they are gathered, where products are scaled by tensors (torchao float8/fsdp_utils.py)."""
+    if not keys.flag(key, False, to="fp8_param_gather"):
+        return
+    if strategy.get("fp8") == "tensorwise" and strategy.get("zero") == 3:
+        strategy["fp8_param_gather"] = True
+    else:
+        keys.note(key, "no_cost_effect", why="no shards are gathered" if strategy.get("fp8") == "tensorwise" else "no products scaled by tensors")

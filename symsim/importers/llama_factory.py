@@ -14,6 +14,7 @@ from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stor
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
+from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
 from symsim.importers.llama_factory_v1 import is_v1, read_v1
@@ -94,7 +95,7 @@ _TABLE: dict[str, Silent] = {
         swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret profiler_output_dir profiler_wait_steps profiler_warmup_steps
         profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules""",
     ),
-    **silent("not_modelled", "a profiler's hooks in some steps", "enable_torch_profiler"),
+    **silent("not_modelled", "belongs to the run: a profiler's hooks in the steps that it records", "enable_torch_profiler"),
     **silent(
         "no_cost_effect",
         RATES,
@@ -172,7 +173,6 @@ _TABLE: dict[str, Silent] = {
         repetition_penalty length_penalty skip_special_tokens generation_max_length generation_num_beams""",
     ),
     **silent("no_cost_effect", "the library that multiplies in 8 bits", "fp8_backend"),
-    **silent("not_modelled", "gathers of 1 byte a parameter in place of 2: half their time", "fp8_enable_fsdp_float8_all_gather"),
 }
 
 _STAGES = {
@@ -221,6 +221,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _pure(keys, strategy)
     _stored(keys, strategy)
     _workload(keys, strategy)
+    narrow_gathers(keys, strategy, "fp8_enable_fsdp_float8_all_gather")
     settle(keys, strategy, architecture, "LLaMA-Factory")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)

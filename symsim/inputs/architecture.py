@@ -143,6 +143,13 @@ class SelectiveScan(Part):
     inner_norm: Literal["none", "weight", "plain"] = Field("none", description="norms of steps, B and C (Jamba); plain: without weights")
 
 
+class SharedBlock(Part):
+    """Attention and a dense network of weights that several layers share, in front of a layer's own mixer; each has adapters of its own (Zamba2)."""
+
+    adapter_rank: Size
+    attention_adapters: bool = Field(False, description="adapters of queries, keys and values beside those of the network")
+
+
 class Mlp(Part):
     """The dense feed-forward network."""
 
@@ -193,6 +200,9 @@ class LayerKind(Part):
     mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "none"] = "attention"
     beside: Literal["mamba"] | None = Field(None, description="a second mixer, which reads the same norm and is added to the first (Falcon-H1)")
     ffn: Literal["mlp", "moe", "none"] = "mlp"
+    shared_block: Literal["none", "held", "borrowed"] = Field(
+        "none", description="in front of the mixer: the model's shared_block, of weights that this layer holds, or that an earlier one does (Zamba2)"
+    )
     window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     bidirectional: bool = Field(False, description="attention is not causal (encoders)")
@@ -203,7 +213,13 @@ class LayerKind(Part):
     @property
     def mixers(self) -> frozenset[str]:
         """The mixers it has."""
-        return frozenset(mixer for mixer in (self.mixer, self.beside) if mixer and mixer != "none")
+        before = "none" if self.shared_block == "none" else "attention"
+        return frozenset(mixer for mixer in (self.mixer, self.beside, before) if mixer and mixer != "none")
+
+    @property
+    def has_mlp(self) -> bool:
+        """Whether it runs the model's dense network."""
+        return self.ffn == "mlp" or self.shared_block != "none"
 
     @property
     def reach(self) -> Literal["all", "both", "window", "chunk"]:
@@ -308,6 +324,7 @@ class Architecture(Part):
     short_convolution: ShortConvolution | None = None
     mamba: Mamba | None = None
     selective_scan: SelectiveScan | None = None
+    shared_block: SharedBlock | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
@@ -372,6 +389,9 @@ class Architecture(Part):
             for mixer in self.layer_kinds[kind].mixers:
                 if getattr(self, mixer, True) is None:
                     raise ValueError(f"layer kind '{kind}' has mixer: {mixer}, but there is no {mixer} section")
+            complete = self.shared_block is not None and self.mlp is not None and self.attention.kind == "gqa"
+            if self.layer_kinds[kind].shared_block != "none" and (not complete or self.layer_kinds[kind].mixer == "none"):
+                raise ValueError(f"layer kind '{kind}' has a shared_block, which needs that section, an mlp section, attention (gqa) and a mixer")
             if self.layer_kinds[kind].beside and (self.layer_kinds[kind].mixer in ("none", "mamba") or self.parallel_block):
                 raise ValueError(f"layer kind '{kind}' has beside: mamba, which goes with another mixer, and without parallel_block")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
@@ -388,6 +408,11 @@ class Architecture(Part):
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether layers use weights that other layers hold."""
+        return any(self.layer_kinds[k].shared_block == "borrowed" for k in self.kind_names())
 
     def _half(self, kind: str) -> None:
         if self.layer_kinds[kind].mixer == self.layer_kinds[kind].ffn:

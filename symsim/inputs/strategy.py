@@ -268,6 +268,9 @@ class Strategy(BaseModel):
         "attention.qkv..attention.core+mlp",
     )
     distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
+    synchronize_checkpoint_boundary: bool = Field(
+        False, description="full: the host waits for the device at both ends of a checkpoint, forward and backward, so that four launches show"
+    )
     # precision
     precision: Literal["bf16", "fp16", "fp32"] = Field("bf16", description="type of parameters and activations")
     fp8: Literal["none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"] = Field(

@@ -11,22 +11,22 @@ A number that a derivation knows by its symbol alone is not an input: of a size 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import wraps
+from functools import cached_property, wraps
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar, cast
 
 from symsim.algebra.expr import Expr
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition
+from symsim.inputs.reads import Item, Reads
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# what was read: of which kind, and which of them
-Item = tuple[str, Hashable]
 
 _OPTIONS = frozenset(Strategy.model_fields)
 _PLAIN = (str, int, float, Fraction, type(None), Expr, Key, frozenset)
@@ -78,7 +78,7 @@ class Traced:
             if memory.pass_ is not None:
                 memory.pass_.option(name)
             else:
-                memory.heard[name] = None
+                memory.done.append(name)
             return memory.strategy.__dict__[name]
         found = getattr(Strategy, name)
         return found.fget(self) if isinstance(found, property) and found.fget is not None else found.__get__(self)
@@ -152,21 +152,23 @@ class _Book(Derivation):
     def __init__(self, memory: "Memory"):
         super().__init__()
         self._memory = memory
-        self.by_quantity: dict[str, list[Definition]] = {}
+        # of so many definitions, by their quantity
+        self._sorted, self._by_quantity = 0, dict[str, list[Definition]]()
 
     def keep(self, made: Definition) -> None:
         made = self._memory.one_of(made)
-        self.put(made)
+        self.definitions.setdefault(made.symbol, made)
         if self._memory.pass_ is not None:
             self._memory.pass_.writes[made.symbol] = made
         else:
-            self._memory.written(made)
+            self._memory.done.append(made)
 
-    def put(self, made: Definition) -> None:
-        """A definition, of which nobody is told."""
-        if made.symbol not in self.definitions:
-            self.definitions[made.symbol] = made
-            self.by_quantity.setdefault(made.key.quantity, []).append(made)
+    def take(self, made: Mapping[str, Definition]) -> None:
+        """Definitions by their symbols, of which nobody is told."""
+        if self.definitions.keys().isdisjoint(made):
+            self.definitions.update(made)
+        else:
+            self.definitions.update({name: one for name, one in made.items() if name not in self.definitions})
 
     def get(self, name: str) -> Definition | None:
         if self._memory.pass_ is not None:
@@ -191,7 +193,10 @@ class _Book(Derivation):
 
     def matching(self, quantities: tuple[str, ...], fields: Iterable[tuple[str, object]]) -> list[Key]:
         """As `keys`; nobody is told."""
-        some = self.by_quantity.get(quantities[0], ()) if len(quantities) == 1 else self.definitions.values()
+        for made in islice(self.definitions.values(), self._sorted, None):
+            self._by_quantity.setdefault(made.key.quantity, []).append(made)
+        self._sorted = len(self.definitions)
+        some = self._by_quantity.get(quantities[0], ()) if len(quantities) == 1 else self.definitions.values()
         there = (d.key for d in some if not quantities or d.key.quantity in quantities)
         return [k for k in there if all(getattr(k, name) == value for name, value in fields)]
 
@@ -242,8 +247,23 @@ class _Pass:
                 self.reads.setdefault(item, value)
         for name in made.degrees:
             self.option(name)
-        for definition in made.writes:
-            self.writes[definition.symbol] = definition
+        self.writes.update(made.writes)
+
+
+def order_of(done: "Iterable[_Made | str | Definition]") -> tuple[dict[str, None], dict[str, tuple[int, Definition]]]:
+    """Of what a derivation did (`Memory.done`) the options that were read, in their order; and by its symbol each definition, with how many of
+    them it was made after: it stands on no option that is read only after it."""
+    heard, made = dict[str, None](), dict[str, tuple[int, Definition]]()
+    for one in done:
+        if isinstance(one, str):
+            heard[one] = None
+        elif isinstance(one, Definition):
+            made.setdefault(one.symbol, (len(heard), one))
+        else:
+            heard.update(dict.fromkeys(one.options))
+            for symbol, definition in one.writes.items():
+                made.setdefault(symbol, (len(heard), definition))
+    return heard, made
 
 
 @dataclass
@@ -251,17 +271,14 @@ class _Made:
     """What a pass gave back, the definitions that it made, what it read, and the degrees among that."""
 
     result: Any
-    writes: tuple[Definition, ...]
+    writes: Mapping[str, Definition]
     reads: tuple[tuple[Item, Hashable], ...]
     degrees: frozenset[str]
 
-
-@dataclass(eq=False)
-class _Node:
-    """After some reads: what is read next, and where each of its values leads; or what was made."""
-
-    reads: dict[Item, dict[Hashable, "_Node"]] = field(default_factory=dict)
-    made: _Made | None = None
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Those that it read, in their order."""
+        return tuple(cast(str, which) for (kind, which), _ in self.reads if kind == "option")
 
 
 class _Recorder:
@@ -291,8 +308,8 @@ class Memory:
         self.runs: dict[str, list[int]] = {}
         self._traced = Traced(self)
         self.readings: dict[str, _Reading] = {}
-        self._roots: dict[Hashable, _Node] = {}
-        self._results: dict[_Node, list[Any]] = {}
+        self._roots: dict[Hashable, Reads[_Made]] = {}
+        self._results: dict[Reads[_Made], list[Any]] = {}
         self._definitions: dict[Definition, Definition] = {}
         self._numbers: dict[Hashable, int] = {}
         # what is told apart by its identity must not go
@@ -301,9 +318,8 @@ class Memory:
     def begin(self, strategy: Strategy) -> tuple[Strategy, Derivation]:
         """A derivation begins; the strategy that its passes are to read, and the book that they write."""
         self.strategy = strategy
-        # the options that were read so far, in their order; and by its symbol, how many of them a definition was made after
-        self.heard: dict[str, None] = {}
-        self.after: dict[str, int] = {}
+        # in their order passes, and outside of them options that were read and definitions that were made
+        self.done: list[_Made | str | Definition] = []
         self.book = _Book(self)
         self._now: dict[Item, Hashable] = {}
         self._parts: dict[int, tuple[int, Any]] = {}
@@ -359,45 +375,24 @@ class Memory:
 
     def made(self, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """What a pass makes of these: as it did before, where it reads the same."""
-        root = self._roots.setdefault((work, *map(self._part, args), *((n, self._part(a)) for n, a in named.items())), _Node())
-        found = self._found(root)
+        key = (work, *map(self._part, args), *((n, self._part(a)) for n, a in named.items()))
+        root = self._roots.get(key)
+        if root is None:
+            root = self._roots[key] = Reads()
+        found = root.found(self._now, self.value)
         counts = self.runs.setdefault(work.__name__, [0, 0])
         counts[found is not None] += 1
         if found is None:
             found = self._run(root, work, args, named)
         else:
-            for definition in found.writes:
-                self.book.put(definition)
+            self.book.take(found.writes)
         if self.pass_ is not None:
             self.pass_.inside(found)
         else:
-            self.heard.update(dict.fromkeys(cast(str, which) for (kind, which), _ in found.reads if kind == "option"))
-            for definition in found.writes:
-                self.written(definition)
+            self.done.append(found)
         return found.result
 
-    def written(self, made: Definition) -> None:
-        """A definition stands on no option that is read only after it."""
-        self.after.setdefault(made.symbol, len(self.heard))
-
-    def _found(self, node: _Node) -> _Made | None:
-        now, value = self._now, self.value
-        while node.made is None and len(node.reads) == 1:
-            ((item, ways),) = node.reads.items()
-            after = ways.get(now[item] if item in now else value(item))
-            if after is None:
-                return None
-            node = after
-        if node.made is not None:
-            return node.made
-        for item, ways in node.reads.items():
-            after = ways.get(self.value(item))
-            found = None if after is None else self._found(after)
-            if found is not None:
-                return found
-        return None
-
-    def _run(self, root: _Node, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> _Made:
+    def _run(self, root: Reads[_Made], work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> _Made:
         for a in args:
             if hasattr(a, "forget"):
                 a.forget()
@@ -411,10 +406,8 @@ class Memory:
         before = self._results.setdefault(root, [])
         result = next((r for r in before if r == result), result)
         before.append(result)
-        made, node = _Made(result, tuple(one.writes.values()), tuple(one.reads.items()), frozenset(one.degrees)), root
-        for item, value in one.reads.items():
-            node = node.reads.setdefault(item, {}).setdefault(value, _Node())
-        node.made = made
+        made = _Made(result, one.writes, tuple(one.reads.items()), frozenset(one.degrees))
+        root.keep(made.reads, made)
         return made
 
     def _part(self, a: Any) -> Hashable:

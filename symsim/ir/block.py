@@ -60,6 +60,7 @@ class Tensor:
     kind: activation (has a gradient), parameter, index (no gradient), table (made once, shared by all layers).
     view_of names the tensor whose storage this one shares. owner: of a weight or bias, the linear map, norm or table that has it.
     gradient: backward computes one; not of a frozen parameter, nor of what is made of nothing that is trained.
+    borrowed: it is another block's, which counts it and keeps it: a tied table, a weight that several layers share.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Tensor:
     role: TensorRole = ""
     owner: str = ""
     gradient: bool = True
+    borrowed: bool = False
 
 
 A = TypeVar("A", bound=Attributes)
@@ -164,13 +166,13 @@ def shown(block: Block, op: Op) -> str:
 class Weight:
     """The weight of an einsum, declared by it: named, with the dimensions that the string gives it.
 
-    bias: another parameter of the dimensions that the weight adds to the result. borrowed: "weight" (or "all": the bias too)
-    belongs to another block.
+    bias: another parameter of the dimensions that the weight adds to the result. borrowed: the weight belongs to another block, its bias
+    does not.
     """
 
     name: str
     bias: bool = False
-    borrowed: str = ""
+    borrowed: bool = False
 
 
 class Net:
@@ -186,6 +188,7 @@ class Net:
         self.inputs: list[str] = []
         self.scope = ""
         self.module = ""
+        self.borrows = False
         self.parts: tuple[str, ...] = ()
 
     def dim(self, name: str, size: "Expr | str | None" = None, logical: Expr | None = None) -> str:
@@ -221,7 +224,10 @@ class Net:
         return made
 
     def parameter(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None) -> str:
-        return self.tensor(name, dims, dtype, "parameter")
+        made = self.tensor(name, dims, dtype, "parameter")
+        if self.borrows:
+            self.tensors[made] = replace(self.tensors[made], borrowed=True)
+        return made
 
     def weight(self, owner: str, dims: "str | Iterable[str]", role: TensorRole = "weight") -> str:
         """A parameter that is its owner's weight, bias or table."""
@@ -265,15 +271,16 @@ class Net:
         for text, weight in projections:
             says.append(self.checked(text, {0: self.dims_of(x)}, f"{weight.name} of {x}"))
             weights.append(self.weight(weight.name, says[-1].operands[1]))
+            if weight.borrowed:
+                self.tensors[weights[-1]] = replace(self.tensors[weights[-1]], borrowed=True)
             if weight.bias:
                 biases.append(self.weight(weight.name, [d for d in says[-1].operands[1] if d not in says[-1].contracted], "bias"))
         for equation, (_, weight) in zip(says, projections):
             results.append(self.tensor(out or f"{weight.name}.out", equation.result))
         labels = tuple(weight.name for _, weight in projections)
-        borrowed = [*(weights if projections[0][1].borrowed else []), *(biases if projections[0][1].borrowed == "all" else [])]
         kind = "grouped" if says[0].chosen else "linear"
         inputs = [x, *weights, *biases]
-        self.op(kind, name, inputs, results, einsums=says, labels=labels, bias=bool(biases), fused=fused, borrowed=tuple(borrowed))
+        self.op(kind, name, inputs, results, einsums=says, labels=labels, bias=bool(biases), fused=fused)
         return tuple(results)
 
     def checked(self, text: str, operands: "Mapping[int, tuple[str, ...]]", of: str) -> Einsum:
@@ -295,9 +302,10 @@ class Net:
                 raise fault(text, said, other, where=where)
         return made
 
-    def within(self, scope: str, module: str | None = None, part: str | None = None) -> "Scope":
-        """A `with` scope: operation names get the prefix, a cost module, and the part of the layer that they are."""
-        return Scope(self, scope, module, part)
+    def within(self, scope: str, module: str | None = None, part: str | None = None, borrows: bool | None = None) -> "Scope":
+        """A `with` scope: operation names get the prefix, a cost module, and the part of the layer that they are; parameters are another
+        block's, or not."""
+        return Scope(self, scope, module, part, borrows)
 
     def dims_of(self, tensor: str) -> tuple[str, ...]:
         return self.tensors[tensor].dims
@@ -309,19 +317,20 @@ class Net:
 class Scope:
     """What `Net.within` opens."""
 
-    def __init__(self, net: Net, scope: str, module: str | None, part: str | None):
-        self.net, self.change = net, (scope, module, part)
+    def __init__(self, net: Net, scope: str, module: str | None, part: str | None, borrows: bool | None):
+        self.net, self.change = net, (scope, module, part, borrows)
 
     def __enter__(self) -> Net:
-        net, (scope, module, part) = self.net, self.change
-        self.before = (net.scope, net.module, net.parts)
+        net, (scope, module, part, borrows) = self.net, self.change
+        self.before = (net.scope, net.module, net.parts, net.borrows)
         net.scope = f"{net.scope}.{scope}" if net.scope and scope else scope or net.scope
         net.module = module or net.module
         net.parts = (*net.parts, part or scope) if part or scope else net.parts
+        net.borrows = net.borrows if borrows is None else borrows
         return net
 
     def __exit__(self, *_: object) -> None:
-        self.net.scope, self.net.module, self.net.parts = self.before
+        self.net.scope, self.net.module, self.net.parts, self.net.borrows = self.before
 
 
 def rebuild(block: Block, ops: Iterable[Op], tensors: Mapping[str, Tensor] | None = None, **changes: Any) -> Block:

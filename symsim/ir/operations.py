@@ -35,17 +35,16 @@ class Cast:
 
 @dataclass(frozen=True)
 class Projection:
-    """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all;
-    borrowed: weights of another block. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the
-    input's gradient, go between ranks, where they are not those of the tensors. multiplied: the narrow type of the operands; "": that
-    of the tensors. gradient_cast: of the output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was
-    kept as it was, for the weight gradient. bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the
-    weight is stored, that is made anew for backward (`symsim/ir/quantised.py`)."""
+    """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all. reduce_dtype,
+    gradient_dtype: the types in which partial sums of the result, and of the input's gradient, go between ranks, where they are not those
+    of the tensors. multiplied: the narrow type of the operands; "": that of the tensors. gradient_cast: of the output's gradient, where it
+    is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient. bias_apart: the bias is added
+    by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
+    (`symsim/ir/quantised.py`)."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
     fused: bool = False
-    borrowed: tuple[str, ...] = ()
     reduce_dtype: str | None = None
     gradient_dtype: str | None = None
     multiplied: str = ""
@@ -176,13 +175,6 @@ class LinearCrossEntropy(Projection, CrossEntropy):
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """borrowed: tables of another block."""
-
-    borrowed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class TopK:
     """The score function, groups of experts, whether it comes before the choice, whether weights are divided by their sum, and
     how loads are balanced."""
@@ -256,7 +248,6 @@ Attributes = (
     | Activation
     | Convolution
     | CrossEntropy
-    | Lookup
     | TopK
     | Exchange
     | View
@@ -371,7 +362,7 @@ OPERATIONS: dict[str, Operation] = {
     "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
     "scan": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
-    "embed": Operation("lookup", Lookup, partial="V"),
+    "embed": Operation("lookup", partial="V"),
     "view": Operation("view", View, transpose="passes"),
     "detach": Operation("view", transpose="none"),
     "index_scores": Operation("kernel", Scoring, transpose="none", assumed=("dsa_index_scores",)),
@@ -444,3 +435,8 @@ EXCEPTIONS = {
 def exceptional(which: str, attributes: Attributes) -> bool:
     """Whether an exception holds for an operation."""
     return isinstance(attributes, Projection) and not EXCEPTIONS[which].labels.isdisjoint(attributes.labels)
+
+
+def of_linear_module(kind: str, attributes: Attributes) -> bool:
+    """Whether it is a product of a linear module of TransformerEngine's: every one is but those that an FP8 recipe leaves alone."""
+    return kind in PRODUCTS and not exceptional("high_precision", attributes)

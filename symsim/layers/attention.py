@@ -10,14 +10,20 @@ from symsim.layers import notation as n
 def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: q, k, v projections, optional norms, RoPE, core attention, output projection."""
     spec = model.attention
-    projections = [
-        ("b s h, a d h -> b s a d", Weight("q_proj", spec.qkv_bias)),
-        ("b s h, g d h -> b s g d", Weight("k_proj", spec.qkv_bias)),
-        ("b s h, g d h -> b s g d", Weight("v_proj", spec.qkv_bias)),
-    ]
-    if spec.output_gate:
-        projections.insert(1, ("b s h, a d h -> b s a d", Weight("gate_proj", spec.gate_bias)))
+    to_queries, to_keys = "b s h, a d h -> b s a d", "b s h, g d h -> b s g d"
+    projections = [(to_queries, Weight("q_proj", spec.qkv_bias))]
+    projections += [(to_queries, Weight("gate_proj", spec.gate_bias))] if spec.output_gate else []
+    projections += [(to_keys, Weight(name, spec.qkv_bias)) for name in ("k_proj", "v_proj")]
     q, *gate, k, v = net.einsums("qkv", x, projections, fused=spec.fused_qkv)
+    o = attended(net, (q, k, v), model, kind)
+    if spec.output_gate:
+        o = n.multiply(net, n.sigmoid(net, gate[0], "gate"), o, "gated")
+    return net.einsum("b s a d, h a d -> b s h", o, Weight("o_proj", spec.out_bias))
+
+
+def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: LayerKind) -> str:
+    """`q[b s a d], k[b s g d], v[b s g d] -> o[b s a d]`: norms and RoPE where the model has them, core attention."""
+    spec, (q, k, v) = model.attention, qkv
     rotary = model.position_embedding == "rope" and kind.rope
 
     def normed(t: str, name: str, heads: str) -> str:
@@ -44,7 +50,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         k = n.rope(net, k, "rope_k", "d", fraction=spec.rotary_fraction)
     if has_norm and spec.qk_norm_position == "after_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
-    o = n.attend(
+    return n.attend(
         net,
         (q, k, v),
         scores="b s a d, b z g(a) d -> b s a z",
@@ -52,6 +58,3 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         reach=kind.reach,
         sinks=spec.sinks,
     )
-    if spec.output_gate:
-        o = n.multiply(net, n.sigmoid(net, gate[0], "gate"), o, "gated")
-    return net.einsum("b s a d, h a d -> b s h", o, Weight("o_proj", spec.out_bias))

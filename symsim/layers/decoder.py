@@ -15,6 +15,7 @@ from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
 from symsim.layers.selective_scan import selective_scan
+from symsim.layers.shared_block import shared_block
 from symsim.layers.short_convolution import short_convolution
 
 MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
@@ -76,7 +77,8 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
     if kind.mixer != "none":
-        read = normed(x, "pre_attention")
+        entering = x if kind.shared_block == "none" else n.add(net, x, shared_block(net, x, model, kind), "add_shared_block")
+        read = normed(entering, "pre_attention")
         x = added(mixed(read), read if model.residual_after_norm else x, "post_attention", "add_attention")
     if kind.ffn == "none":
         return x

@@ -38,10 +38,10 @@ def transformed(net: Net, x: str, model: Architecture) -> str:
         return n.view(net, x, "of_model", [("of_model", "b s h")])[0]
 
 
-def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borrows: str = "") -> str:
+def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, tied: bool = False, borrows: bool = False) -> str:
     """`x[b s h] -> loss[b s]`: norm, logits `[b s V]`, cross entropy.
 
-    borrows: "weight": the weight is the embedding's (tied); "all": the whole output layer is another head's.
+    tied: the weight is the embedding's; borrows: the whole output layer is another head's.
     """
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
@@ -51,8 +51,8 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, borr
     if model.embedding_size:
         with net.within("", "mlp"):
             x = net.einsum("b s h, h_e h -> b s h_e", x, Weight("project_out"))
-    with net.within("lm_head", "lm_head"):
-        logits = net.einsum(f"b s {width}, V {width} -> b s V", x, Weight("lm_head", model.lm_head_bias, borrows), out="logits")
+    with net.within("lm_head", "lm_head", borrows=borrows):
+        logits = net.einsum(f"b s {width}, V {width} -> b s V", x, Weight("lm_head", model.lm_head_bias, tied), out="logits")
     with net.within("loss", "loss"):
         target = net.input("labels", "b s", "int64", "index")
         loss = net.tensor("loss", "b s", "fp32")

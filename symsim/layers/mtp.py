@@ -14,11 +14,11 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
     kind = model.layer_kinds[model.layers[-1].kinds[-1]]
     net.dim("h2", 2 * net.dims["h"].size)
     net.dim("h_o", net.dims["h"].size)
-    with net.within("embedding", "embedding"):
+    with net.within("embedding", "embedding", borrows=True):
         ids = net.input("mtp_ids", "b s", "int64", "index")
         table = net.weight("word_embeddings", "V h", "table")
         embedded = net.tensor("words", "b s h")
-        net.op("embed", "lookup", [ids, table], [embedded], borrowed=(table,))
+        net.op("embed", "lookup", [ids, table], [embedded])
         if model.dropped_embedding:
             embedded = n.dropout(net, embedded, "dropout")
     with net.within("mtp", "mtp"):
@@ -30,4 +30,4 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         y = decoder_layer(net, n.whole(net, merged, "merged", "b s h"), model, kind)
         y = n.norm(net, y, "final_layernorm", kind=model.normalization, bias=model.norm_bias)
     with net.within("", part="prediction_depth"):
-        return head(net, y, model, final_norm=False, borrows="all")
+        return head(net, y, model, final_norm=False, borrows=True)

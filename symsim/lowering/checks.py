@@ -91,7 +91,7 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         )
     for kind_name in architecture.kind_names():
         kind = architecture.layer_kinds[kind_name]
-        if kind.ffn == "mlp" and architecture.mlp is not None:
+        if kind.has_mlp and architecture.mlp is not None:
             _divides("tp", tp, "ffn_hidden_size", kind.ffn_hidden_size or architecture.mlp.ffn_hidden_size)
     if _has_moe(architecture) and architecture.moe is not None:
         if architecture.moe.moe_shared_expert_intermediate_size is not None:

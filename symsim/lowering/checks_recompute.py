@@ -22,6 +22,8 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError("distribute_saved_activations=true with sp=true is refused: sequence parallelism already splits what is saved")
         if strategy.recompute != "full":
             raise InputError(f"distribute_saved_activations=true needs recompute=full, and recompute is {strategy.recompute}")
+    if strategy.synchronize_checkpoint_boundary and strategy.recompute != "full":
+        raise InputError(f"synchronize_checkpoint_boundary=true needs recompute=full, and recompute is {strategy.recompute}")
     after = depths(architecture, strategy.mtp_num_layers)
     if strategy.recompute == "full" and strategy.recompute_method == "uniform" and after and strategy.recompute_num_layers > 1:
         raise InputError(
@@ -52,7 +54,7 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
     moe = any(kind.ffn == "moe" for kind in kinds)
     applies = {
         "core_attn": (any("attention" in k.mixers for k in kinds), "softmax attention"),
-        "mlp": (any(k.ffn == "mlp" for k in kinds), "a dense feed-forward layer"),
+        "mlp": (any(k.has_mlp for k in kinds), "a dense feed-forward layer"),
         "moe": (moe, "a mixture of experts"),
         "moe_act": (moe, "a mixture of experts"),
         "shared_experts": (moe and shared, "shared experts"),

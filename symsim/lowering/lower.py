@@ -84,7 +84,7 @@ def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
     net = _net(profile, mesh, HEAD)
     if profile.strategy.task_type == "causal_lm":
-        blocks[HEAD] = net.block([head(net, _stream(net, profile), model, borrows="weight" if model.tie_word_embeddings else "")])
+        blocks[HEAD] = net.block([head(net, _stream(net, profile), model, tied=model.tie_word_embeddings)])
     else:
         blocks[HEAD] = net.block([task_head(net, _stream(net, profile), model, profile.strategy.task_type)])
     if model.mtp_num_layers:

@@ -38,7 +38,7 @@ def store(block: Block, profile: Profile) -> Block:
 def _is_stored(op: Op, block: Block, profile: Profile) -> bool:
     if op.kind not in PRODUCTS or block.tensors[op.inputs[1]].gradient:
         return False
-    ours = not _WHOLE & set(op.of(Projection).labels) and op.inputs[1] not in op.of(Projection).borrowed
+    ours = not _WHOLE & set(op.of(Projection).labels) and not block.tensors[op.inputs[1]].borrowed
     return ours and (profile.strategy.quantize_experts or not op.einsums[0].chosen)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from symsim.algebra.kinds import EMBEDDING
+from symsim.algebra.kinds import EMBEDDING, spelt
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture, LayerKind, Segment
 from symsim.inputs.strategy import Strategy
@@ -34,7 +34,8 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     inner = _narrow(model, strategy)
     if not tunes(strategy) and inner == (0, model.num_layers):
         return model
-    blocks = declared_alone(model)
+    made = declared_alone(model)
+    blocks = {EMBEDDING: made[EMBEDDING], **{kind: made[spelt(kind)] for kind in model.kind_names()}}
     ends = {0, *inner, model.num_layers}
     for entry in map(named, (*(strategy.freeze_parameters or ()), *(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ()))):
         if entry.first is not None and entry.last is not None:

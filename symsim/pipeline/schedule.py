@@ -48,8 +48,8 @@ class Schedule:
     rank i holds chunks i + j*pp (loop), i and 2*pp - 1 - i (v), or the stages i and pp - 1 - i of two copies of the
     model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low. apart: the bubble where
     no barrier ends the step (assumption step_barrier), of the rank that is longest at its own operations; the bubble itself
-    where rank 0 is the first to begin and the last to end, or where no form is known. forwards_first: every forward of a rank comes
-    before its first backward, that of the head too.
+    where rank 0 is the first to begin and the last to end, or where no form is known. at_head: micro-batches that the last chunk of the
+    model holds at once from the start of a forward to the end of its input gradients: what the output head keeps is held of each.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Schedule:
     chunks: Literal["any", 1, 2] = 1
     placement: Literal["loop", "v", "mirrored"] = "loop"
     apart: Expr = ZERO
-    forwards_first: bool = False
+    at_head: Expr = ONE
 
     @property
     def without_barrier(self) -> Schedule:

@@ -60,7 +60,7 @@ def _gpipe() -> Schedule:
         "GPipe (arXiv 1811.06965) section 2.3; torch.distributed.pipelining ScheduleGPipe",
         fill_f + fill_b + 2 * (p - 1) * tc,
         m,
-        forwards_first=True,
+        at_head=m,
     )
 
 
@@ -142,7 +142,7 @@ def _looped_bfs() -> Schedule:
         m,
         requires=(PIPE,),
         chunks="any",
-        forwards_first=True,
+        at_head=m,
     )
 
 

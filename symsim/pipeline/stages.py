@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from symsim.algebra.expr import ZERO, Expr, expr, floor, maximum, minimum, symbol
-from symsim.algebra.key import layers
+from symsim.algebra.expr import ZERO, Expr, Number, expr, floor, maximum, minimum, symbol
+from symsim.algebra.key import layers, layers_of_model
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.roles import ROLES, role_of
@@ -99,6 +99,17 @@ def gathers_on_arrival(strategy: Strategy, assumptions: Mapping[str, str]) -> bo
     """Whether tensor ranks, each with the whole stream, send a share of a boundary tensor each and gather what comes."""
     apart = strategy.tp > 1 and strategy.pp > 1 and not strategy.sp
     return apart and assumptions["pipeline_scatter_gather"] == "true"
+
+
+def sizes_of_kinds(model: Architecture) -> dict[str, Number]:
+    """Of every kind of layer the number of its layers, its window and its own width, by symbol."""
+    found: dict[str, Number] = {}
+    for kind, held in layers_before(model, model.num_layers).items():
+        spec = model.layer_kinds[kind]
+        found[layers_of_model(kind).text] = held.constant()
+        found |= {"w": spec.window} if spec.window else {}
+        found |= {f"f_{kind}": spec.ffn_hidden_size} if spec.ffn_hidden_size else {}
+    return found
 
 
 def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr]:

@@ -112,6 +112,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
     if model.selective_scan:
         scan = model.selective_scan
         found |= {"D_i": scan.channels, "N_i": scan.state_dim, "r_i": scan.step_rank, "W_i": scan.conv_kernel_dim}
+    if model.shared_block:
+        found["r_b"] = model.shared_block.adapter_rank
     if model.mamba:
         ssm = model.mamba
         found |= {

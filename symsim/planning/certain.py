@@ -7,9 +7,10 @@ orders of the same passes are looked at: one that counts memory first, and one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from symsim.algebra.expr import Expr
 from symsim.algebra.formula import Derivation
@@ -20,13 +21,13 @@ from symsim.cost.count import Counted, count
 from symsim.cost.memory import peak_memory
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
-from symsim.cost.step_time import network_of, step_time
+from symsim.cost.step_time import check_system, from_blocks, network_of
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.stored import Asked, Kept, Memories
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN
-from symsim.inputs.traced import Memory
+from symsim.inputs.traced import order_of
 from symsim.inputs.trained import respelt
 from symsim.inputs.watched import was_read, watched
 from symsim.ir.operations import UNCOUNTED
@@ -37,15 +38,15 @@ from symsim.lowering.tuned import tuned
 
 @dataclass(frozen=True)
 class Order:
-    """The passes in one order. heard: the options read, the first first. after: by symbol, how many had been read when it was defined."""
+    """The passes in one order. heard: the options read, the first first. made: by symbol a definition, and how many had been read before it."""
 
     heard: Sequence[str]
-    after: Mapping[str, int]
-    definitions: Mapping[str, Definition]
+    made: Mapping[str, tuple[int, Definition]]
 
     @staticmethod
-    def of(memory: Memory) -> "Order":
-        return Order(tuple(memory.heard), memory.after, memory.book.definitions)
+    def of(done: Iterable[Any]) -> "Order":
+        heard, made = order_of(done)
+        return Order(tuple(heard), made)
 
     def before(self, free: frozenset[str]) -> int:
         """How many options were read before the first of these."""
@@ -67,6 +68,10 @@ class Derived:
     def heard(self) -> tuple[str, ...]:
         """All options that were read, the first first."""
         return tuple(dict.fromkeys([*self.of_numbers, *(name for order in reversed(self.orders) for name in order.heard)]))
+
+
+# of a definition that an order does not make
+_NEVER: tuple[float, None] = (math.inf, None)
 
 
 class Common:
@@ -91,9 +96,11 @@ class Common:
         made = self.definitions.get(symbol)
         if made is None:
             return True
-        if not any(o.after.get(symbol, len(o.heard) + 1) <= most and o.definitions.get(symbol) == made for o, most in self._orders):
-            return False
-        return self.holds(made.expr)
+        for order, most in self._orders:
+            after, own = order.made.get(symbol, _NEVER)
+            if after <= most and own == made:
+                return self.holds(made.expr)
+        return False
 
     def holds(self, amount: Expr) -> bool:
         """Whether an expression stands on such alone."""
@@ -112,22 +119,26 @@ def derived(asked: Asked, memories: Memories, whole: bool = True) -> Derived:
         return Derived(alone, (), {}, 0, frozenset())
     read, book = memory.begin(asked.strategy)
     lowered = lower(tuned(model, read), read, given, OWN)
-    again, known_again = _again(lowered), len(memory.heard)
-    block_times(book, network_of(book, asked.system, lowered), lowered)
-    timed = Order.of(memory)
-    read, book = memory.begin(asked.strategy)
-    lowered = lower(tuned(model, read), read, given, OWN)
-    counted = count(lowered, book)
+    done = memory.done
+    of_lowering = len(done)
+    again, known_again = _again(lowered), len(Order.of(done).heard)
+    count(lowered, book)
     if whole:
-        peak_memory(counted.derivation, lowered)
-        step_time(counted.derivation, asked.system, lowered)
+        peak_memory(book, lowered)
     else:
-        define_static(rank_of(counted.derivation, lowered))
-    kept = Counted(Derivation({**timed.definitions, **counted.derivation.definitions}), {})
+        define_static(rank_of(book, lowered))
+    counted = len(done)
+    network = network_of(book, asked.system, lowered)
+    blocks = block_times(book, network, lowered)
+    timed = Order.of([*done[:of_lowering], *done[counted:]])
+    if whole:
+        check_system(asked.system, read)
+        from_blocks(book, asked.system, lowered, network, blocks)
+    kept = Counted(Derivation(dict(book.definitions)), {})
     shown = cast(Lowered, Kept(dict.fromkeys(lowered.checkpointed)))
     model = respelt(tuned(asked.trained, asked.strategy))
     found = Evaluation(model, asked.strategy, given, shown, kept, dict(asked.overrides), asked.system)
-    return Derived(found, (Order.of(memory), timed), again, known_again, _of_numbers(found))
+    return Derived(found, (Order.of(done), timed), again, known_again, _of_numbers(found))
 
 
 def _again(lowered: Lowered) -> dict[tuple[str, bool], tuple[str, ...]]:

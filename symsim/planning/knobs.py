@@ -61,7 +61,7 @@ class Batch:
     after: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Next:
     """The changes that gain most, the best first, no two of one knob, of so many evaluated. fits: whether what they start from does; where not,
     they are those after which it would, the shortest step first."""
@@ -70,6 +70,12 @@ class Next:
     evaluated: int
     fits: bool = True
     batch: Batch | None = None
+
+    def __repr__(self) -> str:
+        """As `symsim eval --next` ends."""
+        from symsim.planning.knobs_text import next_text
+
+        return next_text(self).rstrip("\n")
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"evaluated": self.evaluated, "fits": self.fits, "changes": [c.to_json() for c in self.changes]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError, nearest
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
+from symsim.grid.collection import no_collection
 from symsim.grid.family import Family
 from symsim.grid.names import field_of, text_of
 from symsim.grid.space import Space
@@ -143,6 +144,37 @@ class Plan:
 
         return plan_text(self)
 
+    def _repr_html_(self) -> str:
+        from symsim.planning.text import plan_shown
+        from symsim.report.notebook import html
+
+        return html(plan_shown(self))
+
+    def _repr_latex_(self) -> str:
+        from symsim.planning.text import plan_shown
+        from symsim.report.notebook import latex
+
+        return latex(plan_shown(self))
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        from symsim.report.notebook import bundle
+
+        return bundle(self, include, exclude)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each of the best: its strategy as -s takes it, and its numbers. InputError without pandas."""
+        from symsim.api.frames import frame_of
+
+        return frame_of([flat(choice) for choice in self.best])
+
+
+def flat(choice: Choice) -> dict[str, Any]:
+    """The numbers that a sweep has columns for, by the same names."""
+    names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
+    known = choice.result.step_numbers
+    there = [n for n in names if "." in n or n in known]
+    return {"strategy": choice.text, **{n: choice.result.value(n) for n in there}, "binds": binds(choice.result)}
+
 
 def binds(result: Result) -> str:
     """Of what a step takes besides kernels, the largest part; 'compute' where kernels are more than nine tenths."""
@@ -253,7 +285,8 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
         return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
 
     search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
-    found = search.run(progress)
+    with no_collection():
+        found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:
         raise InputError(f"nothing in the space can run: {_reason(search)}")
     return search, [{**options, **_sizes_at(search.space, one.point), **one.options, "world": asked.world} for one in found]

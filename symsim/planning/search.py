@@ -190,7 +190,7 @@ class Search:
 
     def _bounds(self, part: Part, free: frozenset[str]) -> Least:
         # how much is known depends on the free options more than on the part: where the first had no sums, others are not asked for them
-        known, key = self._derivation(replace(part.undone, point=_point(part)).asked(), not free or self._further.get(free, True))
+        known, key = self._derivation(replace(part.undone, point=_point(part)).asked, not free or self._further.get(free, True))
         if (key, free) not in self._least:
             self._least[key, free] = least(known, free)
             self._further.setdefault(free, self._least[key, free].further)
@@ -287,7 +287,7 @@ class Search:
         part = next((p for p in self._parts(()).parts if p.point is not None), None)
         if part is None:
             return
-        known, _ = self._derivation(replace(part.undone, point=_point(part)).asked())
+        known, _ = self._derivation(replace(part.undone, point=_point(part)).asked)
         masks = [*part.undone.masks, *part.family.here]
         assert Reported(Variant(part.family, part.undone.chosen, part.undone.fields, masks, _point(part), known.result), self._program).slots
         heard = {name: at for at, name in enumerate(known.heard)} | dict.fromkeys(self._of_stages, -1)

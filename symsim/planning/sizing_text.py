@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symsim.planning.sizing import Need, Size, cheapest, fastest, most_tokens, smallest
-from symsim.planning.text import choices_table
+from symsim.planning.text import choices_rows, choices_table
 from symsim.report.chart import HEIGHT, WIDTH, Chart, chart
 from symsim.report.columns import table, wrapped
+from symsim.report.notebook import Grid, Shown
 from symsim.report.shapes import svg
 from symsim.report.text_run import amount, duration
 from symsim.report.text_time import digits_of
@@ -19,10 +20,8 @@ _IN_A_RUN = (
 
 def sizing_text(sizes: Sequence[Size], need: Need) -> str:
     """The best strategy of every size, what it gives, and which size is the answer; those of which nothing fits are named."""
-    first, many = sizes[0].plan.asked, len({s.system for s in sizes}) > 1
-    on = ", ".join(dict.fromkeys(s.system for s in sizes))
-    said = f"{first.model.name} on {on}; {first.framework.title}; {first.batch:,} sequences of {first.seq_length:,} tokens a step"
-    lines = [wrapped(said), ""]
+    many = len({s.system for s in sizes}) > 1
+    lines = [wrapped(_of(sizes)), ""]
     fits = [s for s in sizes if s.plan.fits]
     if fits:
         named = "GPUs"
@@ -39,12 +38,32 @@ def sizing_text(sizes: Sequence[Size], need: Need) -> str:
     return "\n".join(lines) + "\n"
 
 
+def sizing_shown(sizes: Sequence[Size], need: Need) -> Shown:
+    """The same for a notebook's cell."""
+    many, fits = len({s.system for s in sizes}) > 1, [s for s in sizes if s.plan.fits]
+    header, rows = choices_rows("GPUs", [(_name(s, many), s.plan.best[0]) for s in fits])
+    best = Grid("Best of each size", tuple(header), tuple(map(tuple, rows)))
+    gives = Grid(_title(need), *_gives_rows(fits, need, many))
+    refused = (f"{_name(s, many)}: {s.why}" for s in sizes if not s.plan.fits or s.why)
+    answers = (" ".join(line.split()) for line in _answers(sizes, need, many)) if need.asks else ()
+    return Shown(_of(sizes), (), (best, gives) if fits else (), (*refused, *answers))
+
+
+def _of(sizes: Sequence[Size]) -> str:
+    first, on = sizes[0].plan.asked, ", ".join(dict.fromkeys(s.system for s in sizes))
+    return f"{first.model.name} on {on}; {first.framework.title}; {first.batch:,} sequences of {first.seq_length:,} tokens a step"
+
+
 def _name(size: Size, many: bool) -> str:
     return f"{size.system} {size.world:,}" if many else f"{size.world:,}"
 
 
 def _gives(sizes: Sequence[Size], need: Need, many: bool) -> str:
     """Tokens a second, what they cost, and the run."""
+    return table(_title(need), *_gives_rows(sizes, need, many))
+
+
+def _gives_rows(sizes: Sequence[Size], need: Need, many: bool) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     rows = []
     for size in sizes:
         number = size.plan.best[0].numbers
@@ -62,7 +81,7 @@ def _gives(sizes: Sequence[Size], need: Need, many: bool) -> str:
     header = ["GPUs", "tokens/s", "a GPU", "USD/T tokens"]
     if need.asks:
         header += ["tokens" if need.tokens is None else "takes", "goodput", "USD"]
-    return table(_title(need), header, rows)
+    return tuple(header), tuple(map(tuple, rows))
 
 
 def _title(need: Need) -> str:

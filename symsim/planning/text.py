@@ -12,7 +12,9 @@ from symsim.planning.knobs import Change
 from symsim.planning.knobs_text import change_lines
 from symsim.report.amounts import human, percent, seconds
 from symsim.report.columns import table, wrapped
-from symsim.report.step import between
+from symsim.report.notebook import Grid, Shown
+from symsim.report.noted import time_grid
+from symsim.report.step import Step, between
 
 if TYPE_CHECKING:
     from symsim.planning.plan import Choice, Plan
@@ -32,12 +34,10 @@ def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
     asked = plan.asked
     first = plan.best[0]
     lines = [
-        f"{asked.model.name} on {asked.world:,} of {asked.system}{_title(first)}",
-        wrapped(
-            f"{asked.framework.title}; {asked.batch:,} sequences of {asked.seq_length:,} tokens a step ({asked.batch * asked.seq_length:,} tokens)"
-        ),
+        _of(plan),
+        wrapped(_batch(plan)),
         "",
-        _best(plan),
+        choices_table(_best(plan), "", _placed(plan)),
         f"first: -s {first.text} -y {asked.system}",
         "",
         *_where(first),
@@ -49,18 +49,45 @@ def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
+def plan_shown(plan: Plan) -> Shown:
+    """The same for a notebook's cell."""
+    first = plan.best[0]
+    header, rows = choices_rows("", _placed(plan))
+    best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
+    proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
+    below = (f"first: -s {first.text} -y {plan.asked.system}", _certificate_words(plan), _took(plan))
+    return Shown(_of(plan), (_batch(plan),), (best, time_grid(Step(first.result)), proof), below)
+
+
+def _of(plan: Plan) -> str:
+    return f"{plan.asked.model.name} on {plan.asked.world:,} of {plan.asked.system}{_title(plan.best[0])}"
+
+
+def _batch(plan: Plan) -> str:
+    asked = plan.asked
+    return f"{asked.framework.title}; {asked.batch:,} sequences of {asked.seq_length:,} tokens a step ({asked.batch * asked.seq_length:,} tokens)"
+
+
+def _placed(plan: Plan) -> list[tuple[str, Choice]]:
+    return [(str(place), choice) for place, choice in enumerate(plan.best, 1)]
+
+
 def _title(first: Choice) -> str:
     system = first.result.system
     return f": {system.title}" if system is not None and system.title else ""
 
 
 def _best(plan: Plan) -> str:
-    title = f"Best of each kind, by {plan.goal}" if plan.fits else _no_fit(plan)
-    return choices_table(title, "", [(str(place), choice) for place, choice in enumerate(plan.best, 1)])
+    return f"Best of each kind, by {plan.goal}" if plan.fits else _no_fit(plan)
 
 
 def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
     """A line a strategy: what it is called in the column `named`, its degrees, and its numbers."""
+    header, rows = choices_rows(named, choices)
+    return table(title, header, rows)
+
+
+def choices_rows(named: str, choices: Sequence[tuple[str, Choice]]) -> tuple[list[str], list[list[str]]]:
     degrees = [n for n in _DEGREES if any(getattr(c.result.strategy, n) not in (1, None) for _, c in choices)]
     degrees += ["zero"] if len({c.result.strategy.zero for _, c in choices}) > 1 else []
     rows = []
@@ -78,7 +105,7 @@ def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]])
                 human(number["memory"]["peak"], BYTE),
             ]
         )
-    return table(title, [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows)
+    return [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows
 
 
 def _degree(strategy: Strategy, name: str) -> str:
@@ -106,6 +133,13 @@ def _where(first: Choice) -> list[str]:
 
 
 def _certificate(plan: Plan) -> str:
+    rows = _certificate_rows(plan)
+    wide = [max(len(r[c]) for r in rows) for c in range(2)]
+    made = "\n".join(["Certificate", *(f"  {what:<{wide[0]}}  {count:>{wide[1]}}" for what, count in rows)])
+    return "\n".join([made, wrapped(_certificate_words(plan), "  ", hanging=2), f"  {_took(plan)}"])
+
+
+def _certificate_rows(plan: Plan) -> list[list[str]]:
     found = plan.certificate
     rows = [["configurations of the space", f"{found.configurations:,}"]]
     worst = sorted(found.refused, key=lambda rule: -found.refused[rule])
@@ -114,14 +148,16 @@ def _certificate(plan: Plan) -> str:
         rows.append([f"refused by {len(worst) - _MOST_RULES} other rules", f"{sum(found.refused[r] for r in worst[_MOST_RULES:]):,}"])
     rows.append(["excluded, slower at best", f"{found.slower:,}"])
     rows.append(["excluded, too large at best", f"{found.larger:,}"])
-    rows.append(["evaluated", f"{found.evaluated:,}"])
-    wide = [max(len(r[c]) for r in rows) for c in range(2)]
-    made = "\n".join(["Certificate", *(f"  {what:<{wide[0]}}  {count:>{wide[1]}}" for what, count in rows)])
+    return [*rows, ["evaluated", f"{found.evaluated:,}"]]
+
+
+def _certificate_words(plan: Plan) -> str:
+    found = plan.certificate
     fits = " that fits" if plan.fits else ""
     said = f"No other strategy of this space{fits} is better, under the assumptions of 'symsim eval'."
     if found.bound is not None:
         said += f" None of those that are slower at best is {_BEYOND[plan.goal if plan.fits else 'memory.peak'].format(f'{found.bound:,.6g}')}."
-    return "\n".join([made, wrapped(said + _lead(plan), "  ", hanging=2), f"  {_took(plan)}"])
+    return said + _lead(plan)
 
 
 def _took(plan: Plan) -> str:

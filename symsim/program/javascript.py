@@ -15,7 +15,7 @@ from symsim.program.value import Value
 def javascript(unrolled: Unrolled) -> str:
     """The function `kernel` in JavaScript: of an object with the free symbols (the base's number by default), to an object of all
     quantities by name, as `symsim.program.scalar` gives them."""
-    own, made = LANGUAGES["js"], lowered(unrolled)
+    own, made = LANGUAGES["js"], lowered(unrolled, kept=True)
     text, lines = statements(own, made.inputs, made.results)
     results = [f"        {json.dumps(o.name)}: {_rounded(text, o.rounded, *made.outputs[o.name])}," for o in unrolled.outputs]
     given = ", ".join(f"{a.name} = {number(a.default)}" for a in unrolled.arguments)

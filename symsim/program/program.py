@@ -13,9 +13,11 @@ Where the exact argument is a fraction p/q with p below 2^49, and rounding moved
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,9 @@ from symsim.program.value import Value, numpy_operation
 SMALL = 1 << 15
 # larger arrays are not searched for axes along which nothing changes
 _WORTH_REDUCING = 1 << 12
+
+# a term and its coefficient, or a factor and its power
+Part = tuple[Value, Number]
 
 
 def _plain(x: Number) -> Number:
@@ -249,34 +254,44 @@ class Program:
             product = self.product(1, [(factor, 1), (self.total(rest), 1)])
             terms = [t for k, t in enumerate(terms) if k not in at] + [(product, 1)]
 
-    def _merged(self, terms: list[tuple[Value, Number]]) -> Value:
+    def _merged(self, terms: Sequence[Part]) -> Value:
         """Binary additions, the pair over the fewest points first."""
-        if not terms:
-            return self.number(0)
-        while len(terms) > 1:
-            i, j = self._closest([v for v, _ in terms])
-            (a, x), (b, y) = terms[i], terms[j]
-            terms = [t for k, t in enumerate(terms) if k not in (i, j)]
-            if x < 0 < y:
-                (a, x), (b, y) = (b, y), (a, x)
-            if x < 0 and y < 0:
-                terms.append((self.apply("add", self.scaled(a, -x), self.scaled(b, -y)), -1))
-            elif y < 0:
-                terms.append((self.apply("sub", self.scaled(a, x), self.scaled(b, -y)), 1))
-            else:
-                terms.append((self.apply("add", self.scaled(a, x), self.scaled(b, y)), 1))
-        return self.scaled(*terms[0])
 
-    def _closest(self, values: Sequence[Value]) -> tuple[int, int]:
-        best = None
-        for i in range(len(values)):
-            for j in range(i + 1, len(values)):
-                union = values[i].mask | values[j].mask
-                rank = (self.points(union), -min(self.points(values[i].mask), self.points(values[j].mask)))
-                if best is None or rank < best[0]:
-                    best = (rank, i, j)
-        assert best is not None
-        return best[1], best[2]
+        def added(first: Part, second: Part) -> Part:
+            (a, x), (b, y) = (second, first) if first[1] < 0 < second[1] else (first, second)
+            if x < 0 and y < 0:
+                return self.apply("add", self.scaled(a, -x), self.scaled(b, -y)), -1
+            if y < 0:
+                return self.apply("sub", self.scaled(a, x), self.scaled(b, -y)), 1
+            return self.apply("add", self.scaled(a, x), self.scaled(b, y)), 1
+
+        return self.scaled(*self._joined(terms, added)) if terms else self.number(0)
+
+    def _joined(self, parts: Sequence[Part], join: Callable[[Part, Part], Part]) -> Part:
+        """One of many, joined in pairs: the pair over the fewest points first, of such the one of the larger parts, then the first."""
+        if len(parts) == 2:
+            return join(*parts)
+        left: dict[int, Part] = {}
+        pairs: list[tuple[int, int, int, int]] = []
+        position = count()
+
+        def put(part: Part) -> None:
+            own = next(position)
+            for k, other in left.items():
+                heappush(pairs, (*self._rank(other[0].mask, part[0].mask), k, own))
+            left[own] = part
+
+        for part in parts:
+            put(part)
+        while len(left) > 1:
+            *_, i, j = heappop(pairs)
+            if i in left and j in left:
+                put(join(left.pop(i), left.pop(j)))
+        (found,) = left.values()
+        return found
+
+    def _rank(self, a: int, b: int) -> tuple[int, int]:
+        return self.points(a | b), -min(self.points(a), self.points(b))
 
     def product(self, by: Number, factors: Iterable[tuple[Value, int]], *, exact: bool = False) -> Value:
         """A number times values to powers 1 or -1 (repeat a factor for more): those over few points first.
@@ -341,27 +356,21 @@ class Program:
             return self.number(by)
         if by != 1:
             values[0] = self.apply("mul", self.number(by), values[0])
-        while len(values) > 1:
-            i, j = self._closest(values)
-            made = self.apply("mul", values[i], values[j])
-            values = [v for k, v in enumerate(values) if k not in (i, j)] + [made]
-        return values[0]
+        return self._joined([(v, 1) for v in values], lambda a, b: (self.apply("mul", a[0], b[0]), 1))[0]
 
     def _divided(self, top: list[Value], bottom: list[Value], by: Number) -> Value:
         """Quotients of values over few points are taken first."""
-        parts = [(v, 1) for v in top] + [(v, -1) for v in bottom]
+        parts: list[Part] = [*((v, 1) for v in top), *((v, -1) for v in bottom)]
         parts.sort(key=lambda part: self.points(part[0].mask))
         first, power = parts[0]
         if by != 1 or power < 0:
             parts[0] = (self.apply("mul" if power > 0 else "div", self.number(by), first), 1)
-        while len(parts) > 1:
-            i, j = self._closest([v for v, _ in parts])
-            (a, x), (b, y) = parts[i], parts[j]
-            if x < 0 < y:
-                (a, x), (b, y) = (b, y), (a, x)
-            made = (self.apply("mul", a, b), x) if x == y else (self.apply("div", a, b), 1)
-            parts = [p for k, p in enumerate(parts) if k not in (i, j)] + [made]
-        value, power = parts[0]
+
+        def divided(first: Part, second: Part) -> Part:
+            (a, x), (b, y) = (second, first) if first[1] < 0 < second[1] else (first, second)
+            return (self.apply("mul", a, b), x) if x == y else (self.apply("div", a, b), 1)
+
+        value, power = self._joined(parts, divided)
         return value if power > 0 else self.apply("div", self.number(1), value)
 
     def extreme(self, op: str, values: Iterable[Value]) -> Value:
@@ -400,11 +409,7 @@ class Program:
 
     def _extreme_merged(self, op: str, values: list[Value]) -> Value:
         values = self._extremes_by_mask(op, [v for v in values if v.known]) + [v for v in values if not v.known]
-        while len(values) > 1:
-            i, j = self._closest(values)
-            made = self.apply(op, values[i], values[j])
-            values = [v for k, v in enumerate(values) if k not in (i, j)] + [made]
-        return values[0]
+        return self._joined([(v, 1) for v in values], lambda a, b: (self.apply(op, a[0], b[0]), 1))[0]
 
     def of_largest(self, pairs: Sequence[tuple[Value, Value]]) -> Value:
         """Of (value, key) pairs the value of the largest key, the first of equal ones."""

@@ -208,6 +208,23 @@ def _equations(shown: _Shown, limit: float = _EM) -> list[list[str]]:
     return made
 
 
+def displayed(reading: Reading) -> str:
+    r"""The equations in LaTeX, those of several lines aligned, and below them what stands in them by name: symbol, value, meaning."""
+    from symsim.report.notebook import words
+
+    shown = _Shown(reading, {})
+    lines = [line for equation in _equations(shown) for line in equation]
+    body = lines[0].replace(" &= ", " = ", 1)
+    if len(lines) > 1:
+        body = r"\begin{aligned}" + " \\\\\n".join(lines) + r"\end{aligned}"
+    own = {d.symbol for d in shown.formula.definitions}
+    rows = [
+        f"{_symbol_latex(shown, r.symbol)} & {words(r.value)} & {words(_with_unit(r))}" for r in shown.rows if r.symbol in own
+    ]
+    where = r"\begin{array}{lrl}" + " \\\\\n".join(rows) + r"\end{array}"
+    return body if not rows else "\\begin{array}{l}\n\\displaystyle " + body + " \\\\[1em]\n" + where + "\n\\end{array}"
+
+
 def _tex(shown: _Shown) -> str:
     body = " \\\\\n".join(line for equation in _equations(shown) for line in equation)
     notes = [f"% {shown.reading.of.symbol} [{shown.unit}]: {shown.reading.of.meaning}"]

@@ -7,9 +7,8 @@ import re
 from markupsafe import Markup, escape
 
 from symsim.algebra.typeset import width
-from symsim.evaluation.numbers import Evaluation
 from symsim.report import gauges, plot
-from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Ref, Report, Timeline, as_spans
+from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Report, Timeline, as_spans
 from symsim.report.mathml import mathml
 from symsim.report.picture import svg
 from symsim.report.templating import template
@@ -22,13 +21,6 @@ _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ce
 def render(report: Report, live: Markup | None = None) -> str:
     """live: a section that answers (symsim/page), behind the first one."""
     return template("report.html.j2", **_TOOLS).render(report=report, live=live or "") + "\n"
-
-
-def fragment(result: Evaluation) -> str:
-    """The opening section, for a notebook's cell."""
-    from symsim.report.content import opening
-
-    return template("fragment.html.j2", **_TOOLS).render(report=opening(result))
 
 
 def timeline(part: Timeline) -> Markup:
@@ -82,8 +74,6 @@ def inline(cell: Cell) -> Markup:
             made += Markup("<em>{}</em>").format(span.text)
         elif isinstance(span, Fold):
             made += Markup("<details><summary>{}</summary>{}</details>").format(span.name, span.meaning)
-        elif isinstance(span, Ref):
-            made += Markup('<a href="#{}">{}</a>').format(span.anchor, span.text.strip())
         else:
             made += escape(span)
     return made

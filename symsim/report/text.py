@@ -10,9 +10,8 @@ from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.ir.collectives import COLLECTIVES
 from symsim.report import text_run, text_time
 from symsim.report.amounts import human, seconds, whole
-from symsim.report.assumed import in_force
 from symsim.report.columns import digits, table, wrapped
-from symsim.report.question import batch, changed_options, idle_pipeline
+from symsim.report.content import batch, changed_options, idle_pipeline, in_force
 from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
 
@@ -51,14 +50,18 @@ def brief(result: Evaluation) -> str:
 
 
 def heading(result: Evaluation) -> str:
-    """What a result is of: the model, the options, the ranks, the batch."""
+    """What a result is of, in lines of 80 columns."""
+    return "\n".join(map(wrapped, headings(result)))
+
+
+def headings(result: Evaluation) -> list[str]:
+    """The model, the options, the ranks, the batch."""
     options = ", ".join(f"{name}={value}" for name, value, _ in changed_options(result.strategy))
     ranks = result.strategy.world_size
     on = f" on {result.system.name}: {result.system.title}" if result.system is not None else ""
     size = f"{ranks:,} rank{'s' if ranks > 1 else ''}{on}"
     idle = idle_pipeline(result.strategy)
-    lines = [result.model.name, options or "every option at its default", size, batch(result.strategy), *([idle] if idle else [])]
-    return "\n".join(map(wrapped, lines))
+    return [result.model.name, options or "every option at its default", size, batch(result.strategy), *([idle] if idle else [])]
 
 
 def _summary(result: Evaluation) -> str:

@@ -21,7 +21,8 @@ def blocks(step: Step) -> list[str]:
     return [_answer(step), _where(step), _kernels(step), _stage_times(step), _bytes(step), _stage_memory(step), _tags(step)]
 
 
-def _answer(step: Step) -> str:
+def answer_rows(step: Step) -> list[tuple[str, str, str]]:
+    """What a step takes, does and needs: its name, its number, and what is said of it."""
     numbers = step.result.step_numbers
     ranks, rank_tokens = int(numbers["world"]), step.number("tokens_per_second") / numbers["world"]
     peak = rate(float(numbers["Phi"]), "FLOP/s")
@@ -39,6 +40,11 @@ def _answer(step: Step) -> str:
     ):
         if name in numbers:
             rows.append((what, f"{digits_of(step.number(name))} {unit}", source))
+    return rows
+
+
+def _answer(step: Step) -> str:
+    rows = answer_rows(step)
     wide = [max(len(r[c]) for r in rows) for c in range(2)]
     lines = ["Step"]
     for name, amount, said in rows:

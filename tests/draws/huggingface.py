@@ -325,6 +325,19 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "mamba_dt_rank": within(1, 9),
         "num_key_value_heads": lambda d: d.groups,
     },
+    "zamba2": {
+        "layers_block_type": lambda d: [d.rng.choice(["mamba", "hybrid", "linear_attention"]) for _ in range(d.layers)],
+        "num_mem_blocks": within(1, 3),
+        "n_mamba_heads": lambda d: d.heads,
+        "mamba_ngroups": lambda d: d.groups,
+        "mamba_d_state": within(2, 20),
+        "adapter_rank": within(1, 9),
+        "use_shared_attention_adapter": FLAG,
+        "use_mem_rope": FLAG,
+        "add_bias_linear": FLAG,
+        "num_key_value_heads": lambda d: None,
+        "tie_word_embeddings": lambda d: d.rng.random() < 0.95,
+    },
     "nemotron_h": {"layers_block_type": lambda d: [d.rng.choice(["mamba", "full_attention", "moe", "mlp"]) for _ in range(d.layers)]},
     "dbrx": {
         "attn_config": lambda d: {"kv_n_heads": d.groups, "clip_qkv": d.maybe(8.0), "rope_theta": 5e5},
@@ -343,6 +356,7 @@ REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
             "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
             "mamba": ("hidden_act",), "falcon_mamba": ("hidden_act",),
+            "zamba2": ("layers_block_type", "n_mamba_heads", "mamba_ngroups", "num_key_value_heads", "tie_word_embeddings"),
             "jamba": ("hidden_act", "attn_layer_period", "attn_layer_offset", "num_key_value_heads"),
             "mamba2": ("hidden_act", "num_heads", "head_dim", "state_size"), "nemotron_h": ("layers_block_type",)}  # fmt: skip
 
@@ -451,7 +465,7 @@ def build(config: Json) -> Any:
 
 def module_of(name: str) -> str | None:
     """Where symsim counts a parameter of that name (docs/json.md); None for what is not of the text tower."""
-    if re.search(r"vision|audio|(?<!vocab_)projector|connector|adapter|aligner|image_newline|multi_modal|mm_|visual", name):
+    if re.search(r"vision|audio|(?<!vocab_)projector|connector|adapter(?!_list)|aligner|image_newline|multi_modal|mm_|visual", name):
         return None
     owner = name.split(".")[:-1]
     if name.endswith(("expert_bias", "e_score_correction_bias")):

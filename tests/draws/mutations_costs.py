@@ -179,8 +179,8 @@ MEMORY = (
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
-            "minimum(1, total(layers(k).expr for k in kinds))",
-            "total(layers(k).expr for k in kinds)",
+            "minimum(1, total(symbol(runs(n)) for n in names))",
+            "total(symbol(runs(n)) for n in names)",
             "moments.py",
         ),
     )

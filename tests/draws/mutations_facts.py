@@ -35,7 +35,7 @@ OPERATIONS = of(
         '"grouped": Operation("product", Projection, ""',
         "sent.py",
     ),
-    ("a lookup in a split table is partial", 'Lookup, partial="V")', "Lookup)", "operations.py"),
+    ("a lookup in a split table is partial", '"lookup", partial="V")', '"lookup")', "operations.py"),
     ("attention has a ring inside", 'inner="ring"', 'inner=""', "operations.py context_parallel.py"),
     (
         "a softmax over a split vocabulary is reduced",

@@ -15,7 +15,7 @@ from symsim.errors import InputError
 from symsim.importers.accelerate.tables import MEGATRON, SILENT
 from symsim.importers.deepspeed.reader import attention, configured, lengths
 from symsim.importers.deepspeed.tables import SCRIPT
-from symsim.importers.fsdp import sharded
+from symsim.importers.fsdp import narrow_gathers, sharded
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.ranks import known_variables, spread, variable, world_size
@@ -64,6 +64,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _replicas(keys, strategy, assumptions, kind)
     _compiled(keys, strategy)
     _others(keys, kind)
+    narrow_gathers(keys, strategy, "fp8_config.enable_fsdp_float8_all_gather")
     settle(keys, strategy, architecture, "Accelerate")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     further = [row for row in trainer.finish() if arguments is not None or row.key in ("seq_length", "model") or row.fate == "derived"]

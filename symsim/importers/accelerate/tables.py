@@ -65,7 +65,6 @@ SILENT: dict[str, Silent] = {
             override_linear_precision use_autocast_during_eval opt_level optimization_level pad_inner_dim""",
         ),
     ),
-    **silent("not_modelled", "gathers of 1 byte a parameter in place of 2: half their time", "fp8_config.enable_fsdp_float8_all_gather"),
     **silent("no_cost_effect", _COMPILER, _of("dynamo_config.dynamo_", "mode use_dynamic use_fullgraph use_regional_compilation")),
     **silent("no_cost_effect", RATES, _of(MEGATRON, "lr_decay_style lr_decay_iters lr_decay_samples lr_warmup_iters lr_warmup_samples min_lr")),
     **silent("no_cost_effect", RATES, _of(MEGATRON, "lr_warmup_fraction weight_decay_incr_style start_weight_decay end_weight_decay lr_mult")),

@@ -14,6 +14,7 @@ from symsim.errors import InputError
 from symsim.importers.adapted import four_bits, stored_base, targets
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
+from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.llama_factory import OTHER_MODELS
@@ -71,6 +72,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _adapters(keys, strategy, architecture)
     _quantised(keys, strategy)
     _stored(keys, strategy)
+    narrow_gathers(keys, strategy, "fp8.enable_fsdp_float8_all_gather")
     settle(keys, strategy, architecture, "Automodel")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)

@@ -14,7 +14,6 @@ from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, 
 
 _PATCHED = "how the modules of a pipeline's stages are called"
 _PREFETCH = "gathers issued further ahead: beside computation either way"
-_GATHERED = "gathers of 1 byte a parameter in place of 2: half their time"
 _TOWERS = "towers for images and sound are another workload"
 _ROUTER = "the router runs again or not in backward: below 1 % of a step"
 _QAT = "weights and activations through 8 and 4 bits and back in every product (QAT)"
@@ -91,7 +90,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "details of the compiler", _of("compile", "mode fullgraph dynamic backend dynamo_cache_size_limit")),
     **silent("no_cost_effect", "one pass for all weights' maxima in place of one each", _of("fp8", "precompute_float8_dynamic_scale_for_fsdp")),
     **silent("no_cost_effect", "weights' copies in 8 bits are made again or kept", _of("fp8", "force_recompute_fp8_weight_in_bwd")),
-    **silent("not_modelled", _GATHERED, "fp8.enable_fsdp_float8_all_gather"),
     **silent("no_cost_effect", "the class of a recipe", "model.backend.te_fp8._target_"),
     **silent("refused", "8 bits emulated in 16 cost more than either", "fp8.emulate"),
     **silent("not_modelled", "linear maps that patterns take out again: all that target_modules names have adapters", "peft.exclude_modules"),

@@ -13,7 +13,7 @@ from symsim.importers.adapted import Names, adapters, four_bits, opened, stored_
 from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
-from symsim.importers.fsdp import sharded, silent_names
+from symsim.importers.fsdp import narrow_gathers, sharded, silent_names
 from symsim.importers.heads import headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
@@ -72,6 +72,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _stored(keys, strategy)
     _headed(keys, strategy)
     _workload(keys, strategy)
+    narrow_gathers(keys, strategy, "fp8_enable_fsdp_float8_all_gather")
     settle(keys, strategy, architecture, "axolotl")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)

@@ -191,7 +191,6 @@ SILENT: dict[str, Silent] = {
         qgalore_proj_type qgalore_proj_quant qgalore_proj_bits qgalore_proj_group_size qgalore_cos_threshold qgalore_gamma_proj
         qgalore_queue_size""",
     ),
-    **silent("not_modelled", "gathers of 1 byte a parameter in place of 2: half their time", "fp8_enable_fsdp_float8_all_gather"),
     **silent(
         "no_cost_effect",
         "buffers and fallbacks of DeepEP",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PRECISIONS = {"fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16"}
 _OTHER_LAYERS = "layers of another kind than a transformer's are not modelled"
+_EVENTS = "timers record events, which nothing waits for but what logs every steps_per_print steps"
 _PIPELINE = "pipelines reduce gradients when the last backward is done: DeepSpeed switches it off"
 _FUSIONS = {
     "bias_gelu_fusion": "bias_activation_fusion",
@@ -142,6 +143,7 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
     for key, option in _FUSIONS.items():
         if keys.flag(key, False, to=option):
             strategy[option] = True
+    _gates(keys, strategy)
     norm = str(keys.given["norm"].value) if keys.has("norm") else "layernorm"
     fused = [keys.flag(key, False, to="norm_fusion") for key in ("layernorm_fusion", "rmsnorm_fusion")]
     # PyTorch's own LayerNorm is one kernel; its RMSNorm is written out there
@@ -154,6 +156,16 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         assumptions["layernorm_linear_fusion"] = "fused"
     if keys.flag("te_mha", False, to="assume.attention_kernel", why="Transformer Engine's attention, which is fused"):
         assumptions.pop("attention_kernel", None)
+
+
+def _gates(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Gate, activation and their product in flash-attention's kernel, one forward and one backward, of SwiGLU alone."""
+    if not keys.flag("use_flashattn_swiglu", False, to="bias_activation_fusion"):
+        return
+    if keys.has("activation") and str(keys.given["activation"].value) == "swiglu":
+        strategy["bias_activation_fusion"] = True
+    else:
+        keys.note("use_flashattn_swiglu", "no_cost_effect", why="read with activation=swiglu alone")
 
 
 def _attention(keys: Keys, assumptions: dict[str, str]) -> None:
@@ -188,6 +200,8 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
                 keys.note(key, "no_cost_effect", why="read with checkpoint_activations alone")
         return
     strategy["recompute"] = "full"
+    if keys.flag("synchronize_each_layer", False, to="synchronize_checkpoint_boundary"):
+        strategy["synchronize_checkpoint_boundary"] = True
     if many > 1:
         strategy["recompute_num_layers"] = many
     if split and strategy.get("tp", 1) > 1 and not strategy.get("sp"):
@@ -231,6 +245,8 @@ def _of_pipeline(row: Entry, whole: bool) -> Entry:
     """A row of DeepSpeed's keys as GPT-NeoX makes it."""
     if whole and row.key == "zero_optimization.overlap_comm":
         return replace(row, fate="derived", why=_PIPELINE)
+    if whole and row.key == "wall_clock_breakdown":
+        return replace(row, fate="no_cost_effect", why=_EVENTS)
     if row.key == "gradient_clipping" and row.fate == "mapped":
         return replace(row, why="1.0 by default") if row.value == "1.0" else row
     return row

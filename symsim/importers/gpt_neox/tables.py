@@ -15,7 +15,6 @@ _EXAMPLES = "another loss than the next token's, over pairs of rows and with a r
 _LOSSES = "numbers of a loss that is named by train_impl"
 _FORMAT = "numbers of the 8-bit recipe that te_* switches ask for"
 _TE = "attention's products in 8 bits: at up to twice the rate"
-_WAITS = "the host waits for the device after every layer: tens of microseconds each"
 _MUP = "factors of the width in weights and logits: as many products"
 _ONLINE = "weights and samples that another program exchanges with the training, between steps"
 
@@ -44,7 +43,7 @@ SILENT: dict[str, Silent] = {
         train_data_weights valid_data_weights test_data_weights weight_by_num_documents weighted_sampler_alpha data_impl split use_shared_fs
         mmap_warmup short_seq_prob allow_chopped eod_mask_loss deepscale deepscale_config dataset_impl""",
     ),
-    **silent("not_modelled", "rows of one sample each, not filled: those of seq_length are timed", "pack_impl", ("packed", "pack_until_overflow")),
+    **silent("no_cost_effect", "rows are padded to seq_length where samples do not fill them, and computed whole", "pack_impl"),
     **silent("not_modelled", LOADING, "num_workers", (2, "2")),
     **silent(
         "no_cost_effect",
@@ -98,8 +97,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "products of as many numbers", "apply_query_key_layer_scaling"),
     **silent("not_modelled", "softmax in 4 bytes a score where attention is written out: 2 are counted", "attention_softmax_in_fp32"),
     **silent("not_modelled", "logits and loss in 2 bytes: 2 bytes a logit less", "fp16_lm_cross_entropy"),
-    **silent("not_modelled", "gates and their product in one kernel of its own", "use_flashattn_swiglu"),
-    **silent("not_modelled", _WAITS, "synchronize_each_layer"),
     **silent("not_modelled", "checkpoints wait on the host: 2 bytes a hidden state and layer over the host link each way", "checkpoint_in_cpu"),
     **silent("no_cost_effect", "checkpoints in one buffer: the same bytes", "contiguous_checkpointing"),
     **silent("no_cost_effect", "which function checkpoints a layer; the same layers run again", "deepspeed_activation_checkpointing"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
+from symsim.importers.megatron.settings import Settings
 
 KEYS = """
     moe_token_dispatcher_type moe_flex_dispatcher_backend moe_enable_deepep moe_flex_dispatcher_num_sms moe_deepep_num_sms moe_hybridep_num_sms
@@ -15,7 +12,7 @@ _TYPE, _BACKEND, _SMS, _INSIDE = "moe_token_dispatcher_type", "moe_flex_dispatch
 _RANK, _PAGES = KEYS[7:]
 
 
-def dispatcher(read: "Settings") -> None:
+def dispatcher(read: Settings) -> None:
     """The dispatcher; what belongs to flex is read with it only."""
     keys, options = read.keys, read.options
     kinds = {"allgather": "allgather", "alltoall": "alltoall", "flex": "flex", "alltoall_seq": "alltoall"}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
+from symsim.importers.megatron.settings import Settings
 
 # an argument that takes a fusion out, and the fusion
 _OUT = {
@@ -26,7 +23,7 @@ _OFFLOADED = {
 }
 
 
-def fusions(read: "Settings") -> None:
+def fusions(read: Settings) -> None:
     """Single fusions; of ModelParallelConfig's fields gradient_accumulation_fusion is off where it is not given."""
     keys, options = read.keys, read.options
     for argument, option in _OUT.items():
@@ -46,7 +43,7 @@ def fusions(read: "Settings") -> None:
     offloaded_modules(read)
 
 
-def _rotary(read: "Settings") -> None:
+def _rotary(read: Settings) -> None:
     off = read.keys.flag("no_rope_fusion", None)
     rotary = read.architecture is None or read.architecture.position_embedding == "rope"
     if off is None and read.dialect == "arguments" and rotary:
@@ -57,7 +54,7 @@ def _rotary(read: "Settings") -> None:
         read.keys.note("no_rope_fusion", "no_cost_effect", why="no rotary embedding")
 
 
-def offloaded_modules(read: "Settings") -> None:
+def offloaded_modules(read: Settings) -> None:
     """Whose saved tensors wait on the host (transformer_config.py offload_modules)."""
     keys = read.keys
     on = keys.flag("fine_grained_activation_offloading", False, to="offload_operations")

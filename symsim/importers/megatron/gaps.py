@@ -88,11 +88,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "documents packed into a row do not see one another: attention work falls; set packed_document_length",
-        "reset_attention_mask dataloader_inter_document_masking sft",
-    ),
-    **silent(
-        "not_modelled",
         "MTP without gradient into the trunk",
         "mtp_detach_heads mtp_hsm",
     ),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
+from symsim.importers.megatron.settings import Settings
 
 _IMPL, _SCOPE = "cuda_graph_impl", "cuda_graph_scope"
 _OF_LAYERS = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")
@@ -13,7 +10,7 @@ _OF_LAYERS = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")
 _WHOLE, _ITERATION = ("full", "full_layer"), ("full_iteration", "full_iteration_inference")
 
 
-def graphs(read: "Settings") -> None:
+def graphs(read: Settings) -> None:
     """Which kernels are launched as graphs. A mixture's experts are part of one with rows of a fixed number only."""
     keys, options = read.keys, read.options
     kinds = {name: name for name in ("none", "local", "transformer_engine", "full_iteration")}
@@ -45,7 +42,7 @@ def graphs(read: "Settings") -> None:
         options[_SCOPE] = list(dict.fromkeys(parts))
 
 
-def _parts(read: "Settings", key: str) -> list[str]:
+def _parts(read: Settings, key: str) -> list[str]:
     value = read.keys.given[key].value
     texts = [str(one) for one in value] if isinstance(value, (list, tuple)) else str(value).replace(",", " ").split()
     found = [text.rpartition(".")[2].strip("'\"[] ") for text in texts]

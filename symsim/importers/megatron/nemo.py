@@ -123,7 +123,7 @@ PRIMUS: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "documents packed into a row do not see one another: attention work falls; set packed_document_length",
-        "packed_sequence enable_packed_sequences max_samples_per_sequence use_packed_attention",
+        "max_samples_per_sequence use_packed_attention",
     ),
     **silent("not_modelled", "which messages run beside computation, in a section of its own", "comm_overlap_config"),
     **silent("not_modelled", "types of FSDP's shards: a few bytes a parameter", "use_fsdp2_fp32_param_optimizer use_fsdp2_fp8_all_gather"),

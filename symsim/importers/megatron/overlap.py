@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from symsim.importers.megatron.settings import Settings
 from symsim.pipeline.layout import pipeline_layout
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
 
 # switches of tp_comm_overlap: on by default (an argument takes one out), and off
 _ON = ("tp_comm_overlap_ag", "tp_comm_overlap_rs", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad")
 _OFF = ("tp_comm_overlap_rs_dgrad", "tp_comm_overlap_disable_qkv", "tp_comm_overlap_disable_fc1")
 
 
-def tensor_parallel_messages(read: "Settings") -> None:
+def tensor_parallel_messages(read: Settings) -> None:
     """Which messages tp_comm_overlap takes; without it none of the switches is read."""
     keys = read.keys
     for option in _ON:
@@ -26,7 +22,7 @@ def tensor_parallel_messages(read: "Settings") -> None:
             read.options[option] = True
 
 
-def boundary_tensors(read: "Settings") -> None:
+def boundary_tensors(read: Settings) -> None:
     """How boundary tensors travel between stages, behind what says the stages and whether the interleaved schedule overlaps them."""
     keys, options = read.keys, read.options
     pipeline, interleaved = options.get("pp", 1) > 1, options.get("vpp", 1) > 1
@@ -59,7 +55,7 @@ def boundary_tensors(read: "Settings") -> None:
 _ALONE = "one stage sends nothing"
 
 
-def _ends(read: "Settings") -> None:
+def _ends(read: Settings) -> None:
     """Whether the overlap holds in the warm-up and the flush."""
     keys, options, key = read.keys, read.options, "overlap_p2p_communication_warmup_flush"
     given = keys.flag(key, None, to="overlap_p2p_comm_warmup_flush")
@@ -71,7 +67,7 @@ def _ends(read: "Settings") -> None:
         keys.note(key, "no_cost_effect", why="read with overlap_p2p_comm only")
 
 
-def _deferred(read: "Settings", pipeline: bool) -> None:
+def _deferred(read: Settings, pipeline: bool) -> None:
     keys, key, limit = read.keys, "defer_embedding_wgrad_compute", "wgrad_deferral_limit"
     on, most = keys.flag(key, False, to=key), keys.integer(limit, 0, to=limit)
     if on and pipeline:
@@ -82,7 +78,7 @@ def _deferred(read: "Settings", pipeline: bool) -> None:
         keys.note(limit, "no_cost_effect", why=f"read with {key} only")
 
 
-def _prediction_alone(read: "Settings", pipeline: bool) -> None:
+def _prediction_alone(read: Settings, pipeline: bool) -> None:
     """Multi-token prediction on another rank than the last, as the layout says; the length of its tensors is sent ahead."""
     keys, options, key = read.keys, read.options, "mtp_standalone"
     layout = options.get("pipeline_model_parallel_layout")

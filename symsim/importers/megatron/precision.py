@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from symsim.importers.keys import Keys
+from symsim.importers.megatron.settings import Settings
 from symsim.importers.megatron.update import DTYPES
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
 
 
 class Mixed(NamedTuple):
@@ -35,7 +33,7 @@ _MIXED = {
 _ENDS = {"num_layers_at_start_in_bf16": "first", "num_layers_at_end_in_bf16": "last"}
 
 
-def precision(read: "Settings") -> None:
+def precision(read: Settings) -> None:
     """Types, the recipe, and what of it is left out, behind what says the optimizer."""
     keys, options = read.keys, read.options
     wide = keys.choice("params_dtype", DTYPES, None, to="precision")
@@ -60,7 +58,7 @@ def precision(read: "Settings") -> None:
     _left_out(read, mixed)
 
 
-def _reduction(read: "Settings", name: str) -> None:
+def _reduction(read: Settings, name: str) -> None:
     keys, options = read.keys, read.options
     narrow = keys.flag("grad_reduce_in_bf16", False, to="grad_reduce_in_fp32", why="the opposite")
     full = keys.flag("accumulate_allreduce_grads_in_fp32", None, to="grad_reduce_in_fp32")
@@ -70,7 +68,7 @@ def _reduction(read: "Settings", name: str) -> None:
             keys.note("accumulate_allreduce_grads_in_fp32", "derived", "grad_reduce_in_fp32", "false: only bf16 switches it on by itself")
 
 
-def _recipe(read: "Settings") -> None:
+def _recipe(read: Settings) -> None:
     keys, options = read.keys, read.options
     if keys.has("fp8_format"):
         recipe = keys.choice("fp8_recipe", {n: n for n in ("tensorwise", "delayed", "mxfp8", "blockwise", "custom")}, None, to="fp8")
@@ -87,7 +85,7 @@ def _recipe(read: "Settings") -> None:
         options["fp8"] = keys.choice("fp4_format", {"e2m1": "nvfp4"}, None, to="fp8")
 
 
-def _left_out(read: "Settings", mixed: Mixed | None) -> None:
+def _left_out(read: Settings, mixed: Mixed | None) -> None:
     """Layers that are left in 16 bits: none unless first_last_layers_bf16 is set, then one at either end unless they are counted."""
     keys, options = read.keys, read.options
     counts = {key: keys.integer(key, None, to=key) for key in _ENDS}
@@ -111,7 +109,7 @@ def _left_out(read: "Settings", mixed: Mixed | None) -> None:
 _NEEDS = "read with a recipe that leaves layers out: not with delayed scaling"
 
 
-def weights(read: "Settings") -> None:
+def weights(read: Settings) -> None:
     """Weights that are kept in FP8 or FP4 alone, and what of attention is narrow, behind what says the recipe and the optimizer."""
     keys, options = read.keys, read.options
     narrow, sharded = options.get("fp8", "none"), options.get("zero", 1) in (1, 2, 3)
@@ -147,7 +145,7 @@ def _autocast(keys: Keys, name: str | None) -> str | None:
     return name
 
 
-def _mixed(read: "Settings", named: str) -> tuple[str, Mixed | None]:
+def _mixed(read: Settings, named: str) -> tuple[str, Mixed | None]:
     """The type of a recipe's mixed precision, and its narrow part: bf16_with_fp8_current_scaling_mixed."""
     name = "fp16" if "fp16" in named else "bf16"
     if "bf16" not in named and "fp16" not in named:

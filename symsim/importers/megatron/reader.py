@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.documents import documents_said, packed_rows
 from symsim.importers.job import Job
-from symsim.importers.keys import Entry, Keys, Silent
+from symsim.importers.keys import Entry, Keys, Silent, shown
 from symsim.importers.megatron.adapters import lora
 from symsim.importers.megatron.arguments import SWITCHED_OFF
+from symsim.importers.megatron.bridge import BRIDGE
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.model import ignore_model, read_model
 from symsim.importers.megatron.shards import weight_shards
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
 _WHO = "Megatron-LM"
 _OPPOSITE = "the opposite"
-TABLE: Mapping[str, Silent] = {**SILENT, **GAPS}
+TABLE: Mapping[str, Silent] = {**BRIDGE, **SILENT, **GAPS}
+_PACKED = (
+    *("reset_attention_mask", "dataloader_inter_document_masking", "sft", "packed_sequence", "enable_packed_sequences"),
+    *("packed_sequence_size", "pack_sequences_in_batch", "enable_in_batch_packing", "enable_offline_packing"),
+)
 _OTHERS = {
     "pretrain_t5": "an encoder and a decoder",
     "pretrain_bert": "an encoder",
@@ -59,6 +65,7 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
     architecture = _model(keys, source, options.model, tp, where)
     settings = read_strategy(keys, source.dialect, architecture)
     strategy = settings.options
+    _packed(keys, strategy, options)
     lora(keys, strategy, architecture)
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]
     weight_shards(keys, strategy, settings.assumptions, settings.mixture or architecture is None)
@@ -96,6 +103,16 @@ def _model(keys: Keys, source: Source, named: str | None, tp: int, where: str) -
     for key in changed:
         keys.note(key, "mapped", key)
     return architecture.model_copy(update=changed) if changed else architecture
+
+
+def _packed(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
+    """Rows of several samples that do not see one another, whose lengths no argument tells."""
+    said = documents_said(options, strategy)
+    for key in _PACKED:
+        if keys.has(key) and shown(keys.given[key].value).strip().lower() not in ("false", "0", "-1", "null"):
+            packed_rows(keys, key, said)
+        elif keys.has(key):
+            keys.note(key, "no_cost_effect", why="off at this value")
 
 
 def _ranks(keys: Keys, source: Source, strategy: dict[str, Any], where: str) -> list[str]:

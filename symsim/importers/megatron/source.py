@@ -15,6 +15,7 @@ from symsim.errors import InputError, cut
 from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
 from symsim.importers.megatron.adapters import ARGUMENTS
 from symsim.importers.megatron.arguments import FLAGS, LISTS, RENAMED, SWITCHED_OFF, VALUED
+from symsim.importers.megatron.bridge import BRIDGE, INNER
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
@@ -82,6 +83,8 @@ def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
         suffix = Path(file).suffix.lower()
         if suffix in (".yaml", ".yml", ".json"):
             _document(found, read_json(file) if suffix == ".json" else read_yaml(file), variables)
+        elif suffix == ".py":
+            raise InputError(f"{file}: Python is not run; of a recipe, its overrides are read, from YAML or as model.tensor_model_parallel_size=2")
         else:
             texts.append((read_text(file, _LONGEST_SCRIPT), file))
         found.name = Path(file).stem or found.name
@@ -271,10 +274,23 @@ def _nested(found: Source, section: str, key: str, value: Any, where: str) -> No
         found.put(ARGUMENTS[written], written, value, where)
     elif section == "peft":
         found.run.append(Entry(written, shown(value), "no_cost_effect", why="a number of adapters' beginnings"))
+    elif key in INNER and isinstance(value, dict):
+        for name, one in value.items():
+            _inner(found, f"{written}.{name}", BRIDGE[key], one, where)
+    elif key.partition(".")[0] in INNER and "." in key:
+        _inner(found, written, BRIDGE[key.partition(".")[0]], value, where)
     elif not key or isinstance(value, dict):
         raise InputError(f"{where}: {cut(written)} is {cut(shown(value))}; it should be {'a section of keys' if not key else 'a value'}")
     else:
         put_field(found, key, key.lstrip("-") if section == "MODEL_ARGS" else written, value, where)
+
+
+def _inner(found: Source, written: str, known: Silent, value: Any, where: str) -> None:
+    """A key of a section inside a section."""
+    if written.endswith(".packed_sequence_size"):
+        found.put("packed_sequence_size", written, value, where)
+    else:
+        found.run.append(Entry(written, shown(value), known.fate, why=known.why))
 
 
 def put_field(found: Source, key: str, written: str, value: Any, where: str, said: str | None = None) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced
@@ -16,6 +13,7 @@ from symsim.importers.megatron.graphs import graphs
 from symsim.importers.megatron.hybrid import stages as hybrid_stages
 from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
 from symsim.importers.megatron.precision import precision, weights
+from symsim.importers.megatron.settings import Settings
 from symsim.importers.megatron.source import Dialect
 from symsim.importers.megatron.update import optimizer
 from symsim.inputs.architecture import Architecture
@@ -64,30 +62,6 @@ _SWITCHES = {
     "log_num_zeros_in_grad": "log_num_zeros_in_grad",
     "log_params_norm": "log_params_norm",
 }
-
-
-@dataclass
-class Settings:
-    """Options of symsim as they are gathered, and assumptions."""
-
-    keys: Keys
-    dialect: Dialect
-    architecture: Architecture | None
-    options: dict[str, Any] = field(default_factory=dict)
-    assumptions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def mixture(self) -> bool:
-        return self.architecture is not None and self.architecture.moe is not None
-
-    def derived(self, argument: str, option: str, value: Any, why: str) -> None:
-        """A default of Megatron-LM's that is not symsim's."""
-        self.options[option] = value
-        self.keys.note(argument, "derived", option, why)
-
-    def assumed(self, argument: str, assumption: str, value: str, why: str, default: bool = False) -> None:
-        self.assumptions[assumption] = value
-        self.keys.note(argument, "derived" if default else "mapped", f"assume.{assumption}", why)
 
 
 def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | None) -> Settings:

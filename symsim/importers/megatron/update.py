@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from symsim.importers.megatron.strategy import Settings
+from symsim.importers.megatron.settings import Settings
 
 DTYPES = {
     spelling: short
@@ -15,7 +12,7 @@ DTYPES = {
 _OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "lion": "lion", "muon": "muon", "dist_muon": "muon"}
 
 
-def _muon(read: "Settings") -> None:
+def _muon(read: Settings) -> None:
     """What is read with the muon optimizers only."""
     keys, of_muon = read.keys, read.options.get("optimizer") == "muon"
     modes = {name: name for name in ("blockwise", "duplicated", "distributed")}
@@ -29,7 +26,7 @@ def _muon(read: "Settings") -> None:
             keys.note(key, "no_cost_effect", why="read with the muon optimizers only")
 
 
-def optimizer(read: "Settings") -> None:
+def optimizer(read: Settings) -> None:
     """Which one, clipping, the types of its states, and what of them is on the host."""
     keys, options = read.keys, read.options
     clip = keys.number("clip_grad", None, to="clip_grad")

@@ -70,7 +70,7 @@ SILENT: dict[str, Silent] = {
 SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", RATES, "optimizer.learning_rate_scheduler learning_rate_scheduler"),
     **silent("no_cost_effect", LOGS, "logging metrics_logging"),
-    **silent("not_modelled", "a profiler's hooks in some steps", "profiler"),
+    **silent("not_modelled", "belongs to the run: a profiler's hooks in the steps that it records", "profiler"),
     **silent("no_cost_effect", EVALUATION, "lighteval"),
     **silent("no_cost_effect", HUB, "s3_upload"),
     **silent("no_cost_effect", DATA, "data data_stages doremi"),

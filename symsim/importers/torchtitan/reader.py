@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, documents_said
-from symsim.importers.fsdp import HOST_PARAMETERS, host_states
+from symsim.importers.fsdp import HOST_PARAMETERS, host_states, narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.optimizers import OPTIMIZERS
@@ -115,7 +115,7 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return load_model(shipped).architecture
-    why = "no model of this name and flavor comes with symsim; --of MODEL names one"
+    why = "no model that comes with symsim has this name and flavor; --of MODEL names one"
     keys.note("model.flavor", "refused", why=why)
     return model_of(keys, "model.hf_assets_path", options) if assets is not None else None
 
@@ -406,7 +406,7 @@ def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy |= {"fp8": "mxfp8" if linear.endswith("mx") else "tensorwise", "fusion": "te"}
         keys.note("model.converters", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
     for section in ("quantize.linear.float8", "float8", "quantize.linear.mx", "mx"):
-        _linear(keys, section, asked)
+        _linear(keys, section, asked, strategy)
     for section in ("quantize.grouped_mm.float8", "quantize.grouped_mm.mx"):
         keys.known |= {f"{section}.fqns", f"{section}.recipe_name"}
         named = keys.texts(f"{section}.fqns", [], to="fp8")
@@ -416,10 +416,10 @@ def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:
             keys.note(f"{section}.fqns", "no_cost_effect", why="read with its converter alone")
 
 
-def _linear(keys: Keys, section: str, asked: bool) -> None:
+def _linear(keys: Keys, section: str, asked: bool, strategy: dict[str, Any]) -> None:
     recipe = keys.text(f"{section}.recipe_name", None, to="fp8")
     left = keys.texts(f"{section}.filter_fqns", [], to="fp8", why="the output layer and routers run in 16 bits here too")
-    gathered = keys.flag(f"{section}.enable_fsdp_float8_all_gather", False)
+    narrow_gathers(keys, strategy, f"{section}.enable_fsdp_float8_all_gather")
     for name in ("precompute_float8_dynamic_scale_for_fsdp", "force_recompute_fp8_weight_in_bwd"):
         keys.flag(f"{section}.{name}", False, why="one pass for all weights' maxima in place of one each")
     if keys.flag(f"{section}.emulate", False) and asked:
@@ -429,8 +429,6 @@ def _linear(keys: Keys, section: str, asked: bool) -> None:
             keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")
     if asked and str(recipe).startswith("rowwise"):
         keys.note(f"{section}.recipe_name", "not_modelled", "fp8", _ROWS)
-    if asked and gathered:
-        keys.note(f"{section}.enable_fsdp_float8_all_gather", "not_modelled", why="gathers of 1 byte a parameter in place of 2: half their time")
     if asked and any("output" not in name and "router" not in name for name in left):
         keys.note(
             f"{section}.filter_fqns",

@@ -11,7 +11,7 @@ from symsim.importers.trainer import DATA, DDP, EVALUATION, LENGTH, LOADING, LOG
 
 _TIMEOUT = "limits of waiting, and records of messages"
 _JITTER = "Python's garbage collector runs on all ranks at once, every so many steps: below 1 %"
-_PROFILED = "a profiler's hooks in some steps"
+_PROFILED = "belongs to the run: a profiler's hooks in the steps that it records"
 _FAULTS = "replicas that come and go: gradients go between replica groups by a message of their own, of 2 or 4 bytes a parameter"
 _CAST = "how casts to 8 bits are written; the same bytes"
 _DOCUMENTS = "attention stays inside a document: --var packed_document_length=N gives their mean length"

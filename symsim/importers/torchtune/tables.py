@@ -15,7 +15,7 @@ from symsim.inputs.shipped import list_models
 
 _ROLLOUT = "generation, rewards and other models between updates: roll-outs are another workload"
 _GENERATION = "read where the model generates or is evaluated, not in training"
-_PROFILED = "a profiler's hooks in some steps"
+_PROFILED = "belongs to the run: a profiler's hooks in the steps that it records"
 _UNITS = "parameters of their own units, gathered apart: as many bytes"
 _HOOKED = "gradients live until their own update alone: less by all but the largest"
 

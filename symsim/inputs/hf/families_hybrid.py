@@ -5,9 +5,9 @@ Source: transformers 5.23, src/transformers/models/<model_type>/configuration_*.
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import Fields, act, flag, integer
+from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, rotary_fraction
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, four_wide, rotary_fraction
 from symsim.inputs.hf.state_space import (
     FALCON_MAMBA2,
     JAMBA,
@@ -16,6 +16,7 @@ from symsim.inputs.hf.state_space import (
     NEMOTRON_MAMBA,
     PLAIN_MAMBA2,
     SELECTIVE,
+    ZAMBA2_MAMBA,
     beside_attention,
     channels_alone,
     granite_ffns,
@@ -27,6 +28,8 @@ from symsim.inputs.hf.state_space import (
     states_alone,
     typed_mixers,
     without_ffn,
+    zamba2_block,
+    zamba2_mixers,
 )
 
 # fmt: off
@@ -86,6 +89,20 @@ HYBRID: dict[str, Family] = {
         model={"position_embedding": lambda c: "rope" if c.look("position_embedding_type")[1] == "rope" else "none"},
         mixers=typed_mixers, ffns=granite_ffns, names={"layer_types": ("layers_block_type",)},
         unread={"mlp_bias": "GraniteMoeHybridMLP has no bias"}),
+    "zamba2": Family(
+        # configuration_zamba2.py: heads of twice the model's width together
+        attention={"kv_channels": lambda c: 2 * c.integer("hidden_size") // c.integer("num_attention_heads")},
+        mlp=GATED | {"ffn_hidden_size": lambda c: c.optional("intermediate_size") or four_wide(c), "bias": flag("add_bias_linear"),
+                     "fused_gate_up": True},
+        mamba=ZAMBA2_MAMBA, mixers=zamba2_mixers, ffns=without_ffn,
+        model={"position_embedding": choose("use_mem_rope", "rope", "none"), "shared_block": zamba2_block},
+        require={"tie_word_embeddings": (True, "transformers then shares no block either")},
+        unread={"use_conv_bias": "the convolution has a bias always",
+                "num_logits_to_keep": "logits of all tokens in training", "use_mem_eff_path": "which code runs the scan",
+                "use_long_context": "sets the angles of rotary positions", "attention_hidden_size": "twice hidden_size",
+                "attention_head_dim": "set by hidden_size", "mamba_headdim": "set by mamba_expand", "kv_channels": "not read by Zamba2Attention",
+                "num_query_groups": "not read by Zamba2Attention", "hybrid_layer_ids": "counted in layers_block_type",
+                "use_shared_mlp_adapter": "always built", "ffn_hidden_size": "not read by transformers"}),
     "nemotron_h": Family(
         {"vocab_size": 131072, "hidden_size": 4096, "num_hidden_layers": None, "num_attention_heads": 32, "num_key_value_heads": 8,
          "head_dim": 128, "intermediate_size": 21504, "mlp_hidden_act": "relu2", "ssm_state_size": 128, "mamba_num_heads": 128,

@@ -58,6 +58,8 @@ _MIXER_TAGS = {
 
 
 def _tag(kind: LayerKind) -> str:
+    if kind.shared_block != "none":
+        return "hybrid" if kind.shared_block == "held" else "hybrid_again"
     if kind.mixer in _MIXER_TAGS:
         return _MIXER_TAGS[kind.mixer]
     if kind.shared_index:
@@ -100,7 +102,7 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     layers = _layers(c, family)
     used = {kind.ffn for kind in layers["layer_kinds"].values()}
     parts: dict[str, Any] = {"attention": Attention(**c.resolve("attention", HEADS | family.attention))}
-    if "mlp" in used:
+    if "mlp" in used or model.get("shared_block"):
         parts["mlp"] = Mlp(**c.resolve("mlp", family.mlp))
     if "moe" in used and family.moe:
         parts["moe"] = Moe(**c.resolve("moe", family.moe))

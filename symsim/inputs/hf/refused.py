@@ -13,7 +13,7 @@ REFUSED: dict[str, str] = {
         "its attention scores have learned terms of relative positions": "deberta deberta-v2 mpnet xlnet cpmant inkling_text inkling2_text layoutlm "
         "longformer tapas funnel convbert",
         "its layers share their weights": "albert",
-        "several of its layers share one block of attention, with adapters of their own": "zamba zamba2",
+        "its layers share one block of attention, and its selective scans have heads": "zamba",
         "its queries have another width than its values, by kind of layer": "mimo_v2_flash laguna",
         "each of its layers has two attentions and two networks beside the experts": "longcat_flash",
         "its attention chooses among experts": "jetmoe",

@@ -6,7 +6,7 @@ Source: transformers 5.23, configuration_utils.py (names of layer types that old
 from __future__ import annotations
 
 from symsim.errors import InputError
-from symsim.inputs.architecture import LayerKind
+from symsim.inputs.architecture import LayerKind, SharedBlock
 from symsim.inputs.hf.config import Config, Fields, Value, flag, integer
 
 # what files of before transformers 5.20 call the types
@@ -103,6 +103,55 @@ def _typed(c: Config, types: list[str], known: dict[str, str]) -> list[str]:
     if wrong:
         raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]}', which this model_type does not have.")
     return [known[t] for t in types]
+
+
+ZAMBA2_MAMBA: Fields = {
+    "mamba_num_heads": integer("n_mamba_heads"),
+    # configuration_zamba2.py: what is left over of channels that heads do not divide ends in an error of the module code
+    "mamba_head_dim": lambda c: _whole_head_dim(c),
+    "mamba_num_groups": integer("mamba_ngroups"),
+    "mamba_state_dim": integer("mamba_d_state"),
+    "mamba_conv_kernel_dim": integer("mamba_d_conv"),
+    "mamba_chunk_size": integer("chunk_size"),
+    "in_bias": flag("add_bias_linear"),
+    "out_bias": flag("add_bias_linear"),
+}
+
+
+def _whole_head_dim(c: Config) -> int:
+    inner, heads = c.integer("mamba_expand") * c.integer("hidden_size"), c.integer("n_mamba_heads")
+    if inner % heads:
+        raise c.refuse("n_mamba_heads", f"a divisor of mamba_expand * hidden_size, which is {inner}", heads)
+    return inner // heads
+
+
+def _zamba2(c: Config) -> list[bool]:
+    """configuration_zamba2.py: which layers have the shared block."""
+    types = c.items("layer_types", str, c.depth)
+    if types is None:
+        if c.depth != 54:
+            raise c.refuse(c.look("layer_types")[0], "given where there are not 54 layers", None)
+        types = ["mamba", *(["mamba"] * 5 + ["hybrid"]) * 7, *["mamba"] * 4, "hybrid", *["mamba"] * 3, "hybrid", *["mamba"] * 2]
+    return [one == "hybrid" for one in _typed(c, types, {"linear_attention": "mamba", "mamba": "mamba", "hybrid": "hybrid"})]
+
+
+def zamba2_mixers(c: Config) -> list[LayerKind]:
+    """modeling_zamba2.py, get_layers: the first num_mem_blocks hybrid layers hold a block each, the others take these in turn."""
+    made, hybrid, blocks = [], 0, c.integer("num_mem_blocks")
+    for shares in _zamba2(c):
+        hybrid += shares
+        made.append(LayerKind(mixer="mamba", shared_block="none" if not shares else "held" if hybrid <= blocks else "borrowed"))
+    return made
+
+
+def zamba2_block(c: Config) -> SharedBlock | None:
+    if not any(_zamba2(c)):
+        return None
+    adapters = c.flag("use_shared_attention_adapter")
+    groups = c.optional("num_key_value_heads")
+    if adapters and groups not in (None, c.integer("num_attention_heads")):
+        raise c.refuse("num_key_value_heads", "num_attention_heads with use_shared_attention_adapter, whose keys are as wide as queries", groups)
+    return SharedBlock(adapter_rank=c.integer("adapter_rank"), attention_adapters=adapters)
 
 
 def indexed_mixers(c: Config) -> list[LayerKind]:

@@ -1,0 +1,59 @@
+"""`symsim list`: models, systems and strategies with their sizes and sources, and every list as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import in_process
+import pytest
+
+from symsim.api.listing import LISTS
+from symsim.api.result import derive
+from symsim.api.shipped_lists import models_text, systems_text
+from symsim.evaluation.parameters import parameters
+from symsim.inputs.models import load_model
+from symsim.inputs.shipped import list_models, list_strategies, list_systems
+from symsim.inputs.strategy import Strategy
+
+# tied heads, learned positions, latent attention, experts of several kinds of layers, depths of multi-token prediction, states
+KINDS = ("gpt2", "gemma-3-1b", "deepseek-v3", "llama4-maverick", "kimi-linear-48b-a3b", "glm-4.5", "nemotron-h-8b", "bert-base", "opt-350m")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_parameters_without_a_derivation_are_those_of_one(name: str) -> None:
+    model = load_model(name).architecture
+    whole = derive(model, Strategy())
+    assert parameters(model) == (whole.value("params.total"), whole.value("params.active"))
+
+
+def test_models_stand_with_sizes_and_sources() -> None:
+    rows = {row["name"]: row for row in LISTS["models"].rows()}
+    assert list(rows) == list_models()
+    assert rows["llama3-70b"]["params"] == {"total": 70553706496, "active": 70553706496}
+    assert (rows["llama3-70b"]["num_layers"], rows["llama3-70b"]["hidden_size"]) == (80, 8192)
+    some = [rows[name] for name in ("llama3-70b", "qwen3-coder-480b-a35b", "gpt3-175b")]
+    assert models_text(some, False).splitlines() == [
+        "llama3-70b             70.6B         80   8192  meta-llama/Meta-Llama-3-70B",
+        "qwen3-coder-480b-a35b   480B  35.5B  62   6144  Qwen/Qwen3-Coder-480B-A35B-Instruct",
+        "gpt3-175b               175B         96  12288  arXiv 2205.05198",
+    ]
+    shown = models_text(list(rows.values()), True).splitlines()
+    assert shown[0].split() == ["model", "total", "active", "layers", "hidden", "source"] and max(map(len, shown)) == 80
+
+
+def test_systems_and_strategies_begin_their_lines() -> None:
+    for what, names in (("systems", list_systems()), ("strategies", list_strategies())):
+        lines = in_process.run("list", what).stdout.splitlines()
+        assert [line.split()[0] for line in lines if not line.startswith(" ")] == names and max(map(len, lines)) <= 80
+    (row,) = (row for row in LISTS["systems"].rows() if row["name"] == "h100-sxm")
+    assert systems_text([row], False).splitlines()[0] == "h100-sxm  80 GiB  989.4 TFLOP/s  3.35 TB/s  450, 50 GB/s"
+    assert row["memory"] == 80 * 2**30 and row["peak"]["fp8"] == 1978.9e12 and row["network"][0]["ranks"] == 8
+    assert "H100 datasheet" in row["source"] and row["source"] in row["sources"].values()
+
+
+@pytest.mark.parametrize("what", [name for name in LISTS if name not in ("definitions", "sources")])
+def test_every_list_is_json(what: str) -> None:
+    told = json.loads(in_process.run("list", what, "--json").stdout)
+    assert told and all(row["name"] for row in told)
+    if what == "assumptions":
+        assert all(row["source"] and row["default"] in row["choices"] for row in told)
