@@ -184,6 +184,7 @@ EXPERTS = "--num-experts 4 --expert-model-parallel-size 4 --moe-ffn-hidden-size 
             "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-permute-fusion-into-hybridep",
             {"moe_permute_fusion_into_hybridep": True},
         ),
+        ("--fp8-format hybrid --moe-router-padding-for-fp8", {"moe_router_padding_for_quantization": True}),
         ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router", {"cuda_graph_scope": ["attn", "moe_router"]}),
         ("--enable-cuda-graph --cuda-graph-modules moe", {"cuda_graph_impl": "local", "cuda_graph_scope": ["moe_router"]}),
         ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graph_impl": "full_iteration", "cuda_graph_scope": None}),

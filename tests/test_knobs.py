@@ -103,6 +103,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "moe_paged_stash": (MOE, {"ep": 4, **FLEX, "moe_flex_dispatcher_backend": "hybridep", "moe_expert_rank_capacity_factor": 1.5}, True),
     "moe_expert_capacity_factor": (MOE, {"ep": 4, "moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0}, 2.0),
     "moe_pad_expert_input_to_capacity": (MOE, {"ep": 4, "moe_expert_capacity_factor": 2.0}, True),
+    "moe_router_padding_for_quantization": (MOE, {"ep": 4, "fp8": "tensorwise"}, True),
     "moe_router_dtype": (MOE, {"ep": 4}, "fp32"),
     "moe_router_load_balancing_type": (MOE, {**SP, "ep": 4}, "aux_loss"),
     "mtp_num_layers": (MLA, {}, 1),

@@ -250,3 +250,26 @@ def test_a_cast_of_experts_takes_the_host_longer_with_each(fp8: str, calls: floa
     cast, product = names.index("moe.experts.fc2.quantise"), names.index("moe.experts.fc2")
     assert launches(placed, cast, profile, backward=False).evaluate(result.values) == calls
     assert launches(placed, product, profile, backward=True, label=CAST).evaluate(result.values) == calls
+
+
+@pytest.mark.parametrize(
+    ("options", "copied"),
+    [
+        ({}, ["dispatch.pad", "dispatch.pad_weights", "combine.unpad"]),
+        ({"fp8": "none"}, []),
+        ({"moe_router_padding_for_quantization": True}, []),
+        ({"moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True}, []),
+        ({"moe_token_dispatcher_type": "flex"}, ["dispatch.pad", "dispatch.pad_weights", "combine.unpad"]),
+        ({"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "hybridep"}, []),
+    ],
+)
+def test_rows_of_experts_are_copied_to_be_padded(options: dict[str, Any], copied: list[str]) -> None:
+    """Megatron-Core transformer/moe/experts.py: rows and their probabilities before the products, rows behind them; read and written, both ways."""
+    strategy = Strategy(**{"fp8": "mxfp8", "ep": 4, "dp": 4, "seq_length": TOKENS, **options})
+    result = derive(load_model("mixtral-8x7b").architecture, strategy)
+    names = [op.name.removeprefix("moe.experts.") for op in result.lowered.blocks["moe"].placed.block.ops if op.kind == "copy"]
+    assert [n for n in names if "pad" in n] == copied
+    if copied:
+        moved = TOKENS * 2 * HIDDEN * 2 * 2
+        assert int(result.numbers["Q_moe_moe_experts_combine_unpad"]) == moved
+        assert int(result.numbers["U_moe_moe_experts_dispatch_pad_backward"]) == moved

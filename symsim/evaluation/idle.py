@@ -93,6 +93,7 @@ CONDITIONAL = (
     "moe_paged_stash",
     "moe_expert_capacity_factor",
     "moe_pad_expert_input_to_capacity",
+    "moe_router_padding_for_quantization",
     "moe_router_dtype",
     "moe_router_load_balancing_type",
     "optimizer_rank",

@@ -167,6 +167,7 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
         yield from _on("moe-paged-stash", s.moe_paged_stash)
     yield from _given("moe-expert-capacity-factor", s.moe_expert_capacity_factor)
     yield from _on("moe-pad-expert-input-to-capacity", s.moe_pad_expert_input_to_capacity)
+    yield from _on("moe-router-padding-for-quantization", s.moe_router_padding_for_quantization)
     yield from _given("moe-router-dtype", "fp32" if s.moe_router_dtype == "fp32" else None)
     yield from _given("moe-router-load-balancing-type", s.moe_router_load_balancing_type)
     yield from _given("moe-aux-loss-coeff", None if s.moe_router_load_balancing_type == "none" else "1e-3")

@@ -27,7 +27,7 @@ from symsim.frameworks.kernels import (
     lightning,
     pool,
 )
-from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
+from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, pads_rows, store
 from symsim.frameworks.primitives import dropped, run
 from symsim.frameworks.selective_scan import te_selective_scan
 from symsim.frameworks.state_space import te_state_space
@@ -356,6 +356,20 @@ def te_top_k(k: Kernels, op: Op) -> None:
 
 
 def te_dispatch(k: Kernels, op: Op) -> None:
+    """The exchange of tokens, and where the rows of an expert are not yet as many as a recipe's products need (`pads_rows`), a kernel that copies
+    them to where they are, and one that does so with their probabilities (moe/experts.py quantization_padding)."""
+    if not pads_rows(k):
+        _dispatch(k, op)
+        return
+    kept = [(x, k.make(f"unpadded{i}", k.dims_of(x), k.tensors[x].dtype)) for i, x in enumerate(op.outputs)]
+    _dispatch(k, replace(op, outputs=tuple(short for _, short in kept)))
+    for (whole, short), name in zip(kept, ("pad", "pad_weights"), strict=True):
+        k.retype(whole, dtype=k.tensors[short].dtype)
+        if not (name == "pad_weights" and _probabilities_at_combine(k)):
+            k.emit("copy", [short], [whole], name=name)
+
+
+def _dispatch(k: Kernels, op: Op) -> None:
     """permute, then the exchange between ranks: token_dispatcher.py, moe_utils.py permute."""
     x, probabilities, indices = op.inputs
     rows, weights = op.outputs
@@ -436,6 +450,10 @@ def te_combine(k: Kernels, op: Op) -> None:
     y, weights, indices = op.inputs
     strategy = k.profile.strategy
     at = op.of(Exchange)
+    if pads_rows(k):
+        short = k.make("unpadded", k.dims_of(y), k.tensors[y].dtype)
+        k.emit("copy", [y], [short], name="unpad")
+        y, op = short, replace(op, inputs=(short, weights, indices))
     if strategy.moe_token_dispatcher_type == "flex":
         fuse_flex.combine(k, op)
         return

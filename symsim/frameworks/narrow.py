@@ -36,6 +36,14 @@ def recipe_for(k: Kernels, attributes: Attributes) -> Recipe | None:
     return None if exceptional("high_precision", attributes) else recipe_in(k)
 
 
+def pads_rows(k: Kernels) -> bool:
+    """Whether the rows of every expert are copied to multiples that a recipe's products need, and back (moe/experts.py quantization_padding,
+    quantization_unpadding): not where a dispatcher sorts them so (fused_a2a.py hybrid_ep_dispatch pad_multiple), or the router chooses so many."""
+    s = k.profile.strategy
+    sorted_so = s.moe_token_dispatcher_type == "flex" and s.moe_flex_dispatcher_backend == "hybridep"
+    return recipe_in(k) is not None and not (sorted_so or s.moe_pad_expert_input_to_capacity or s.moe_router_padding_for_quantization)
+
+
 def forms(assumptions: Mapping[str, str], recipe: Recipe) -> int:
     """How often a tensor is written that both directions multiply (assumption fp8_layouts)."""
     one = not recipe.block and assumptions["fp8_layouts"] == "any"

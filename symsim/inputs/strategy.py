@@ -343,6 +343,9 @@ class Strategy(BaseModel):
     )
     moe_paged_stash: bool = Field(False, description="moe_expert_rank_capacity_factor: rows kept for backward are copied to pages, 1.1 of the mean")
     moe_pad_expert_input_to_capacity: bool = Field(False, description="every expert computes exactly its capacity")
+    moe_router_padding_for_quantization: bool = Field(
+        False, description="fp8: the router chooses as many rows for every expert as products need, so that none are copied to pad them"
+    )
     moe_router_dtype: Literal["compute", "fp32"] = Field("compute", description="type of routing probabilities")
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(
         "none", description="auxiliary loss, whose token counts are summed over ranks"

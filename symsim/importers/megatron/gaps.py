@@ -65,11 +65,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "an expert's rows are rounded up to 16 (MXFP8: 32, NVFP4: 128): on average half as many more an expert, which are not counted",
-        "moe_router_padding_for_fp8 moe_router_padding_for_quantization",
-    ),
-    **silent(
-        "not_modelled",
         "kernels that do not depend on the batch: products at lower shares",
         "batch_invariant_mode",
     ),

@@ -38,8 +38,9 @@ _PLAIN = {
 }
 _OF_EXPERTS = """
     moe_router_force_load_balancing moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type
-    moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap
+    moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap moe_router_padding_for_quantization moe_router_padding_for_fp8
     """.split()
+_PADDED = _OF_EXPERTS[-2:]
 _SWITCHES = {
     "sequence_parallel": "sp",
     "account_for_embedding_in_pipeline_split": "account_for_embedding_in_pipeline_split",
@@ -358,6 +359,8 @@ def _experts(read: Settings) -> None:
     wide = keys.choice("moe_router_dtype", {"fp32": True, "fp64": True}, False, to="moe_router_dtype")
     if wide:
         options["moe_router_dtype"] = "fp32"
+    if any([keys.flag(name, False, to=_PADDED[0]) for name in _PADDED]):
+        options[_PADDED[0]] = True
     _auxiliary(read)
     if keys.flag("moe_router_force_load_balancing", False):
         read.assumed("moe_router_force_load_balancing", "expert_load", "random", "random: logits are drawn")
