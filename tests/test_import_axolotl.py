@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_fully_sharded_and_packed() -> None:
 def test_adapters_on_four_bits_are_said() -> None:
     made = load_job("axolotl", str(FILES / "qlora" / "mistral.yml"))
     told = rows(made)
-    assert {told[key].fate for key in ("adapter", "load_in_4bit", "lora_r")} == {"mapped"} and told["pad_to_sequence_len"].fate == "not_modelled"
+    assert {told[key].fate for key in ("adapter", "load_in_4bit", "lora_r")} == {"mapped"} and told["pad_to_sequence_len"].fate == "derived"
     found = strategy(made)
     assert found["quantize_base"] == "nf4_double"
     assert (found["tuner_type"], found["lora_rank"], found["lora_dropout"], found["target_modules"]) == ("lora", 32, 0.05, ["all_linear"])
@@ -144,3 +145,14 @@ def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None
 def test_keys_of_older_files(tmp_path: Path) -> None:
     found = rows(job(tmp_path, {"relora_warmup_steps": 10, "eval_table_max_new_tokens": 128, "pretraining_dataset": {"path": "c4", "name": "en"}}))
     assert {found[key].fate for key in ("relora_warmup_steps", "eval_table_max_new_tokens", "pretraining_dataset")} == {"no_cost_effect"}
+
+
+@pytest.mark.parametrize("size, padded, fate", [(50257, 50272, "mapped"), (32000, 32000, "no_cost_effect")])
+def test_embeddings_are_resized_to_a_multiple_of_32(tmp_path: Path, size: int, padded: int, fate: str) -> None:
+    (tmp_path / "a.yaml").write_text("base_model: a/b\nmicro_batch_size: 1\nresize_token_embeddings_to_32x: true\nflash_attn_rms_norm: true\n")
+    text = (Path(__file__).parents[1] / "models" / "llama2-7b.yaml").read_text()
+    (tmp_path / "m.yaml").write_text(re.sub("vocab_size: .*", f"vocab_size: {size}", text))
+    made = load_job("axolotl", str(tmp_path / "a.yaml"), model=str(tmp_path / "m.yaml"))
+    assert made.architecture is not None and made.architecture.vocab_size == padded
+    assert {row.key: row.fate for row in made.rows}["resize_token_embeddings_to_32x"] == fate
+    assert list((made.strategy or {})["fused_kernels"]) == ["norm"]

@@ -353,6 +353,23 @@ def test_rows_without_padding_of_a_job(tmp_path: Path) -> None:
         assert {row.key: row for row in free.rows}["mlp_padding_free"].fate == "no_cost_effect"
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_padded_to_the_longest_of_a_job(tmp_path: Path, rows: int) -> None:
+    """One row of a micro-batch is as long as its sample; of two the longer is not known, and no packing is meant."""
+    (tmp_path / "a.yaml").write_text(
+        f"base_model: meta-llama/Meta-Llama-3-8B\nsequence_len: 8192\nmicro_batch_size: {rows}\npad_to_sequence_len: false\n"
+    )
+    (tmp_path / "l.yaml").write_text(
+        f"model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\nfinetuning_type: full\ncutoff_len: 8192\n"
+        f"per_device_train_batch_size: {rows}\npacking: false\n"
+    )
+    for kind, file, key in (("axolotl", "a.yaml", "pad_to_sequence_len"), ("llama-factory", "l.yaml", "packing")):
+        job = load_job(kind, str(tmp_path / file), variables={"document_lengths": "lognormal:1500+0.8"})
+        assert {row.key: row.fate for row in job.rows}[key] == ("mapped" if rows == 1 else "derived")
+        found = job.strategy or {}
+        assert (found.get("padding_free"), found.get("document_lengths")) == ((True, "lognormal:1500+0.8") if rows == 1 else (None, None))
+
+
 def test_hybrid_context_parallelism_balances_rows() -> None:
     script = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --vocab-size 256 --context-parallel-size 2".split()
     job = load_job("megatron", *script, "--hybrid-context-parallel", "--max-seqlen-per-dp-cp-rank", "32")

@@ -54,6 +54,17 @@ def free_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None
         keys.note(key, "derived", "seq_length", f"{LONGEST}; {_ASK}")
 
 
+def padded_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None:
+    """The row of the key that pads rows of one sample to the longest of their micro-batch: one row alone is as long as its sample."""
+    if said and strategy.get("micro_batch_size", 1) == 1:
+        strategy["padding_free"] = True
+        keys.note(key, "mapped", f"padding_free, {said}", "work of rows of the mean length, memory of the longest")
+        return
+    if said:
+        del strategy[said]
+    keys.note(key, "derived", "seq_length", LONGEST if said else f"{LONGEST}; {_ASK}")
+
+
 def fitting(strategy: dict[str, Any], tokens: int) -> int:
     """Rows of their mean length that so many tokens hold; one where nothing says how long they are."""
     told = documents(load_strategy({name: strategy[name] for name in SAID if name in strategy}))

@@ -13,7 +13,7 @@ from symsim.errors import InputError
 from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, stored_base, trained_ends
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
-from symsim.importers.documents import SAID, balanced, documents_said, packed_rows
+from symsim.importers.documents import SAID, balanced, documents_said, packed_rows, padded_rows
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, silent
@@ -30,7 +30,6 @@ from symsim.importers.trainer import (
     DATA,
     EVALUATION,
     FUSED,
-    LENGTHS,
     LOADING,
     LOGS,
     PATHS,
@@ -285,8 +284,7 @@ def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     if apart:
         packed_rows(keys, "neat_packing", said)
     elif not packed:
-        why = f"rows are as long as their longest sample; {LENGTHS}"
-        keys.note("packing", "not_modelled", why=why)
+        padded_rows(keys, "packing", said, strategy)
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from symsim.errors import InputError
 from symsim.importers.adapted import Names, adapters, four_bits, opened, stored_base, targets
 from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.compiled import compiled
-from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
+from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows, padded_rows
 from symsim.importers.fsdp import narrow_gathers, sharded, silent_names
 from symsim.importers.heads import headed
 from symsim.importers.job import Job
@@ -22,7 +22,7 @@ from symsim.importers.losses import liger_loss
 from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
-from symsim.importers.rules import settle
+from symsim.importers.rules import padded_vocabulary, settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import buckets, update
 from symsim.importers.weights import model_of
@@ -38,7 +38,12 @@ _KERNELS = {
     **dict.fromkeys(("sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention", "xformers", "sage"), "flash"),
 }
 _UNUSUAL_CHECKPOINTS = "checkpoints wait on the host or a disk: 2 bytes a hidden state off the device, and as many over the host link each way"
-_LIGER = {"norm": ("liger_rms_norm", "liger_layer_norm"), "activation": ("liger_glu_activation", "liger_swiglu"), "rope": ("liger_rope",)}
+# Liger's kernels, and those of flash-attention
+_LIGER = {
+    "norm": ("liger_rms_norm", "liger_layer_norm", "flash_attn_rms_norm"),
+    "activation": ("liger_glu_activation", "liger_swiglu", "flash_attn_fuse_mlp"),
+    "rope": ("liger_rope",),
+}
 _WHOLE = "TransformerEngine's kernels, which stand for FP8 here, have the loss whole: up to 12 bytes a logit more at the peak"
 _OF_PARAMETERS = "their products beside the experts'; peft adds them to the experts' weights in every forward, a copy of those more"
 _ROLLS = {name: "generation in every step is another workload; the policy's step is timed" for name in ("grpo", "gdpo", "ebft", "ppo")}
@@ -54,7 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     keys = Keys("an axolotl file", of_sections(document, WHOLE), {**SILENT, **silent_names("fsdp_config")}, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
-    architecture = model_of(keys, "base_model", options)
+    architecture = _resized(keys, model_of(keys, "base_model", options))
     _tuned(keys, strategy, architecture)
     pure = _precision(keys, strategy)
     _batch(keys, strategy, options)
@@ -226,6 +231,16 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     _rows(keys, strategy, options)
 
 
+def _resized(keys: Keys, architecture: Architecture | None) -> Architecture | None:
+    """The vocabulary up to a multiple of 32 (loaders/model.py, _resize_token_embeddings)."""
+    if not keys.flag("resize_token_embeddings_to_32x", False, to="vocab_size") or architecture is None:
+        return architecture
+    size = padded_vocabulary(architecture.vocab_size, 32)
+    if size == architecture.vocab_size:
+        keys.note("resize_token_embeddings_to_32x", "no_cost_effect", why=f"{size} is a multiple of 32, and shrink_embeddings alone makes less of it")
+    return architecture.model_copy(update={"vocab_size": size})
+
+
 def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
     """How rows of sequence_len come about: packed, padded, or as long as their samples."""
     said = documents_said(options, strategy)
@@ -237,7 +252,7 @@ def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
         free_rows(keys, "batch_flattening", said, strategy)
     padded = keys.flag("pad_to_sequence_len", packed, to="seq_length")
     if not packed and not padded:
-        keys.note("pad_to_sequence_len", "not_modelled", why="rows are as long as their longest sample: every row is timed at sequence_len")
+        padded_rows(keys, "pad_to_sequence_len", "" if flattened else said, strategy)
 
 
 def _degrees(keys: Keys, strategy: dict[str, Any]) -> int | None:

@@ -160,8 +160,7 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         FUSED,
-        """liger_rms_norm_gated liger_cross_entropy flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp
-        fused_attn_kernel dpo_use_liger_kernel""",
+        "liger_rms_norm_gated liger_cross_entropy flash_attn_cross_entropy fused_attn_kernel dpo_use_liger_kernel",
     ),
     **silent("not_modelled", _EXPERTS, "use_scattermoe use_sonicmoe expert_backend moe_grouped_backend experts_implementation dense_mixer"),
     **silent("not_modelled", _TILED, "tiled_mlp"),
@@ -176,9 +175,7 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", "kernels of one model's attention", "use_dsv4_kernels use_glm_dsa_kernels gemma4_hybrid_attn_impl dsv4_bf16_all"),
     **silent("no_cost_effect", "kernels of one model's attention", "large_head_attention flash_attn_d512 sdpa_varlen llama4_linearized_experts"),
     **silent("no_cost_effect", "details of an attention kernel", "flex_attn_compile_kwargs heads_k_stride pad_to_multiple_of"),
-    **silent(
-        "not_modelled", "a vocabulary of other size: head and embedding grow or shrink with it", "resize_token_embeddings_to_32x shrink_embeddings"
-    ),
+    **silent("not_modelled", "a vocabulary of other size: head and embedding shrink with it", "shrink_embeddings"),
     **silent("no_cost_effect", _ONE_TIME, "mean_resizing_embeddings embeddings_skip_upcast reinit_weights"),
     **silent("not_modelled", "other sizes than the model's", "overrides_of_model_config model_config"),
     **silent("no_cost_effect", "frequencies of rotary embeddings", "rope_scaling"),
