@@ -7,21 +7,39 @@ from typing import Annotated
 
 import typer
 
+from symsim.api import completing
 from symsim.errors import InputError, cut
 
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote."
+        metavar="MODEL",
+        help="A name from 'symsim list models', a model file, a Hugging Face config.json, or a directory that 'symsim import' wrote.",
+        autocompletion=completing.models,
     ),
 ]
-StrategyText = Annotated[str | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...")]
-SystemName = Annotated[str | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.")]
+StrategyText = Annotated[
+    str | None,
+    typer.Option(
+        "-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...", autocompletion=completing.strategies
+    ),
+]
+SystemName = Annotated[
+    str | None,
+    typer.Option(
+        "-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.", autocompletion=completing.systems
+    ),
+]
 ReportFile = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
 ]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Override a symbol, a setting or an assumption; repeatable.", autocompletion=completing.settings
+    ),
+]
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

@@ -8,15 +8,17 @@ import os
 import sys
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from symsim.api import completing, listing, planned, showing
 from symsim.api import formula as formulas
-from symsim.api import listing, planned, showing
 from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
 from symsim.api.asked import command as asking
+from symsim.api.completing import kinds
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, nearest
@@ -35,7 +37,6 @@ _COLLECTED_AFTER = 100_000
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     no_args_is_help=False,
@@ -244,7 +245,7 @@ app.command("list")(listing.list_all)
 
 @app.command("import", context_settings={"ignore_unknown_options": True})
 def bring(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(KINDS) + "}", help="The system the files come from.")],
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(KINDS) + "}", help="The system the files come from.", autocompletion=kinds(KINDS))],
     inputs: Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_ARGS...", help="Its files, or arguments as on its command line.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write it to DIR, which then stands for MODEL.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Keys that are unknown or cannot be answered become rows of the ledger.")] = False,
@@ -270,7 +271,7 @@ def bring(
 
 @app.command("export")
 def take(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(TARGETS) + "}", help="The system to write for.")],
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(TARGETS) + "}", help="The system to write for.", autocompletion=kinds(TARGETS))],
     model: Model,
     strategy: StrategyText = None,
     system: SystemName = None,
@@ -449,7 +450,7 @@ def _run(command: Any, arguments: list[str]) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its status: 0 done, 1 a check failed, 2 bad input."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = completing.asked_words()[1:] if completing.VARIABLE in os.environ else list(sys.argv[1:] if arguments is None else arguments)
     # pydantic would go through all installed packages for plugins of its own
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # what is imported and derived stays until the end: going through it again and again finds nothing
@@ -460,6 +461,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # typer takes milliseconds to build a command
         asked.registered_commands = [commands[given[0]]]
     command: Any = typer.main.get_command(asked)
+    if completing.VARIABLE in os.environ:
+        completing.complete(partial(command.main, args=[], prog_name="symsim"))
     if hasattr(sys.stdout, "reconfigure"):
         # a terminal that cannot show a character gets its escape, not a traceback
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from symsim.api import shipped_lists
+from symsim.api.completing import kinds
 from symsim.api.shipped_lists import Row, wrapped
 from symsim.api.terminal import print_out
 from symsim.errors import InputError, nearest
@@ -204,7 +205,7 @@ LISTS: dict[str, Listing] = {
 
 
 def list_all(
-    what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.")],
+    what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.", autocompletion=kinds(LISTS))],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List what symsim knows."""

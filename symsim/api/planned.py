@@ -7,22 +7,38 @@ from typing import Annotated
 
 import typer
 
+from symsim.api import completing
 from symsim.api.arguments import Model, Settings, pair
 from symsim.api.terminal import print_out, say
+
+Systems = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-y",
+        "--system",
+        metavar="SYSTEM",
+        help="A name from 'symsim list systems', or a system file; repeatable.",
+        autocompletion=completing.systems,
+    ),
+]
+Fix = Annotated[
+    str | None,
+    typer.Option(
+        "--fix", metavar="STRATEGY", help="Options that every strategy has: tp=8,recompute=none.", autocompletion=completing.strategies
+    ),
+]
 
 
 def plan(
     model: Model,
-    systems: Annotated[
-        list[str] | None, typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file; repeatable.")
-    ] = None,
+    systems: Systems = None,
     world: Annotated[str | None, typer.Option("--world", metavar="N", help="Accelerators; several as of --axis: 16:4096:*2.")] = None,
     batch: Annotated[int | None, typer.Option("--global-batch-size", metavar="N", help="Sequences a step.")] = None,
     tokens: Annotated[str | None, typer.Option("--tokens-per-step", metavar="N", help="Tokens a step, in place of sequences: 4M, 4194304.")] = None,
     length: Annotated[int, typer.Option("--seq-length", metavar="N", help="Tokens a sequence.")] = 4096,
     goal: Annotated[str, typer.Option("--for", metavar="GOAL", help="tokens_per_second, cost, energy or memory.")] = "tokens_per_second",
     framework: Annotated[str, typer.Option("--framework", metavar="NAME", help="Whose strategies: megatron, torchtitan, deepspeed.")] = "megatron",
-    fix: Annotated[str | None, typer.Option("--fix", metavar="STRATEGY", help="Options that every strategy has: tp=8,recompute=none.")] = None,
+    fix: Fix = None,
     allow: Annotated[list[str] | None, typer.Option("--allow", metavar="NAME=VALUES", help="A further axis, as of sweep; repeatable.")] = None,
     share: Annotated[float, typer.Option("--fits-with", metavar="SHARE", help="Share of the memory that may be filled.")] = 1.0,
     top: Annotated[int, typer.Option("--top", metavar="K", help="Strategies shown, of kinds that differ.")] = 5,

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.listing import assumption_text, option_text
+from symsim.api.completing import kinds, models, systems
+from symsim.api.listing import LISTS, assumption_text, option_text
 from symsim.api.terminal import print_out
 from symsim.errors import InputError, nearest
 
@@ -90,9 +91,18 @@ SHOWN: dict[str, Callable[[str], str]] = {
 }
 
 
+def names_shown(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of the kind in front, for completion."""
+    kind = str(ctx.params.get("kind"))
+    if kind in ("model", "system"):
+        return (models if kind == "model" else systems)(incomplete)
+    plural = {"strategy": "strategies", "quantity": "quantities"}.get(kind, f"{kind}s")
+    return [row["name"] for row in LISTS[plural].rows()] if plural in LISTS else []
+
+
 def show(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.")],
+    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.", autocompletion=kinds(SHOWN))],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.", autocompletion=names_shown)],
 ) -> None:
     """Show one model, system, strategy, option, assumption or symbol."""
     print_out(shown(kind, name))

@@ -24,9 +24,10 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import DEGREES, field_of, largest
 from symsim.inputs.models import override_architecture
 from symsim.inputs.run import RUN
-from symsim.inputs.settable import FREE_SYMBOLS, STRATEGY_SYMBOLS, architecture_keys, system_path
+from symsim.inputs.settable import architecture_keys, system_path
 from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.symbols_set import FREE_SYMBOLS, STRATEGY_SYMBOLS
 from symsim.inputs.system import symbol_values
 from symsim.inputs.systems import override_system
 from symsim.lowering.checks import check

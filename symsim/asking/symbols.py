@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
-from symsim.inputs.settable import STRATEGY_SYMBOLS, architecture_keys, system_path
+from symsim.inputs.settable import architecture_keys, system_path
+from symsim.inputs.symbols_set import STRATEGY_SYMBOLS
 
 
 def settings_symbols(result: Evaluation) -> dict[str, str]:

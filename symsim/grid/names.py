@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from annotated_types import Le
 
-from symsim.inputs.settable import STRATEGY_SYMBOLS
 from symsim.inputs.spellings import ALIASES
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.symbols_set import STRATEGY_SYMBOLS
 
 # Fields that a derivation knows by their symbols alone
 SIZES = (

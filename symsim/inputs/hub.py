@@ -32,12 +32,25 @@ def downloaded_config(reference: str) -> str | None:
 
     Source: huggingface_hub's documented cache layout, models--OWNER--NAME/snapshots/REVISION/ below HF_HUB_CACHE, or hub/ of HF_HOME.
     """
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
-    folder = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")) / f"models--{reference.replace('/', '--')}"
+    folder = _cache() / f"models--{reference.replace('/', '--')}"
     try:
         return max(map(str, folder.glob("snapshots/*/config.json")), key=os.path.getmtime, default=None)
     except OSError:
         return None
+
+
+def downloaded_ids() -> list[str]:
+    """Hub ids of the models that a download left there."""
+    try:
+        folders = [path.name for path in _cache().glob("models--*--*")]
+    except OSError:
+        return []
+    return sorted(name.removeprefix("models--").replace("--", "/", 1) for name in folders)
+
+
+def _cache() -> Path:
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from symsim.errors import InputError, cut
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import MOST_RANKS
 from symsim.inputs.run import RAMP, RUN, read_ramp, read_run_number
-from symsim.inputs.settable import FREE_SYMBOLS, STRATEGY_SYMBOLS, SYSTEM_SYMBOLS, architecture_keys, other_settings, system_path
+from symsim.inputs.settable import SYSTEM_SYMBOLS, architecture_keys, other_settings, system_path
 from symsim.inputs.spellings import ALIASES, of_setting
 from symsim.inputs.strategies import RANKS, takes_text
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.symbols_set import FREE_SYMBOLS, STRATEGY_SYMBOLS
 
 
 class Settings(NamedTuple):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from symsim.algebra.quantity import BYTE
-from symsim.planning.knobs import Change, Next
 from symsim.report.amounts import human, percent, seconds
 from symsim.report.columns import wrapped
+
+if TYPE_CHECKING:
+    from symsim.planning.knobs import Change, Next
 
 _TOGETHER = "Each alone, on the same ranks with the same batch; 'symsim plan' finds the best of all together."
 
