@@ -64,7 +64,8 @@ ALLOWED: dict[str, str] = {
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
         asking/text.py:over_text
-        report/typst.py report/typst_math.py report/timeline_tex.py report/timing.py:_form grid/shown.py grid/space.py:Space._setting grid/refused.py
+        report/typst.py report/typst_math.py report/timeline_tex.py report/closed_forms.py:_form
+        grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why",
     "a file's name or contents, or another program's": """
@@ -143,7 +144,7 @@ def refuse(model: str, strategy: str) -> None:
     assert result.to_json()["time"]["step"] == result.value("time.step") > 0
     assert len(result.further.definitions) > len(result.derivation.definitions)
     assert result.formula("t_step").written_out().definitions[-1].symbol == "t_step"
-    assert "Memory of a stage" in render_markdown(result)
+    assert "Working memory of blocks" in render_markdown(result)
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,13 @@ def atoms(text: str) -> set[str]:
 
 
 def undefined(document: Report) -> set[str]:
-    """Symbols that are neither in the notation nor on the left of an equation (nor in a table's `name = formula`)."""
-    (notation,) = (s for s in document.sections if s.heading == "Notation")
-    (table,) = (p for p in notation.parts if isinstance(p, Table))
-    known = {s.latex for r in table.rows if r.role == "plain" for s in as_spans(r.cells[0]) if isinstance(s, Math)}
+    """Symbols that no table says what they are, neither on the left of an equation (nor in a table's `name = formula`)."""
+    tables = [p for s in document.sections for p in s.parts if isinstance(p, Table)]
+    known = set()
+    for table in tables:
+        # a symbol, and beside it what it is
+        places = [n for n, c in enumerate(table.columns[:-1]) if table.columns[n + 1].heading in ("meaning", "is") or c.heading == "symbol"]
+        known |= {s.latex for r in table.rows if r.role == "plain" for n in places for s in as_spans(r.cells[n]) if isinstance(s, Math)}
     known |= {"X_n", "Q_n", "A_n", "t_n"} if "n" in known else set()
     for text in formulas(document):
         known |= {text.split(" = ")[0]} if " = " in text else set()

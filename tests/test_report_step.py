@@ -26,7 +26,8 @@ from symsim.inputs.systems import load_system
 from symsim.pipeline.orders import order
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
 from symsim.report.amounts import human, rate, seconds
-from symsim.report.content import OF_A_SYSTEM, report
+from symsim.report.assumed import OF_A_SYSTEM
+from symsim.report.content import report
 from symsim.report.document import Equations, Gauges, Point, Roofline, Table, Timeline, as_spans
 from symsim.report.ink import LINE, Ink
 from symsim.report.kernels import BOUNDS, block_kernels, bounds, stage_kernels
@@ -220,10 +221,10 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 def test_chapters(case: str) -> None:
     headings = [s.heading for s in report(made(case)).sections if s.level == 1]
     assert headings == [
-        *("Model and strategy", "Notation", "Derivation by block", "Totals"),
-        *("Time", "Schedule", "Memory", "Roofline", "Assumptions"),
+        *("The answer", "The step", "The pipeline", "A stage", "Memory", "The model", "Blocks", "Kernels"),
+        *("The machine", "Assumptions", "Notation", "Sources"),
     ]
-    assert len(parts(case, Gauges)) == len(parts(case, Roofline)) == 1
+    assert len(parts(case, Gauges)) == 2 and len(parts(case, Roofline)) == 1
     assert len(parts(case, Timeline)) == int(made(case).strategy.pp > 1)
 
 
@@ -231,7 +232,7 @@ def test_without_a_system_nothing_of_it_is_shown() -> None:
     result = made("dense")
     plain = derive(result.model, result.strategy)
     document = report(plain)
-    assert not {"Time", "Schedule", "Memory", "Roofline"} & {s.heading for s in document.sections}
+    assert not {"The step", "The pipeline", "Memory", "Kernels", "The machine"} & {s.heading for s in document.sections}
     assert not any(isinstance(p, (Gauges, Roofline, Timeline)) for s in document.sections for p in s.parts)
     text = eval_table(plain) + render_markdown(plain)
     assert not any(name in text for name in OF_A_SYSTEM - {"memory", "network"})
@@ -280,9 +281,9 @@ def test_long_maxima_are_taken_apart_without_loss() -> None:
 def test_system_table_holds_every_number(case: str) -> None:
     result = made(case)
     assert result.system is not None
-    (table,) = (p for s in report(result).sections if s.heading == "The system" for p in s.parts[1:2])
+    (table,) = (p for s in report(result).sections if s.heading == "The machine" for p in s.parts[1:2])
     assert isinstance(table, Table)
-    assert [(r.cells[2], r.cells[3]) for r in table.rows] == [(k.text, k.tag) for _, k in quantities(result.system)]
+    assert [(r.cells[3], r.cells[4]) for r in table.rows] == [(k.text, k.tag) for _, k in quantities(result.system)]
     for path, known in quantities(result.system):
         name = symbol_of(result.system, path)
         assert not name or float(result.values[name]) == float(known.value)
@@ -292,7 +293,7 @@ def test_system_table_holds_every_number(case: str) -> None:
 def test_closed_forms_are_those_of_the_kernels() -> None:
     """The equations shown, put together again, are what `curves` computes."""
     from symsim.inputs import curves
-    from symsim.report.timing import _form, _replaced
+    from symsim.report.closed_forms import _form, _replaced
 
     ink = Ink(made("dense"))
     formula = curves.gemm(symbol("rows"), symbol("columns"), symbol("depth"), kind="forward", width_in=2, width_out=2, peak=symbol("Phi"))
@@ -331,7 +332,7 @@ def test_html_is_well_formed_and_loads_nothing(case: str) -> None:
     tags_ = {e.tag.rpartition("}")[2] for e in tree.iter()}
     assert not tags_ & {"script", "link", "img", "iframe", "object", "use", "merror"}
     drawn = [e for e in tree.iter() if e.tag.endswith("}svg") or e.tag == "svg"]
-    assert len(drawn) == 4 + int(made(case).strategy.pp > 1)
+    assert len(drawn) == 5 + int(made(case).strategy.pp > 1)
     assert "\\" not in "".join(e.text or "" for e in tree.iter() if e.tag.startswith("{http://www.w3.org/1998/Math"))
 
 
@@ -339,7 +340,7 @@ def test_html_is_well_formed_and_loads_nothing(case: str) -> None:
 def test_markdown_pictures_are_80_columns(case: str) -> None:
     text = render_markdown(made(case))
     assert text.count("```") % 2 == 0 and "None" not in text
-    after = text[text.index("\n## Schedule") :]
+    after = text[text.index("\n## 3 The pipeline") :]
     for block in re.findall(r"```text\n(.*?)```", after, re.DOTALL):
         assert all(len(line) <= 80 for line in block.splitlines()), block
 

@@ -172,7 +172,7 @@ def test_every_number_moves_the_run() -> None:
             assert Run(replace(base.at, overrides={**base.at.overrides, name: changed})).numbers != base.numbers, name
     report = render_markdown(base.at)
     for definition in base.at.derivation.of(scope="step", part=PART):
-        assert definition.meaning in report.split("## The run")[1], definition.symbol
+        assert definition.meaning in report.split("## 2 The run")[1], definition.symbol
 
 
 def test_json_adds_up() -> None:

@@ -34,6 +34,7 @@ ReportFile = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
 ]
+Short = Annotated[bool, typer.Option("--short", help="Four pages: the answer, step and pipeline, memory, notation.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

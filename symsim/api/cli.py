@@ -16,7 +16,7 @@ import typer
 
 from symsim.api import completing, listing, planned, showing
 from symsim.api import formula as formulas
-from symsim.api.arguments import Model, ReportFile, Settings, StrategyText, SystemName, pair
+from symsim.api.arguments import Model, ReportFile, Settings, Short, StrategyText, SystemName, pair
 from symsim.api.asked import command as asking
 from symsim.api.completing import kinds
 from symsim.api.terminal import leave_output, print_out, say
@@ -64,17 +64,17 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 @app.command()
-def derive(model: Model, strategy: StrategyText = None, system: SystemName = None, settings: Settings = None, output: ReportFile = None) -> None:
+def derive(
+    model: Model, strategy: StrategyText = None, system: SystemName = None, settings: Settings = None, output: ReportFile = None, short: Short = False
+) -> None:
     """Derive the closed forms of a model's cost under a strategy, as a report."""
+    from symsim.report import render_markdown, write_report
+
     result, notes = _result(model, strategy, system, settings)
     if output is None:
-        from symsim.report import render_markdown
-
-        print_out(render_markdown(result))
+        print_out(render_markdown(result, short))
     else:
-        from symsim.report import write_report
-
-        notes += write_report(result, output)
+        notes += write_report(result, output, short)
     for note in notes:
         say(note)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from pydantic import BaseModel, ConfigDict
@@ -55,10 +56,10 @@ def said(effect: Effect) -> str:
     return _said(effect, [f"{q} {', '.join(amounts)}" for q, amounts in by_quantity.items() if amounts])
 
 
-def said_in_brief(effect: Effect) -> str:
-    """The same with the least and the most of the models that it moves: half: forward -6.7 to -2.1 %, step ..."""
+def said_in_brief(effect: Effect, quantities: Iterable[str] = QUANTITIES) -> str:
+    """The same with the least and the most of the models that it moves: half: forward -6.7 to -2.1 %, step ...; of these quantities alone."""
     parts = []
-    for quantity in QUANTITIES:
+    for quantity in quantities:
         shares = sorted(m[quantity] for m in effect.moves.values() if quantity in m)
         if shares:
             least, most = _percent(shares[0]), _percent(shares[-1])

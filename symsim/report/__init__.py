@@ -18,13 +18,17 @@ SUFFIXES = (".md", ".html", ".pdf", ".typ", ".tex", ".json")
 __all__ = ["SUFFIXES", "render_markdown", "rendered", "suffix_of", "write_report"]
 
 
-def write_report(result: "Evaluation", path: "str | Path") -> list[str]:
+def write_report(result: "Evaluation", path: "str | Path", short: bool = False) -> list[str]:
     """Write a report of the kind the suffix names, whole or not at all; returns notes for the user.
 
-    InputError for another suffix, a place that cannot be written, or a .pdf that nothing here can make.
+    short: four pages: the answer, the step and its pipeline, memory, notation and the assumptions that matter. InputError for another suffix,
+    a place that cannot be written, a .pdf that nothing here can make, or a short .json.
     """
     path = Path(path)
-    write_file(path, _rendered(result, suffix_of(path)))
+    suffix = suffix_of(path)
+    if short and suffix == ".json":
+        raise InputError(f"{path}: --short is for a report that is read: give .md, .html, .pdf, .typ or .tex; .json has every number")
+    write_file(path, _rendered(result, suffix, short))
     return [f"wrote {path}"]
 
 
@@ -43,12 +47,12 @@ def suffix_of(path: Path) -> str:
     return suffix
 
 
-def render_markdown(result: "Evaluation") -> str:
+def render_markdown(result: "Evaluation", short: bool = False) -> str:
     """The report in GitHub Markdown."""
-    return _rendered(result, ".md").decode()
+    return _rendered(result, ".md", short).decode()
 
 
-def _rendered(result: "Evaluation", suffix: str) -> bytes:
+def _rendered(result: "Evaluation", suffix: str, short: bool) -> bytes:
     if suffix == ".json":
         import json
 
@@ -57,12 +61,12 @@ def _rendered(result: "Evaluation", suffix: str) -> bytes:
         return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
     from symsim.report.content import report
 
-    if suffix == ".html":
+    if suffix == ".html" and not short:
         from symsim.page.live import live_section
         from symsim.report import html
 
         return printable(html.render(report(result), live_section(result))).encode()
-    return rendered(report(result), suffix)
+    return rendered(report(result, short), suffix)
 
 
 def rendered(document: "Report", suffix: str) -> bytes:

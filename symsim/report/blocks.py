@@ -17,9 +17,11 @@ from symsim.ir.messages import Message, between_ranks, merge
 from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
 from symsim.ir.roles import role_of
 from symsim.lowering.remember import Remembered, Saved
+from symsim.report import block_time, question
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
+from symsim.report.step import Step
 
 _SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
 
@@ -30,9 +32,21 @@ class Blocks:
 
     result: Evaluation
     ink: Ink
+    step: Step | None = None
 
     def __post_init__(self) -> None:
         self.shown: dict[str, dict[str, tuple[Row, ...]]] = {"operations": {}, "saved": {}}
+
+    def opening(self) -> Section:
+        """What all blocks have in common, the strategy's options and the placement."""
+        said = spans(
+            "Every distinct block is derived once, as its operations in their order: each is an einsum over named dimensions, the strategy places "
+            "those names on a mesh of ranks, and FLOPs, bytes and messages follow by rule: twice the product of an operation's dimensions, the sizes "
+            "of its operands, and the redistributions that its placement requires. Sizes are those one rank holds: a dimension on an axis is divided "
+            "by its degree. A block's amounts are the sums of the rows of its tables; the value at the given sizes ends a formula.",
+        )
+        rows = Equations((Equation("X", (r"{\textstyle\sum_n} X_n",)),))
+        return Section("Blocks", (Paragraph(said), rows, *question.options(self.result), *question.placement(self.result)))
 
     def section(self, name: str) -> Section:
         remembered = self.result.lowered.blocks[name]
@@ -43,6 +57,7 @@ class Blocks:
         parts += self._saved(name, remembered, "")
         parts += self._parameters(name)
         parts += self._definitions(name)
+        parts += block_time.parts(self.step, self.ink, name) if self.step is not None else []
         again = self.result.lowered.checkpointed.get(name)
         if again is not None:
             parts += self._recomputed(name, again)

@@ -41,7 +41,22 @@ class Fold:
     meaning: str
 
 
-Span = Union[str, Math, Code, Emphasis, Fold, Printed]
+@dataclass(frozen=True)
+class Ref:
+    """A place of the report by its key: a heading, '=' and the symbol that an equation defines, the key of a table or figure, or the anchor of a
+    row. said: the words around its number. Left out where the report has no such place; number and anchor are given by `numbered`."""
+
+    key: str
+    said: str = "{}"
+    number: str = ""
+    anchor: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.said.format(self.number)
+
+
+Span = Union[str, Math, Code, Emphasis, Fold, Printed, Ref]
 Spans = tuple[Span, ...]
 Cell = Union[Span, Spans]
 
@@ -63,26 +78,34 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total."""
+    """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total.
+    anchor: of a row that is referred to."""
 
     cells: tuple[Cell, ...]
     role: str = "plain"
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
+    """key: by which it is referred to; number: from 1, given by `numbered`."""
+
     caption: Spans
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     kind: str = "table"
+    key: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class Equation:
-    """left = lines[0] lines[1] ...; the lines are broken where they fit a page."""
+    """left = lines[0] lines[1] ...; the lines are broken where they fit a page. key: the symbol that it defines."""
 
     left: str
     lines: tuple[str, ...]
+    key: str = ""
+    number: int = 0
 
     @property
     def length(self) -> int:
@@ -110,6 +133,8 @@ class Picture:
     caption: Spans
     bars: tuple[Bar, ...]
     kind: str = "picture"
+    key: str = ""
+    number: int = 0
 
     @property
     def modules(self) -> list[str]:
@@ -135,6 +160,8 @@ class Gauges:
     limit: float
     limit_words: str
     kind: str = "gauges"
+    key: str = ""
+    number: int = 0
 
     @property
     def parts(self) -> list[str]:
@@ -161,6 +188,8 @@ class Roofline:
     bandwidth: float
     peaks: tuple[tuple[str, float], ...]
     kind: str = "roofline"
+    key: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,16 +204,23 @@ class Timeline:
     durations: Mapping[str, float]
     group: int
     kind: str = "timeline"
+    key: str = ""
+    number: int = 0
 
 
-Part = Union[Paragraph, Table, Equations, Picture, Gauges, Roofline, Timeline]
+Figure = Union[Picture, Gauges, Roofline, Timeline]
+Part = Union[Paragraph, Table, Equations, Figure]
 
 
 @dataclass(frozen=True)
 class Section:
+    """number: '4.1', given by `numbered`; key: by which it is referred to, its heading unless given."""
+
     heading: str
     parts: tuple[Part, ...]
     level: int = 1
+    key: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True)

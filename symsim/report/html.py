@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from symsim.algebra.typeset import width
 from symsim.report import gauges, plot
-from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Report, Timeline, as_spans
+from symsim.report.document import Cell, Code, Emphasis, Fold, Math, Printed, Ref, Report, Timeline, as_spans
 from symsim.report.mathml import mathml
 from symsim.report.picture import svg
 from symsim.report.templating import template
@@ -74,6 +74,8 @@ def inline(cell: Cell) -> Markup:
             made += Markup("<em>{}</em>").format(span.text)
         elif isinstance(span, Fold):
             made += Markup("<details><summary>{}</summary>{}</details>").format(span.name, span.meaning)
+        elif isinstance(span, Ref):
+            made += Markup('<a href="#{}">{}</a>').format(span.anchor, span.text.strip())
         else:
             made += escape(span)
     return made

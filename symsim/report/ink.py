@@ -15,6 +15,7 @@ from symsim.placement.mesh import Mesh, divisor
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Spans, joined, spans
 from symsim.report.parts import Parts
+from symsim.report.sources import Sources
 
 LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
@@ -29,6 +30,7 @@ class Ink:
     def __init__(self, result: Evaluation):
         self.names = names_of(result.derivation.definitions.values())
         self.parts = Parts(result.derivation.definitions, self.names, self.local)
+        self.sources = Sources()
         self.used: dict[str, None] = {}
         self.dims: dict[str, Expr] = {}
         self.defined: dict[str, None] = {}
@@ -58,7 +60,7 @@ class Ink:
         start = rf"{{\textstyle\sum_n}} {sum_of}_n = " if sum_of else ""
         room = LINE - max(width(left), beside) - width("=")
         made = lines(expression, self.names, room, room - width(start), ending)
-        return Equation(left, (start + made[0], *made[1:]))
+        return Equation(left, (start + made[0], *made[1:]), name)
 
     def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
         """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
@@ -87,7 +89,7 @@ class Ink:
             if width(made[-1] + text) > room:
                 made.append(r"\quad ")
             made[-1] += text
-        return Equation(equation.left, tuple(made))
+        return Equation(equation.left, tuple(made), equation.key)
 
     def _apart(self, name: str, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
         """The expression with long arguments of long maxima and minima as symbols, and what each new one stands for."""

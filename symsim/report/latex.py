@@ -17,14 +17,18 @@ from symsim.report.document import (
     Emphasis,
     Equation,
     Equations,
+    Figure,
     Fold,
     Gauge,
     Gauges,
     Math,
     Picture,
     Printed,
+    Ref,
     Report,
     Roofline,
+    Row,
+    Section,
     Table,
     Timeline,
     as_spans,
@@ -74,6 +78,8 @@ def render(report: Report) -> str:
             table_columns=table_columns,
             table_width=table_width,
             aligned=aligned,
+            label=label,
+            anchored=anchored,
             rules=rules,
             gauge_rules=gauge_rules,
             drawn=drawn,
@@ -101,9 +107,26 @@ def inline(cell: Cell) -> str:
             made.append(rf"\emph{{{escape(span.text)}}}")
         elif isinstance(span, Fold):
             made.append(rf"\code{{{_breakable(span.name)}}}")
+        elif isinstance(span, Ref):
+            made.append(_reference(span))
         else:
             made.append("".join(_breakable(w) if len(w) > _LONG_WORD else escape(w) for w in re.split(r"(?<= )", span)))
     return "".join(made)
+
+
+def label(kind: str, part: Section | Table | Figure) -> str:
+    return rf"\label{{{kind}{part.number}}}" if part.number else ""
+
+
+def anchored(row: Row, cell: Cell) -> str:
+    """The first cell of a row that is referred to by its number."""
+    return rf"\refstepcounter{{source}}\label{{{row.anchor}}}{inline(cell)}"
+
+
+def _reference(ref: Ref) -> str:
+    """The number by LaTeX's own counter."""
+    before, digits, after = ref.text.partition(ref.number.strip("()"))
+    return rf"{escape(before)}\ref{{{ref.anchor}}}{escape(after)}" if digits else escape(ref.text)
 
 
 def _strut(latex: str) -> str:
@@ -142,7 +165,8 @@ def aligned(equations: Equations) -> str:
 
 def _aligned(equation: Equation) -> str:
     first, *rest = equation.lines
-    return " \\\\\n".join([f"{equation.left} &= {first}", *(rf"&\quad {line}" for line in rest)])
+    name = rf" \label{{eq{equation.number}}}" if equation.number else r" \notag"
+    return " \\\\\n".join([f"{equation.left} &= {first}{name}", *(rf"&\quad {line} \notag" for line in rest)])
 
 
 def rules(bar: Bar, picture: Picture) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symsim.algebra.typeset import entry
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.known import Known
 from symsim.inputs.reading import KeyPath
@@ -47,25 +48,22 @@ def title(system: System, path: KeyPath) -> str:
 
 
 def section(step: Step, ink: Ink) -> Section:
-    """Every number of the system file, and its sources."""
+    """Every number of the system file, its meaning, and its sources."""
     system = step.system
     counted = ", ".join(f"{n} {tag}" for tag, n in tags(system).items())
     tiers = [f" Tier {n} of its network ({t.name}) joins {t.ranks} ranks." for n, t in enumerate(system.network, 1)]
     said = f"{system.name}: {system.title}. Of its numbers {counted}.{''.join(tiers)}"
     rows = [_row(system, ink, path, known) for path, known in quantities(system)]
-    columns = (Column("number", 20), Column("symbol", 8), Column("value", 9, True), Column("known as", 7), Column("source", 9))
-    sources = [Row((Code(name), " ".join(text.split()))) for name, text in system.sources.items()]
-    return Section(
-        "The system",
-        (
-            Paragraph(spans(said)),
-            Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows)),
-            Table(spans("Their sources."), (Column("source", 9), Column("is", 46)), tuple(sources)),
-        ),
-        2,
-    )
+    columns = (Column("number", 17), Column("symbol", 6.5), Column("is", 20), Column("value", 7.5, True), Column("known as", 6), Column("by", 3))
+    return Section("The machine", (Paragraph(spans(said)), Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows))))
+
+
+def symbols(system: System) -> set[str]:
+    """Those that the table defines."""
+    return {symbol_of(system, path) for path, _ in quantities(system)} - {""}
 
 
 def _row(system: System, ink: Ink, path: KeyPath, known: Known) -> Row:
-    name = symbol_of(system, path)
-    return Row((Code(title(system, path)), ink.symbol(name) if name else (), known.text, known.tag, Code(known.source)))
+    name, source = symbol_of(system, path), system.sources.get(known.source, known.source)
+    means = (ink.symbol(name), entry(name).meaning) if name else ((), "")
+    return Row((Code(title(system, path)), *means, known.text, known.tag, ink.sources.cited(source) if source else ""))

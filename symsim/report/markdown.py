@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from symsim.report import gauges, plot
-from symsim.report.document import Cell, Code, Emphasis, Equations, Fold, Gauges, Math, Printed, Report, Roofline, Row, Timeline, as_spans
+from symsim.report.document import Cell, Code, Emphasis, Equations, Fold, Gauges, Math, Printed, Ref, Report, Roofline, Row, Timeline, as_spans
 from symsim.report.picture import text_bar
 from symsim.report.templating import template
 
@@ -31,6 +31,8 @@ def inline(cell: Cell) -> str:
             made.append(f"*{escape(span.text.strip())}*" + " " * span.text.endswith(" "))
         elif isinstance(span, Fold):
             made.append(f"`{span.name}`")
+        elif isinstance(span, Ref):
+            made.append(escape(span.text))
         else:
             made.append(escape(span))
     return "".join(made)
@@ -48,7 +50,8 @@ def aligned(equations: Equations) -> str:
     made = []
     for e in equations.equations:
         first, *rest = e.lines
-        made += [f"{e.left} &= {first}", *(rf"&\quad {line}" for line in rest)]
+        number = rf" && ({e.number})" if e.number else ""
+        made += [f"{e.left} &= {first}{number}", *(rf"&\quad {line}" for line in rest)]
     return " \\\\\n".join(made)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.quantity import BYTE, NONE
 from symsim.algebra.typeset import width
-from symsim.cost.memory import moments
+from symsim.cost.memory import binding_moment, moments
 from symsim.report.amounts import exact, human
 from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
 from symsim.report.ink import Ink
@@ -15,21 +15,31 @@ from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 24  # bars of a picture
+_LESS = ("constant", "transient")  # parts whose formulas a short report leaves out
 
 
 def sections(step: Step, ink: Ink) -> list[Section]:
+    return [section(step, ink), _working(step, ink)]
+
+
+def section(step: Step, ink: Ink, short: bool = False) -> Section:
+    """short: without the bytes of every stage in digits."""
     which = f" of stage {step.fullest}" if step.depth > 1 else ""
     said = (
-        f"What one rank holds at the fullest moment of a step. {step.verdict[:1].upper()}{step.verdict[1:]}. "
-        f"The peak{which} is reached in: {step.moment(step.fullest)}."
+        "The peak is that of the rank that holds most, at the moment of a step at which it does. "
+        f"{step.verdict[:1].upper()}{step.verdict[1:]}. The peak{which} is reached in: {step.moment(step.fullest)}."
     )
+    book, peak = step.result.derivation.definitions["M_peak"], step.peak(step.fullest)
+    opening = Equations(tuple(ink.spelled("M_peak", book.expr, peak, BYTE)))
+    every = step.result.derivation.of("M", "M_at", "M_fp8", "M_reserve", "H", "H_stage_link", "alive_i")
+    # a short report has the moments in its table, and says how the fullest of them comes about
+    fullest = binding_moment(step.result.derivation, step.stage(step.fullest)) if short else None
+    left = {d.symbol for d in every if d.key.quantity in ("M_at", "M_reserve") and d is not fullest or d.key.part in _LESS} if short else set()
+    names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
-    names = [d.symbol for d in step.result.derivation.of("M", "M_at", "M_fp8", "M_reserve", "H", "H_stage_link", "alive_i")]
-    return [
-        Section("Memory", (Paragraph(spans(said)), bars(step), *_tables(step, ink))),
-        _working(step, ink),
-        Section("Memory of a stage", (values, _equations(step, ink, names)), 2),
-    ]
+    moment, digits = _tables(step, ink)
+    tables = [moment] if short else [moment, digits]
+    return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names)))
 
 
 def _working(step: Step, ink: Ink) -> Section:
@@ -97,6 +107,7 @@ def _tables(step: Step, ink: Ink) -> list[Table]:
     found = moments(step.result.derivation)
     values = step.stage(step.fullest)
     held = sorted((d for d in found if values[d.symbol]), key=lambda d: -values[d.symbol])
+    ink.defined.update(dict.fromkeys(d.symbol for d in held))
     when = tuple(Row((d.meaning, ink.symbol(d.symbol), human(-int(-values[d.symbol] // 1), BYTE))) for d in held)
     every = step.alike_in_memory
     shown = _alike(step, thinned(every))

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 from symsim.algebra.expr import Number
 from symsim.algebra.key import of_block
-from symsim.algebra.quantity import Definition
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import SECOND, Definition
 from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.count import MODULES
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import symbol_values
-from symsim.report.amounts import exact, plain, rate, seconds
-from symsim.report.document import Code, Column, Math, Paragraph, Row, Section, Spans, Table, spans
+from symsim.report import machine
+from symsim.report.amounts import exact, human, plain, rate, seconds
+from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink, dimension_latex
 
 _DIMENSIONS = {
@@ -22,6 +24,7 @@ _DIMENSIONS = {
     "d_kv": "key (without position) and value head dimension",
     "r_kd": "joint key/value latent and rotary key",
 }
+_COLUMNS = (Column("symbol", 7), Column("meaning", 38), Column("value", 10, True))
 _DEGREES = frozenset("tp cp cp_a2a cp_p2p pp vpp ep etp dp edp inst m i".split())
 _FAMILIES = (
     ("N", "parameters of the model"),
@@ -38,15 +41,16 @@ _FAMILIES = (
 )
 
 
-def section(result: Evaluation, ink: Ink) -> Section:
-    """Written last (it needs to know what was used), read second."""
+def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
+    """Written last: it needs to know what was used. short: no table of the machine is there to say what its symbols are."""
     book = result.derivation.definitions
     # what a size is defined by is a symbol too, and may be used nowhere else
     derived: dict[str, Row] = {}
     while more := [s for s in ink.used if s in book and book[s].key.scope == "sizes" and s not in derived]:
         derived |= {s: _derived(result, ink, s) for s in more}
     places = {name: n for n, name in enumerate(SYMBOLS)}
-    plain = sorted((s for s in ink.used if s not in book), key=lambda s: (places.get(s, len(places)), s))
+    elsewhere = machine.symbols(result.system) if result.system is not None and not short else set()
+    plain = sorted((s for s in ink.used if s not in book and s not in elsewhere), key=lambda s: (places.get(s, len(places)), s))
     of_stage = result.stage_values(result.stages[0])
     stage = [s for s in plain if s in of_stage and s not in SYMBOLS]
     rates = [s for s in plain if s in _of_system(result)]
@@ -63,18 +67,22 @@ def section(result: Evaluation, ink: Ink) -> Section:
     rows += [_row(result, ink, s) for s in stage]
     for title, names in (("Of the system", rates), ("Seconds of the slowest stage, and sums over stages", slowest)):
         rows += [Row((title,), "group"), *(_row(result, ink, s) for s in names)] if names else []
+    if further := [s for s in ink.used if s in book and s not in ink.defined and s not in derived]:
+        rows += [Row(("Defined in the whole report",), "group"), *(_defined(result, ink, s) for s in further)]
     if words:
         rows += [Row(("Of one kernel, in words",), "group"), *(Row((ink.symbol(s), ink.own[s], ())) for s in words)]
+    if short:
+        return Section("Notation", (Table(spans("Symbols, and their values in this report."), _COLUMNS, tuple(rows)),))
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
     timed: Spans = (", ", Math("t_n")) if result.system is not None else ()
     entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), *timed, " are the entries of that row")
     rows.append(Row((Math("n"), entries, ())))
-    columns = (Column("symbol", 7), Column("meaning", 38), Column("value", 10, True))
-    return Section("Notation", (_subscripts(ink, book), Table(spans("Symbols, and their values in this report."), columns, tuple(rows))))
+    where: Spans = ("Those of the machine are in section ", Ref("The machine"), ".") if elsewhere else ()
+    return Section("Notation", (_subscripts(ink, book, where), Table(spans("Symbols, and their values in this report."), _COLUMNS, tuple(rows))))
 
 
-def _subscripts(ink: Ink, book: Mapping[str, Definition]) -> Paragraph:
+def _subscripts(ink: Ink, book: Mapping[str, Definition], where: Spans) -> Paragraph:
     example = next(s for s in (of_block("N", "embedding", module=m).text for m in MODULES) if s in book)
     return Paragraph(
         spans(
@@ -86,7 +94,8 @@ def _subscripts(ink: Ink, book: Mapping[str, Definition]) -> Paragraph:
             Math("(i)"),
             " that of one rank of stage ",
             Math("i"),
-            ".",
+            ". ",
+            *where,
         )
     )
 
@@ -117,6 +126,18 @@ def _derived(result: Evaluation, ink: Ink, name: str) -> Row:
     why: Spans = spans(*(f" ({definition.source})" if definition.source else "",))
     why += tuple(s for a in definition.assumptions for s in (" (assumption ", Code(a), ")"))
     return Row((ink.symbol(name), (f"{definition.meaning}, ", ink.math(definition.expr), *why), exact(result.numbers[name])))
+
+
+def _defined(result: Evaluation, ink: Ink, name: str) -> Row:
+    """A definition that stands in a formula of a report that does not show it; of a stage, at the slowest or the fullest."""
+    definition = result.derivation.definitions[name]
+    place = result.slowest if definition.unit == SECOND else result.fullest
+    known = {**result.step_numbers, **result.stage_numbers(result.stages[place])}
+    key, meaning = definition.key, definition.meaning
+    if key.quantity == "W":
+        # not the list of kernels that the maximum goes over
+        meaning = f"{in_words(key.block)}: bytes at the worst kernel of {key.phase}"
+    return Row((ink.symbol(name), meaning, human(known[name], definition.unit) if name in known else ""))
 
 
 def _dimension(result: Evaluation, ink: Ink, name: str) -> Row:

@@ -15,25 +15,31 @@ _DRAWN = 4000  # operations of a picture, at most
 _MOST_STAGES = 256  # of a pipeline whose order is replayed for a picture
 
 
-def section(step: Step, ink: Ink) -> Section:
+def section(step: Step, ink: Ink, short: bool = False) -> Section:
+    """short: without the table of what is in flight."""
     result = step.result
     schedule = schedule_of(result.strategy)
+    opening, *rest = (_equations(step, ink, name) for name in PIPELINE if name in result.derivation.definitions)
+    after = Equations(tuple(e for equations in rest for e in equations))
     if result.strategy.pp == 1:
         said = "One stage holds the whole model, so the micro-batches run one after the other and no rank waits for another."
-        return Section("Schedule", (Paragraph(spans(said)), Equations(tuple(_equations(step, ink)))))
+        return Section("The pipeline", (Paragraph(spans(said)), Equations(tuple(opening)), after))
     bubble = step.number("t_bubble") / step.number("t_pipeline")
-    said = f": {schedule.meaning} ({schedule.source}). The slowest stage waits {percent(bubble)} of the pipeline's time."
-    parts: list[Part] = [Paragraph(spans(Code(schedule.name), said)), Equations((*_equations(step, ink), *_in_flight(step, ink, schedule)))]
-    parts.append(_flight_table(step, ink, schedule))
+    said = f": {schedule.meaning} "
+    waits = f". The slowest stage waits {percent(bubble)} of the pipeline's time."
+    parts: list[Part] = [Paragraph(spans(Code(schedule.name), said, ink.sources.cited(schedule.source), waits)), Equations(tuple(opening))]
+    parts.append(Equations((*after.equations, *_in_flight(step, ink, schedule))))
+    if not short:
+        parts.append(_flight_table(step, ink, schedule))
     stages = result.strategy.pp * result.strategy.vpp
     if stages > _MOST_STAGES:
-        return Section("Schedule", (*parts, Paragraph(spans(f"A pipeline of {stages:,} stages is not drawn: at most {_MOST_STAGES} are."))))
-    return Section("Schedule", (*parts, picture(step)))
+        parts.append(Paragraph(spans(f"A pipeline of {stages:,} stages is not drawn: at most {_MOST_STAGES} are.")))
+        return Section("The pipeline", tuple(parts))
+    return Section("The pipeline", (*parts, picture(step)))
 
 
-def _equations(step: Step, ink: Ink) -> list[Equation]:
-    book, numbers = step.result.derivation.definitions, step.result.step_numbers
-    return [e for n in PIPELINE if n in book for e in ink.spelled(n, book[n].expr, numbers[n], SECOND)]
+def _equations(step: Step, ink: Ink, name: str) -> list[Equation]:
+    return ink.spelled(name, step.result.derivation.definitions[name].expr, step.result.step_numbers[name], SECOND)
 
 
 def _in_flight(step: Step, ink: Ink, schedule: Schedule) -> list[Equation]:

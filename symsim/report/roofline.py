@@ -1,20 +1,19 @@
-"""The chapter on the roofline: what the slowest stage's kernels reach, against what the machine allows.
-
-Source of the picture: Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009.
-"""
+"""The chapter on the roofline: what the slowest stage's kernels reach, against what the machine allows."""
 
 from __future__ import annotations
 
 from symsim.algebra.kinds import in_words
 from symsim.report.amounts import percent, seconds
 from symsim.report.document import Code, Column, Paragraph, Point, Roofline, Row, Section, Table, spans
+from symsim.report.ink import Ink
 from symsim.report.kernels import RATES, Kernel, achieved, moves, peaks
+from symsim.report.sources import ROOFLINE
 from symsim.report.step import Step
 
 _NAMED, _LISTED = 5, 20
 
 
-def section(step: Step) -> Section:
+def section(step: Step, ink: Ink) -> Section:
     which = f" of stage {step.slowest}, the slowest" if step.depth > 1 else ""
     whole = sum(k.total for k in step.kernels)
     moving = sum(k.total for k in step.kernels if not k.flops)
@@ -23,7 +22,8 @@ def section(step: Step) -> Section:
         f"kernel works through. Kernels that multiply nothing (norms, activations, exchanges, the loss) take {percent(moving / whole)} of the "
         "kernels' time and have no place in the picture; the table gives what they reach of the HBM bandwidth."
     )
-    return Section("Roofline", (Paragraph(spans(said)), picture(step), _table(step, whole)))
+    by = spans(said, " The picture is that of ", ink.sources.cited(ROOFLINE), ".")
+    return Section("Roofline", (Paragraph(by), picture(step), _table(step, whole)), 2)
 
 
 def picture(step: Step) -> Roofline:
@@ -57,7 +57,7 @@ def _table(step: Step, whole: float) -> Table:
     )
     left = f", the {_LISTED} longest of {len(step.kernels)}" if len(step.kernels) > _LISTED else ""
     said = "Calls include those of recomputation; of that: of the peak rate where it multiplies, of the HBM bandwidth where it moves."
-    return Table(spans(f"Kernels of one micro-batch{left}. {said}"), columns, tuple(rows))
+    return Table(spans(f"Kernels of one micro-batch{left}. {said}"), columns, tuple(rows), key="kernels")
 
 
 def _row(kernel: Kernel, whole: float, step: Step) -> Row:

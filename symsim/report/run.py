@@ -28,10 +28,10 @@ def section(run: Run, ink: Ink) -> Section:
     answers = Table(spans("The run."), (Column("result", 24), Column("value", 24)), tuple(Row(row) for row in rows))
     shares = tuple(Row((_PARTS[name], duration(n), percent(n / known["wall"]))) for name, n in run.parts.items() if n)
     where = Table(spans("Where its time goes."), (Column("part", 26), Column("time", 12, True), Column("share", 7, True)), shares)
-    columns = (Column("number", 9), Column("symbol", 6), Column("value", 10, True), Column("meaning", 22), Column("source", 18))
+    columns = (Column("number", 9), Column("symbol", 6), Column("value", 10, True), Column("meaning", 34), Column("source", 6))
     numbers = tuple(
-        Row((Code(name), ink.symbol(name), said(run.at, name), SYMBOLS[name].meaning, "given" if name in run.at.overrides else row.source))
-        for name, row in in_use(run.at.overrides)
+        Row((Code(n), ink.symbol(n), said(run.at, n), SYMBOLS[n].meaning, "given" if n in run.at.overrides else ink.sources.cited(row.source)))
+        for n, row in in_use(run.at.overrides)
     )
     told = "Steps, and besides them evaluations, checkpoints and failures. A time is in seconds, energy in MWh, carbon in kg."
     assumed = Table(spans("What the run stands on besides its step; ", Code("--set NAME=VALUE"), " overrides each."), columns, numbers)
@@ -47,10 +47,10 @@ def _equations(run: Run, ink: Ink) -> tuple[Equation, ...]:
         if d.key.quantity in OF_NORMAL:
             # twenty chords, which say nothing to a reader: the table below has what they are of
             ink.note(d.expr)
-            made.append(Equation(ink.symbol(d.symbol).latex, (plain(run.at.step_numbers[d.symbol]),)))
+            made.append(Equation(ink.symbol(d.symbol).latex, (plain(run.at.step_numbers[d.symbol]),), d.symbol))
             continue
         whole, *parts = ink.spelled(d.symbol, d.expr)
-        made += [Equation(whole.left, (*whole.lines[:-1], f"{whole.lines[-1]} = {_value(run, d)}")), *parts]
+        made += [Equation(whole.left, (*whole.lines[:-1], f"{whole.lines[-1]} = {_value(run, d)}"), whole.key), *parts]
     return tuple(made)
 
 
@@ -63,5 +63,5 @@ def _value(run: Run, definition: Definition) -> str:
 
 def _sources(run: Run, ink: Ink) -> Table:
     defined = run.at.derivation.of(scope="step", part=PART)
-    rows = tuple(Row((ink.symbol(d.symbol), d.meaning, d.source)) for d in defined)
-    return Table(spans("What is defined above."), (Column("symbol", 8), Column("is", 28), Column("source", 22)), rows)
+    rows = tuple(Row((ink.symbol(d.symbol), d.meaning, ink.sources.cited(d.source) if d.source else "")) for d in defined)
+    return Table(spans("What is defined above."), (Column("symbol", 8), Column("is", 44), Column("source", 6)), rows)

@@ -46,14 +46,16 @@ AXES = {
     "dp": "data-parallel messages",
     "zero2": "gradients scattered (ZeRO-2)",
 }
+WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Part:
-    """Seconds of a step under one heading; the parts of a step add up to it."""
+    """Seconds of a step under one heading; the parts of a step add up to it. of: the same without that what is hidden is left out."""
 
     name: str
+    of: str
     definition: str
     seconds: float
     share: float
@@ -117,15 +119,16 @@ class Step:
     @property
     def parts(self) -> list[Part]:
         """Where the time of a step goes."""
-        named = [("kernels of the slowest stage", "t_compute"), ("pipeline bubble (waiting)", "t_bubble")]
         exposed = exposed_axes(self.result.derivation)
-        named += [(axis_words(axis), name) for axis, name in exposed.items() if axis != "dp"]
-        named += [(axis_words("dp"), exposed["dp"]), ("optimizer", "t_optimizer")]
-        named += [("reference and further forwards", "t_further")] if of_step("t", "further") in self.result.derivation else []
+        messages = {axis: exposed[axis] for axis in (*(a for a in exposed if a != "dp"), "dp")}
+        named = [_named("kernels of the slowest stage", "t_compute"), _named("pipeline bubble (waiting)", "t_bubble")]
+        named += [(axis_words(axis), _carried(axis), name) for axis, name in messages.items()]
+        named += [_named("optimizer", "t_optimizer")]
+        named += [_named("reference and further forwards", "t_further")] if of_step("t", "further") in self.result.derivation else []
         step = self.number("t_step")
         # sums that cancel leave a rest of rounding
-        found = ((words, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, name in named)
-        return [Part(words, name, time, time / step) for words, name, time in found]
+        found = ((words, of, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, of, name in named)
+        return [Part(words, of, name, time, time / step) for words, of, name, time in found]
 
     def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:
         """Seconds of each block in one micro-batch of a stage, kernels and exposed messages; what is the whole stage's goes by ''."""
@@ -235,12 +238,19 @@ def between(found: Interval) -> str:
 
 
 def axis_words(axis: str) -> str:
-    if axis == "stragglers":
-        return "waiting for slower ranks"
-    if axis == "lengths":
-        return "waiting for the longest rows"
-    said = "messages over " + axis.replace("_", " and ")
-    return f"{AXES.get(axis, said)}, not hidden"
+    if axis in WAITING:
+        return WAITING[axis]
+    return f"{_carried(axis)}, not hidden"
+
+
+def _carried(axis: str) -> str:
+    if axis in WAITING:
+        return WAITING[axis]
+    return AXES.get(axis) or "messages over " + axis.replace("_", " and ")
+
+
+def _named(words: str, symbol: str) -> tuple[str, str, str]:
+    return words, words, symbol
 
 
 def tags(system: System) -> dict[str, int]:

@@ -10,8 +10,9 @@ from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.ir.collectives import COLLECTIVES
 from symsim.report import text_run, text_time
 from symsim.report.amounts import human, seconds, whole
+from symsim.report.assumed import in_force
 from symsim.report.columns import digits, table, wrapped
-from symsim.report.content import batch, changed_options, idle_pipeline, in_force
+from symsim.report.question import batch, changed_options, idle_pipeline
 from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
 

@@ -17,7 +17,7 @@ from symsim.ir.collectives import COLLECTIVES
 from symsim.lowering.remember import Saved
 from symsim.pipeline.stages import Stage
 from symsim.report.amounts import exact, human, percent, whole
-from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, spans
+from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, joined, spans
 from symsim.report.ink import Ink
 
 STREAM = "residual stream"
@@ -153,8 +153,14 @@ def left_out(stages: Sequence[tuple[int, ...]]) -> str:
     return f" {count:,} rows between these are left out: numbers change from stage to stage." if count > 0 else ""
 
 
-def sections(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
-    return [_parameters(result, ink, totals), _flops(result, ink, totals), _stages(result, ink, totals), _messages(result, ink, totals)]
+def of_model(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
+    """The chapter on the model: its parameters, and its FLOPs."""
+    return [_parameters(result, ink, totals), _flops(result, ink, totals)]
+
+
+def of_stage(result: Evaluation, ink: Ink, totals: Totals, level: int = 2) -> list[Section]:
+    """What stages hold and compute, and the messages of the busiest. level: 1 where nothing is above them."""
+    return [_stages(result, ink, totals, level), _messages(result, ink, totals)]
 
 
 def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
@@ -168,17 +174,21 @@ def _parameters(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     rows.append(Row(("all", exact(number["N"]), human(number["N"], ELEMENT), percent(1.0)), "total"))
     if "N_active" in number:
         rows.append(Row(("active", exact(number["N_active"]), human(number["N_active"], ELEMENT), percent(float(number["N_active"] / number["N"])))))
-    said = ["A module's parameters are those of every block that has the module, times the layers of that kind; tied tables count once."]
+    said = ["The model's parameters are those of its modules, which every block that has the module counts, times the layers of that kind; "]
+    said.append("tied tables count once.")
     if "N_active" in number:
         said.append(" Active are those one token meets: of the experts, ")
     routed: list[Span] = [ink.symbol("K"), " of ", ink.symbol("E"), "."] if "N_active" in number else []
-    paragraph = spans(*said, *routed)
     columns = (Column("module", 12), Column("parameters", 14, True), Column("about", 8, True), Column("share", 7, True))
-    names = [*(Key("N", module=m).text for m in MODULES), "N", "N_active"]
+    names = [*(Key("N", module=m).text for m in MODULES), "N_active"]
     return Section(
-        "Parameters",
-        (Paragraph(paragraph), _equations(result, ink, names), Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows))),
-        2,
+        "The model",
+        (
+            Paragraph(spans(*said, *routed)),
+            _equations(result, ink, ["N"]),
+            Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows)),
+            _equations(result, ink, names),
+        ),
     )
 
 
@@ -203,7 +213,7 @@ def _flops(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
 
 
-def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
+def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int) -> Section:
     book = result.derivation.definitions
     held = [d.symbol for d in result.derivation.of("L", scope="stage")]
     summed = [n for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
@@ -213,10 +223,19 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
         ink.symbol("i"),
         " runs the layers of its stage; the first stage also looks the tokens up, the last computes the loss. "
         "What it keeps is for one micro-batch; how many are in flight is the schedule's. Stages with equal numbers share a row.",
-        f" Layers of a stage: {'; '.join(sources)}." if sources else "",
+        *([" Layers of a stage: ", *joined([(ink.sources.cited(s),) for s in sources]), "."] if sources else []),
     )
-    equations = Equations(tuple(e for n in (*held, *summed) for e in ink.spelled(n, book[n].expr)))
-    return Section("Pipeline stages", (Paragraph(said), equations, _stage_table(result, ink, totals), _exact_stages(ink, totals)), 2)
+    opening = ["X_stage"] if level == 1 else []
+    first, rest = (
+        Equations(tuple(e for n in names for e in ink.spelled(n, book[n].expr)))
+        for names in (opening, [n for n in (*held, *summed) if n not in opening])
+    )
+    shown = (first, *_stage_tables(result, ink, totals), rest) if opening else (rest, *_stage_tables(result, ink, totals))
+    return Section("A stage" if opening else "What a stage holds", (Paragraph(said), *shown), level)
+
+
+def _stage_tables(result: Evaluation, ink: Ink, totals: Totals) -> tuple[Table, Table]:
+    return _stage_table(result, ink, totals), _exact_stages(ink, totals)
 
 
 def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
@@ -287,4 +306,4 @@ def _messages(result: Evaluation, ink: Ink, totals: Totals) -> Section:
         parts.append(Table(spans(f"Messages of one rank{where}."), columns, tuple(rows)))
     else:
         parts.append(Paragraph(spans("There are none: one rank holds the whole model.")))
-    return Section("Messages", tuple(parts), 2)
+    return Section("Messages of a stage", tuple(parts), 2)

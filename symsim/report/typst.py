@@ -18,6 +18,7 @@ from symsim.report.document import (
     Math,
     Picture,
     Printed,
+    Ref,
     Report,
     Roofline,
     Table,
@@ -32,12 +33,13 @@ _LONG_WORD = 16
 _FONT = 'font-family="New Computer Modern" font-size="13" fill="#16181d"'
 _STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # scripts above each other touch those of the next row
 _STRUT = "#strut"
+_BOX = re.compile(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"')
 _INSIDE = "<style>.in { fill: #fff; font-size: 12px; }</style>"
 
 
 def render(report: Report) -> str:
     """A whole document: fonts are the compiler's own, pictures stand in the text."""
-    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing}
+    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing, "wide": wide}
     return template("report.typ.j2", **tools).render(report=report) + "\n"
 
 
@@ -52,6 +54,8 @@ def inline(cell: Cell) -> str:
             made.append(f"#code({_breakable(span.text if isinstance(span, Code) else span.name)})")
         elif isinstance(span, Emphasis):
             made.append(f"#emph({quoted(span.text)})")
+        elif isinstance(span, Ref):
+            made.append(f"#link(label({quoted(span.anchor)}), {quoted(span.text)})")
         else:
             made.append(f"#{_prose(span)}" if span else "")
     return "".join(made)
@@ -82,7 +86,8 @@ def aligned(equations: Equations) -> str:
     made = []
     for equation in equations.equations:
         first, *rest = (typst_math(r"\displaystyle " + line) for line in equation.lines)
-        made += [f"{typst_math(equation.left)} &= {first}", *(f"& quad {line}" for line in rest)]
+        number = f' & #numbered("{equation.number}")' if equation.number else ""
+        made += [f"{typst_math(equation.left)} &= {first}{number}", *(f"& quad {line}" for line in rest)]
     return " \\\n".join(made)
 
 
@@ -90,6 +95,15 @@ def columns(table: Table) -> str:
     """Widths: those asked for, or shares of the line where it is too short for them."""
     unit = "em" if sum(c.share + 0.6 for c in table.columns) <= _LINE else "fr"
     return ", ".join(f"{c.share:g}{unit}" for c in table.columns)
+
+
+def wide(part: Picture | Gauges | Roofline | Timeline) -> str:
+    """Of the line; less where the picture would be higher than a share of that."""
+    if isinstance(part, Picture) or isinstance(part, Gauges) and len(part.gauges) == 1:
+        return "86%"
+    found = _BOX.search(_svg(part))
+    most = 38 if isinstance(part, Timeline) else 50
+    return f"{min(100.0, most * float(found[1]) / float(found[2])):.0f}%" if found is not None else "100%"
 
 
 def drawing(part: Picture | Gauges | Roofline | Timeline) -> str:

@@ -1,0 +1,81 @@
+"""Seconds of one block: what each of its kernels takes and what bounds it, and their sums."""
+
+from __future__ import annotations
+
+from symsim.algebra.expr import Call, Expr
+from symsim.algebra.key import Key, of_block
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import SECOND
+from symsim.algebra.typeset import width
+from symsim.cost.step_time import PHASES
+from symsim.report.amounts import human, percent, seconds
+from symsim.report.document import Code, Column, Equation, Equations, Part, Row, Span, Spans, Table, spans
+from symsim.report.ink import LINE, Ink, in_units
+from symsim.report.kernels import block_kernels
+from symsim.report.step import Step
+
+_COLUMNS = ("forward", "input gradients", "weight gradients")
+
+
+def parts(step: Step, ink: Ink, name: str) -> list[Part]:
+    """A table with a row an operation: seconds and bound of its kernels, and its share of the block's kernels."""
+    result = step.result
+    found = block_kernels(result, name)
+    whole = sum(k.seconds for k in found)
+    rows = []
+    for operation in dict.fromkeys(k.operation for k in found):
+        kernels = [k for k in found if k.operation == operation]
+        cells: list[Span | Spans] = []
+        for column in _COLUMNS:
+            inside = [k for k in kernels if _column(k.phase) == column]
+            cells.append(seconds(sum(k.seconds for k in inside)) if inside else "")
+            cells.append(max(inside, key=lambda k: k.seconds).bound if inside else "")
+        rows.append(Row((Code(operation), *cells, percent(sum(k.seconds for k in kernels) / whole))))
+    headings = [c for title in ("forward", "inputs", "weights") for c in (Column(title, 6, True), Column("bound", 4.8))]
+    table = Table(
+        spans(
+            f"Seconds of the kernels of {in_words(name)} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."
+        ),
+        (Column("operation", 13), *headings, Column("share", 5, True)),
+        tuple(rows),
+    )
+    return [table, Equations(tuple(_sums(step, ink, name)))]
+
+
+def _column(phase: str) -> str:
+    return "forward" if phase == "forward" else "weight gradients" if phase == "wgrad" else "input gradients"
+
+
+def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
+    """t^f = sum over the table's column = value; where the host may be slower, the larger of the two."""
+    book, numbers = step.result.derivation, step.result.numbers
+    made, nothing = [], []
+    for definition in (book[key] for key in _parts_of(name) if key in book):
+        if not definition.expr:
+            nothing.append(definition.symbol)
+            continue
+        host = _host(definition.expr)
+        left, text = ink.names[definition.symbol], r"{\textstyle\sum_n} t_n"
+        ending = f" = {in_units(human(numbers[definition.symbol], SECOND))}"
+        rest: list[Equation] = []
+        if host is not None:
+            if width(rf"{left} = \max({text}, {ink.math(host).latex}){ending}") > LINE:
+                host, rest = ink.taken_out(definition.symbol, host)
+            text = rf"\max({text}, {ink.math(host).latex})"
+        ink.defined[definition.symbol] = None
+        made += [Equation(left, (text + ending,), definition.symbol), *rest]
+    return [*made, ink.zeros(nothing)] if nothing else made
+
+
+def _parts_of(name: str) -> list[Key]:
+    """A block's seconds, and those of its being run again as it is recomputed in full."""
+    return [of_block("t", name, again, phase=phase) for again in (False, True) for phase in PHASES]
+
+
+def _host(formula: Expr) -> Expr | None:
+    """The second argument where the formula is max(kernels, host)."""
+    if len(formula.terms) != 1:
+        return None
+    ((monomial, _),) = formula.terms.items()
+    atom = monomial[0][0]
+    return atom.arguments[1] if isinstance(atom, Call) and atom.function == "max" and len(atom.arguments) == 2 else None

@@ -1,0 +1,171 @@
+"""The first page, which stands alone: what was asked, the answer, where time, memory and FLOPs go, what binds, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
+from symsim.algebra.typeset import entry, symbol_latex
+from symsim.evaluation.elasticity import elasticities
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.system import quantities, symbol_values
+from symsim.report import question
+from symsim.report.amounts import exact, human, percent, plain, rate, seconds, whole
+from symsim.report.document import Bar, Code, Column, Gauge, Gauges, Math, Paragraph, Part, Picture, Ref, Row, Section, Span, Spans, Table, spans
+from symsim.report.ink import Ink
+from symsim.report.kernels import BOUNDS
+from symsim.report.machine import symbol_of
+from symsim.report.step import MEMORY_PARTS, Step
+from symsim.report.totals import Totals, bar
+
+HEADING = "The answer"
+_MOST = 6  # numbers of the machine that the step is asked about
+_LEAST = 5e-5
+
+
+def section(result: Evaluation, step: Step | None, ink: Ink, totals: Totals) -> Section:
+    asked = (Paragraph(question.model(result, ink)), Paragraph(question.strategy(result, ink)))
+    if step is None:
+        return Section(HEADING, (*asked, results(result, totals), totals.picture()))
+    return Section(HEADING, (*asked, answer(step), _time(step), _memory(step), _flops(totals), binds(step), *helps(step, ink)))
+
+
+def results(result: Evaluation, totals: Totals) -> Table:
+    """Counts at the given sizes."""
+    number, most = result.numbers, [totals.stage_numbers(first) for _, first in totals.alike]
+    rows = [("parameters", number["N"], ELEMENT)]
+    if "N_active" in number:
+        rows.append(("parameters a token uses", number["N_active"], ELEMENT))
+    if "N_trained" in number:
+        rows.append(("parameters that are trained", number["N_trained"], ELEMENT))
+    rows += [("FLOPs forward, one micro-batch", number["F"], FLOP), ("FLOPs backward", number["G"], FLOP)]
+    if number["R"]:
+        rows.append(("FLOPs run again in backward", number["R"], FLOP))
+    if "F_further" in number:
+        rows.append(("FLOPs of further forwards, one micro-batch", number["F_further"], FLOP))
+    rows += [
+        ("parameters on one rank, at most", max(n["P_stage"] for n in most), ELEMENT),
+        ("bytes one micro-batch keeps on one rank, at most", max(n["A_stage"] for n in most), BYTE),
+    ]
+    columns = (Column("result", 30), Column("about", 10, True), Column("exactly", 16, True))
+    return Table(spans("Results at the given sizes."), columns, tuple(Row((t, human(whole(n), u), exact(whole(n)))) for t, n, u in rows))
+
+
+def answer(step: Step) -> Table:
+    """What a reader asks first."""
+    numbers, found = step.result.step_numbers, step.interval
+    between = [] if found is None else [(f"between, in {percent(found.level)} of cases", f"{seconds(found.low)} to {seconds(found.high)}", "")]
+    rate_of_all = step.number("tokens_per_second")
+    rows = [
+        ("one step", seconds(numbers["t_step"]), "=t_step"),
+        *between,
+        ("tokens a second", f"{plain(rate_of_all)}, {plain(rate_of_all / float(numbers['world']))} on each accelerator", "=tokens_per_second"),
+        (f"MFU, of {rate(float(numbers['Phi']), 'FLOP/s')} an accelerator", percent(step.number("mfu")), "=mfu"),
+        ("HFU, recomputation included", percent(step.number("hfu")), "=hfu"),
+        (f"peak memory, of {human(step.capacity, BYTE)}", human(step.peak(step.fullest), BYTE), "=M_peak"),
+        ("verdict", step.verdict, "Memory"),
+    ]
+    for name, what in (
+        ("cost_per_trillion_tokens", "cost of a trillion tokens, USD"),
+        ("energy_per_trillion_tokens", "energy of a trillion tokens, MWh"),
+    ):
+        if name in numbers:
+            rows.append((what, plain(step.number(name)), f"={name}"))
+    caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
+    columns = (Column("result", 22), Column("value", 26), Column("by", 6))
+    return Table(spans(caption), columns, tuple(Row((what, said, _by(key))) for what, said, key in rows), key="answer")
+
+
+def _by(key: str) -> Spans:
+    return spans(Ref(key, "section {}" if key == "Memory" else "{}")) if key else ()
+
+
+def _time(step: Step) -> Picture:
+    parts = tuple((p.of, p.share, seconds(p.seconds)) for p in step.parts if p.seconds)
+    said = spans("Where the time of a step goes; of messages, what nothing hides.")
+    return Picture(said, (Bar("one step", seconds(step.number("t_step")), parts),), key="time")
+
+
+def _memory(step: Step) -> Gauges:
+    """The fullest rank against its accelerator."""
+    scale = max(step.capacity, step.peak(step.fullest)) * 1.02
+    parts = tuple((MEMORY_PARTS[p], n / scale, human(n, BYTE)) for p, n in step.memory(step.fullest).items() if n)
+    label = f"a rank of stage {step.fullest}" if step.depth > 1 else "one rank"
+    gauge = Gauge(label, human(step.peak(step.fullest), BYTE), parts)
+    words = f"{human(step.capacity, BYTE)} of {step.system.name}"
+    return Gauges(spans("Where the memory of the fullest rank goes, at its peak."), (gauge,), step.capacity / scale, words, key="room")
+
+
+def _flops(totals: Totals) -> Picture:
+    amounts = {m: f["forward"] + f["backward"] + f["recompute"] for m, f in totals.flops.items()}
+    said = "Where the FLOPs of a micro-batch go: forward, backward and recomputed, the whole model."
+    return Picture(spans(said), (bar("matrix products", amounts, FLOP),), key="flops")
+
+
+def binds(step: Step) -> Table:
+    """What limits the step, its slowest stage, the kernels there, and the memory."""
+    most, second, *_ = sorted(step.parts, key=lambda p: -p.seconds)
+    shares = {b: sum(k.total for k in step.kernels if k.bound == b) for b in BOUNDS}
+    kernels = sum(shares.values())
+    longest = step.kernels[0]
+    bound = ", ".join(f"{b} {percent(shares[b] / kernels)}" for b in sorted(shares, key=lambda b: -shares[b]))
+    parts = step.memory(step.fullest)
+    largest = max(parts, key=lambda p: parts[p])
+    held = f"{MEMORY_PARTS[largest]}, {human(parts[largest], BYTE)}, are the most of the peak, which is reached in: {step.moment(step.fullest)}."
+    rows: list[tuple[str, Spans]] = [
+        ("the step", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.")),
+        ("its stages", spans(step.why_slowest)),
+        (
+            "its kernels",
+            spans(
+                f"{bound} of their time on that stage. The longest, ",
+                Code(longest.operation),
+                f" {longest.phase}, takes {percent(longest.total / kernels)} and is bound by {longest.bound}",
+                Ref("kernels", " (table {})"),
+                ".",
+            ),
+        ),
+        ("the memory", spans(held[:1].upper() + held[1:])),
+    ]
+    return Table(spans("What binds."), (Column("of", 8), Column("is", 46)), tuple(Row(row) for row in rows), key="binds")
+
+
+def helps(step: Step, ink: Ink) -> list[Part]:
+    """By how much the step changes with a percent more of each number of the machine, and with twice the micro-batches."""
+    values = symbol_values(step.system, step.result.strategy)
+    found = {n: e for n, e in elasticities(step.result).items() if n in values}
+    # data sheets have these numbers: they are what is bought
+    rates = [path for path, _ in quantities(step.system) if path[1] == "peak" or path[-1] in ("bandwidth", "memory_bandwidth")]
+    bought = {symbol_of(step.system, path) for path in rates}
+    asked = [n for n in found if n in bought]
+    others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST), key=lambda n: -abs(found[n]))
+    chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
+    rows = tuple(Row((Math(symbol_latex(n, ink.names)), entry(n).meaning, _amount(n, values[n]), f"{found[n]:+.3f}\u2009%")) for n in chosen)
+    columns = (Column("number", 8), Column("is", 30), Column("value", 9, True), Column("step", 8, True))
+    said: list[Span] = [
+        "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
+        Ref("How far it may be off", " Section {} has how well they are known."),
+    ]
+    return [Table(spans(*said), columns, rows, key="helps"), Paragraph(_twice(step))]
+
+
+def _amount(name: str, value: object) -> str:
+    unit = entry(name).unit
+    number = float(value)  # type: ignore[arg-type]
+    return rate(number, unit.replace("byte", "B")) if unit in ("FLOP/s", "byte/s") else seconds(number) if unit == "s" else plain(number)
+
+
+def _twice(step: Step) -> Spans:
+    """What twice the batch would do, which is no other derivation, and what else can be asked."""
+    strategy = step.result.strategy
+    count = 2 * strategy.microbatches
+    doubled = strategy.model_copy(update={"num_microbatches": count, "global_batch_size": None})
+    rate_now, rate_then = step.number("tokens_per_second"), float(replace(step.result, strategy=doubled).value("tokens_per_second"))
+    change = f"{100 * (rate_then / rate_now - 1):+.1f}\u2009%"
+    return spans(
+        f"With twice the micro-batches, {exact(count)}, it would be {plain(rate_then)} tokens a second ({change}). ",
+        Code("symsim eval --next"),
+        " evaluates every change of one option or size; ",
+        Code("symsim ask"),
+        " finds the value of a number that a goal needs.",
+    )

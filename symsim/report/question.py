@@ -1,0 +1,105 @@
+"""What a report is of, in words: the model, the options of the strategy, the batch."""
+
+from __future__ import annotations
+
+from symsim.algebra.kinds import kind_of
+from symsim.algebra.quantity import ELEMENT
+from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.architecture import format_layers
+from symsim.inputs.lengths import row_tokens
+from symsim.inputs.strategy import Strategy
+from symsim.report.amounts import exact, human
+from symsim.report.document import Code, Column, Row, Span, Spans, Table, joined, spans
+from symsim.report.ink import Ink
+
+# said in the same paragraph as degrees and sizes
+_SAID = frozenset("tp cp dp pp ep etp edp seq_length micro_batch_size num_microbatches".split())
+
+
+def model(result: Evaluation, ink: Ink) -> Spans:
+    """The model, its layers and its parameters."""
+    of, numbers = result.model, result.numbers
+    source: list[Span] = [" ", ink.sources.cited(of.source)] if of.source else []
+    extra = f", and {of.mtp_num_layers} multi-token prediction depth{'s' if of.mtp_num_layers > 1 else ''}" if of.mtp_num_layers else ""
+    layers = format_layers(tuple(s.model_copy(update={"kinds": tuple(map(kind_of, s.kinds))}) for s in of.layers))
+    held = f"{extra}, and {human(numbers['N'], ELEMENT)} parameters"
+    active = f", of which a token uses {human(numbers['N_active'], ELEMENT)}" if "N_active" in numbers else ""
+    trained = f", of which {human(numbers['N_trained'], ELEMENT)} are trained" if "N_trained" in numbers else ""
+    return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.")
+
+
+def strategy(result: Evaluation, ink: Ink) -> Spans:
+    """The ranks by degrees, the batch, and the other options that are not at their defaults."""
+    s = result.strategy
+    made: list[Span] = [f"{exact(s.world_size)} rank{'s' if s.world_size > 1 else ''}: "]
+    degrees = [(n, v) for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp)) if v > 1 or n == "tp"]
+    for n, (name, value) in enumerate(degrees):
+        made += [" \u00d7 " if n else "", ink.valued(name, value)]
+    if result.model.moe:
+        made += [" for dense tensors, and "]
+        for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
+            made += [" \u00d7 " if n else "", ink.valued(name, value)]
+        made.append(" for experts, over the same ranks")
+    tokens = row_tokens(s)
+    long = f"{exact(s.seq_length)} tokens" if tokens == s.seq_length else f"{float(tokens):,.0f} tokens on average"
+    made.append(
+        f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {long} "
+        f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them. "
+    )
+    others = [spans(Code(f"{name}={value}")) for name, value, _ in changed_options(s) if name not in _SAID]
+    if others:
+        made += ["Further options: ", *joined(others), ". "]
+    if idle := idle_pipeline(s):
+        made.append(idle)
+    return spans(*made)
+
+
+def options(result: Evaluation) -> list[Table]:
+    rows = tuple(Row((Code(name), value, meaning)) for name, value, meaning in changed_options(result.strategy))
+    columns = (Column("option", 14), Column("value", 8), Column("meaning", 34))
+    return [Table(spans("The strategy's options that are not at their defaults."), columns, rows)] if rows else []
+
+
+def placement(result: Evaluation) -> list[Table]:
+    """The strategy as the compiler reads it: dimensions by the axes they lie on."""
+    rows = tuple(Row((what, Code(axes))) for what, axes in result.placed())
+    said = "Placement: the axes of the mesh that named dimensions lie on; sp is tp where nothing else of an operation lies on it."
+    return [Table(spans(said), (Column("dimensions", 20), Column("on", 20)), rows)] if rows else []
+
+
+def batch(strategy: Strategy) -> str:
+    """Sequence length, micro-batch and micro-batches of a step under their options' names, whether given or not."""
+    given = strategy.model_fields_set
+
+    def said(name: str, value: int) -> str:
+        return f"{name}={value}{'' if name in given else ' (default)'}"
+
+    follows = "num_microbatches" not in given and "global_batch_size" in given
+    micro = f"num_microbatches={strategy.microbatches}" if follows else said("num_microbatches", strategy.microbatches)
+    tokens = round(row_tokens(strategy) * strategy.micro_batch_size * strategy.microbatches * strategy.dp)
+    sizes = f"{said('seq_length', strategy.seq_length)}, {said('micro_batch_size', strategy.micro_batch_size)}"
+    return f"{sizes}, {micro}: {tokens:,} tokens a step"
+
+
+def idle_pipeline(strategy: Strategy) -> str:
+    """What to set where a step has fewer micro-batches than the pipeline has stages, so that some stage always waits; else nothing."""
+    pp, m = strategy.pp, strategy.microbatches
+    if m >= pp:
+        return ""
+    enough = 4 * pp
+    whole = enough * strategy.micro_batch_size * strategy.dp
+    return (
+        f"{m} micro-batch{'es' if m > 1 else ''} a step keep{'s' if m == 1 else ''} at most {m} of {pp} pipeline stages busy: set num_microbatches "
+        f"(such as {enough}) or global_batch_size (such as {whole})."
+    )
+
+
+def changed_options(strategy: Strategy) -> list[tuple[str, str, str]]:
+    """(name, value as it is given on the command line, meaning) of the options that are not at their defaults."""
+    made = []
+    for name, field in type(strategy).model_fields.items():
+        value = getattr(strategy, name)
+        if value is not None and value != field.default:
+            text = "+".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+            made.append((name, text, field.description or ""))
+    return made

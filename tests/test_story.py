@@ -1,0 +1,143 @@
+"""A report as a story: the first page stands alone, chapters open with a formula, numbers and references agree in every format, and the short one
+is four pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from test_report import undefined
+
+import symsim
+from symsim.api.result import Result
+from symsim.errors import InputError
+from symsim.report import html, latex, markdown, typst, write_report
+from symsim.report.content import report
+from symsim.report.document import Equation, Equations, Figure, Paragraph, Ref, Report, Section, Table
+from symsim.report.numbering import numbered
+
+CASES = {
+    "deepseek-v3": ("tp=8,pp=16,ep=8,sp=true", "h800-sxm"),
+    "llama3-70b": ("tp=8,pp=4,sp=true,num_microbatches=8,dp=2", "h100-sxm"),
+    "mixtral-8x7b": ("tp=4,pp=4,ep=8,etp=1,sp=true,dp=8,num_microbatches=16", "h100-sxm"),
+}
+
+
+@cache
+def result_of(model: str) -> Result:
+    strategy, system = CASES[model]
+    return symsim.derive(model, strategy, system=system)
+
+
+@cache
+def document_of(model: str, short: bool = False) -> Report:
+    return report(result_of(model), short)
+
+
+def references(node: object) -> Iterator[Ref]:
+    if isinstance(node, Ref):
+        yield node
+    elif isinstance(node, tuple):
+        for part in node:
+            yield from references(part)
+    elif is_dataclass(node):
+        for field in fields(node):
+            yield from references(getattr(node, field.name))
+
+
+def anchors(document: Report) -> list[str]:
+    found = []
+    for section in document.sections:
+        found.append(f"sec{section.number}")
+        for part in section.parts:
+            if isinstance(part, Equations):
+                found += [f"eq{e.number}" for e in part.equations]
+            elif not isinstance(part, Paragraph):
+                found.append(f"{'tab' if isinstance(part, Table) else 'fig'}{part.number}")
+                found += [r.anchor for r in part.rows if r.anchor] if isinstance(part, Table) else []
+    return found
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("model", CASES)
+def test_numbers_are_given_once_and_references_lead_to_them(model: str, short: bool) -> None:
+    document = document_of(model, short)
+    known = anchors(document)
+    assert len(known) == len(set(known)) and "eq0" not in known
+    found = list(references(document.sections))
+    assert len(found) > 8 and {r.anchor for r in found} <= set(known)
+    assert all(r.number and r.number in r.text for r in found)
+
+
+def test_what_a_report_does_not_have_is_not_referred_to() -> None:
+    said = Paragraph(("as in", Ref("Nowhere", " section {}"), Ref("=x", " {}"), "."))
+    made = numbered(Report("t", "", (Section("s", (said, Equations((Equation("x", ("1",), "x"),)))),)))
+    assert [s.text if isinstance(s, Ref) else s for s in made.sections[0].parts[0].spans] == ["as in", "", " (1)", "."]
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_the_first_page_answers(model: str) -> None:
+    result, (first, *_) = result_of(model), document_of(model).sections
+    tables = {p.key: p for p in first.parts if isinstance(p, Table)}
+    assert list(tables) == ["answer", "binds", "helps"]
+    assert [p.key for p in first.parts if isinstance(p, Figure)] == ["time", "room", "flops"]
+    rows = {r.cells[0]: r.cells[1] for r in tables["answer"].rows}
+    assert rows["one step"].startswith(f"{float(result.value('time.step')):.4g}"[:4])
+    names = [str(r.cells[0]) for r in tables["helps"].rows]
+    assert any("B_{2}" in n for n in names) and any("HBM" in n for n in names)
+    text = "".join(str(s) for p in first.parts if isinstance(p, Paragraph) for s in p.spans)
+    strategy, system = CASES[model]
+    count = 2 * result.strategy.microbatches
+    strategy = re.sub(r",num_microbatches=\d+", "", strategy) + f",num_microbatches={count}"
+    there = float(symsim.derive(model, strategy, system=system).value("tokens_per_second"))
+    change = 100 * (there / float(result.value("tokens_per_second")) - 1)
+    assert f"({change:+.1f}\u2009%)" in text
+
+
+def test_chapters_open_with_a_sentence_and_a_formula() -> None:
+    opened = {s.heading: s.parts[:2] for s in document_of("deepseek-v3").sections if s.level == 1}
+    for heading in ("The step", "The pipeline", "A stage", "Memory", "The model", "Blocks", "Kernels"):
+        said, formula = opened[heading]
+        assert isinstance(said, Paragraph) and isinstance(formula, Equations), heading
+        assert len(formula.equations) == 1, heading
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_a_short_report_is_four_pages_and_defines_what_it_uses(model: str, tmp_path: Path) -> None:
+    document = document_of(model, True)
+    assert undefined(document) == set()
+    assert [s.heading for s in document.sections] == ["The answer", "The step", "The pipeline", "Memory", "Assumptions", "Notation", "Sources"]
+    assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document)))) == 4
+
+
+def test_a_short_report_without_a_system_tells_of_stages_and_the_model() -> None:
+    document = report(symsim.derive("llama3-8b", "tp=2,pp=2"), short=True)
+    assert [s.heading for s in document.sections][:3] == ["The answer", "A stage", "The model"] and undefined(document) == set()
+
+
+def test_the_whole_of_deepseek_is_at_most_25_pages() -> None:
+    assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document_of("deepseek-v3"))))) <= 25
+
+
+def test_numbers_are_the_same_in_every_format() -> None:
+    document = document_of("llama3-70b", True)
+    page, text, source = html.render(document), markdown.render(document), latex.render(document)
+    numbers = [str(e.number) for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations]
+    assert re.findall(r'<tr id="eq(\d+)">', page) == re.findall(r"&& \((\d+)\)", text) == numbers
+    assert re.findall(r"\\label\{eq(\d+)\}", source) == numbers
+    for ref in references(document.sections):
+        assert f'href="#{ref.anchor}"' in page and page.count(f'id="{ref.anchor}"') == 1
+        assert rf"\ref{{{ref.anchor}}}" in source and source.count(rf"\label{{{ref.anchor}}}") == 1
+    # of align, every line either has a label or no number
+    aligned = "".join(re.findall(r"\\begin\{align\}(.*?)\\end\{align\}", source, re.DOTALL))
+    assert all(r"\label" in line or r"\notag" in line for line in aligned.strip().split(" \\\\\n"))
+
+
+def test_json_has_no_short_form(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--short is for a report that is read"):
+        write_report(result_of("llama3-70b"), tmp_path / "x.json", short=True)
+    assert not list(tmp_path.iterdir())
