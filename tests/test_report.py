@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import symsim.report
 from symsim.algebra.arranged import Sum
 from symsim.algebra.expr import ZERO, Expr, ceil, floor, maximum, symbol
 from symsim.algebra.plain import opened
@@ -197,6 +198,14 @@ def test_every_kind_is_written(suffix: str, tmp_path: Path) -> None:
         assert re.sub(r"[\u2009 ]|\\,", "", text).count("671026404352") >= 2
         assert "kv_a_proj_with_mqa" in re.sub(r"\\allowbreak\{\}|<wbr/>|\\u\{200b\}|\\(?=_)", "", text)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_suffix_has_the_renderer_of_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(symsim.report._RENDERERS, ".txt", "markdown")
+    document = Report("A title", "")
+    assert symsim.report.rendered(document, ".txt") == symsim.report.rendered(document, ".md")
+    with pytest.raises(KeyError, match="adoc"):
+        symsim.report.rendered(document, ".adoc")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import typer
 
 from symsim.api import completing
 from symsim.errors import InputError, cut
+from symsim.report import SUFFIXES
 
 Model = Annotated[
     str,
@@ -32,7 +33,7 @@ SystemName = Annotated[
 ]
 ReportFile = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write to FILE (.md .html .pdf .typ .tex .json) instead of Markdown on standard output."),
+    typer.Option("-o", "--output", metavar="FILE", help=f"Write to FILE ({' '.join(SUFFIXES)}) instead of Markdown on standard output."),
 ]
 Short = Annotated[bool, typer.Option("--short", help="Four pages: the answer, step and pipeline, memory, notation.")]
 Settings = Annotated[

@@ -24,6 +24,7 @@ from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, nearest
 from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
+from symsim.report import SUFFIXES
 
 if TYPE_CHECKING:
     from symsim.api.result import Result
@@ -307,7 +308,7 @@ def hold(
     given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
     explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="A report: .html, .pdf, .typ, .tex, .md or .json.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help=f"A report: {' '.join(SUFFIXES)}.")] = None,
 ) -> None:
     """Prove published formulas against what symsim derives."""
     if formula is not None:

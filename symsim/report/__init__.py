@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError, printable
-from symsim.inputs.reading import write_file
 
 if TYPE_CHECKING:
     from symsim.evaluation.numbers import Evaluation
     from symsim.report.document import Report
 
-SUFFIXES = (".md", ".html", ".pdf", ".typ", ".tex", ".json")
+# a suffix, and the module of this room that renders text of it; "": no text, or no document
+_RENDERERS = {".md": "markdown", ".html": "html", ".pdf": "", ".typ": "typst", ".tex": "latex", ".json": ""}
+SUFFIXES = tuple(_RENDERERS)
 
 __all__ = ["SUFFIXES", "render_markdown", "rendered", "suffix_of", "write_report"]
 
@@ -24,10 +27,12 @@ def write_report(result: "Evaluation", path: "str | Path", short: bool = False) 
     short: four pages: the answer, the step and its pipeline, memory, notation and the assumptions that matter. InputError for another suffix,
     a place that cannot be written, a .pdf that nothing here can make, or a short .json.
     """
+    from symsim.inputs.reading import write_file
+
     path = Path(path)
     suffix = suffix_of(path)
     if short and suffix == ".json":
-        raise InputError(f"{path}: --short is for a report that is read: give .md, .html, .pdf, .typ or .tex; .json has every number")
+        raise InputError(f"{path}: --short is for a report that is read: give {_one_of(SUFFIXES[:-1])}; .json has every number")
     write_file(path, _rendered(result, suffix, short))
     return [f"wrote {path}"]
 
@@ -36,7 +41,7 @@ def suffix_of(path: Path) -> str:
     """What a report is written as. InputError for another suffix, or a place that cannot be written."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+        raise InputError(f"{path}: a report is written as {_one_of(SUFFIXES)}")
     try:
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no directory {path.parent}")
@@ -45,6 +50,10 @@ def suffix_of(path: Path) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return suffix
+
+
+def _one_of(suffixes: Sequence[str]) -> str:
+    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
 
 
 def render_markdown(result: "Evaluation", short: bool = False) -> str:
@@ -70,22 +79,10 @@ def _rendered(result: "Evaluation", suffix: str, short: bool) -> bytes:
 
 
 def rendered(document: "Report", suffix: str) -> bytes:
-    """A document as .md, .html, .typ, .tex or .pdf. InputError for a .pdf that nothing here can make."""
-    if suffix == ".md":
-        from symsim.report import markdown
-
-        return printable(markdown.render(document)).encode()
-    if suffix == ".html":
-        from symsim.report import html
-
-        return printable(html.render(document)).encode()
-    if suffix == ".tex":
-        from symsim.report import latex
-
-        return latex.render(document).encode()
-    from symsim.report import typst
-
-    return typst.render(document).encode() if suffix == ".typ" else _pdf(document)
+    """A document as anything but .json. InputError for a .pdf that nothing here can make."""
+    if suffix == ".pdf":
+        return _pdf(document)
+    return printable(import_module(f"symsim.report.{_RENDERERS[suffix]}").render(document)).encode()
 
 
 def _pdf(document: "Report") -> bytes:
