@@ -235,6 +235,14 @@ def test_import_hf_writes_a_model_and_says_what_became_of_every_key(tmp_path: Pa
     assert fates["hidden_size"] == "mapped" and fates.keys() >= set(LLAMA)
 
 
+def test_keys_of_a_config_that_are_not_read_are_named(tmp_path: Path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LLAMA | {"hidden_siz": 8192}))
+    assert "config.json: hidden_siz is not read ('symsim import hf' says why)" in in_process.run("eval", str(config)).stderr
+    config.write_text(json.dumps(LLAMA))
+    assert "not read" not in in_process.run("eval", str(config)).stderr
+
+
 def test_import_without_a_directory_writes_nothing(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     done = in_process.run("import", "hf", "config.json", cwd=tmp_path)

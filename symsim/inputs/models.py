@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture, format_layers
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
@@ -64,7 +64,8 @@ def _of_hub(reference: str) -> LoadedModel:
     if shipped is None or shipped.source != reference:
         config = downloaded_config(reference)
         if config is not None:
-            return replace(import_hf(config, reference.rpartition("/")[2].lower()), note=f"{reference} is read from {config}")
+            found = import_hf(config, reference.rpartition("/")[2].lower())
+            return replace(found, note="; ".join(filter(None, (f"{reference} is read from {config}", found.note))))
     if shipped is None:
         there = f"https://huggingface.co/{reference}/resolve/main/config.json"
         raise InputError(f"no model or file is named '{reference}'; of a model of a hub give its config.json, as a file: {there}")
@@ -112,7 +113,8 @@ def _assumed(path: str) -> dict[str, str]:
 
 
 def import_hf(path: str, called: str = "") -> LoadedModel:
-    """A Hugging Face config.json, with what became of each of its keys. called: its name, else that of the file or of its directory."""
+    """A Hugging Face config.json, with what became of each of its keys; a note names those that are unknown. called: its name, else that of
+    the file or of its directory."""
     document = read_json(path)
     from symsim.inputs.hf import read_config
 
@@ -122,7 +124,14 @@ def import_hf(path: str, called: str = "") -> LoadedModel:
         architecture, rows = read_config(document.data, called or name or stem, path)
     except ValidationError as error:
         raise from_validation_error(error, None, path, Architecture) from None
-    return LoadedModel(architecture, path, tuple(rows))
+    return LoadedModel(architecture, path, tuple(rows), note=_unread(path, [key for key, fate, _ in rows if fate == "unknown"]))
+
+
+def _unread(path: str, keys: Sequence[str]) -> str:
+    if not keys:
+        return ""
+    several = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return f"{path}: {', '.join(map(cut, keys[:3]))}{several} {'is' if len(keys) == 1 else 'are'} not read ('symsim import hf' says why)"
 
 
 def format_model(architecture: Architecture) -> str:
