@@ -1,9 +1,9 @@
 """What the pages of the user's guide show of symsim's own output: `python docs/guide.py` makes it again.
 
 Made are: the output below every `$ command` of a ```console block (run where the page's own files, ```csv NAME or ```json NAME, lie; [...]
-at its end cuts it; how long a sweep took stays as it is), and what stands between `<!-- made: NAME ... -->` and `<!-- end -->`: definitions
-with their numbers, the error of the schedules' closed forms, the size of derivations, the quantities of a sweep; and the pictures in
-docs/img/. tests/test_docs.py finds a page that is out of date.
+at its end cuts it; how long a sweep took stays as it is), below every `>>>` of a ```pycon block (pycon.py), and what stands between
+`<!-- made: NAME ... -->` and `<!-- end -->`: definitions with their numbers, the error of the schedules' closed forms, the size of
+derivations, the quantities of a sweep; and the pictures in docs/img/. tests/test_docs.py finds a page that is out of date.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
 
 import derive as benchmark  # noqa: E402
+import pycon  # noqa: E402
 import sweep_pictures  # noqa: E402
 
 from symsim.algebra.reductions import evaluated  # noqa: E402
@@ -43,6 +44,7 @@ from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 IMPORTS = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("from-*.md")))
 PAGES = (
     "README.md",
+    "docs/tutorial.md",
     "docs/time.md",
     "docs/memory.md",
     "docs/schedules.md",
@@ -73,6 +75,7 @@ def remade(page: str) -> str:
         for name, text in _FILE.findall(page):
             (Path(directory) / name).write_text(text)
         page = _CONSOLE.sub(lambda block: f"```console\n{_timed(_console(block[1], directory), block[1])}```", page)
+        page = pycon.remade(page, directory)
     return _MADE.sub(lambda block: f"{block[1]}\n{_PARTS[block[2]](*shlex.split(block[3]))}<!-- end -->", page)
 
 

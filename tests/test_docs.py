@@ -17,6 +17,7 @@ from schedule_cases import equal_stages, refused, sizes
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 import guide
+import pycon
 import sweep_pictures
 from latex2mathml.converter import convert
 
@@ -33,7 +34,7 @@ from symsim.pipeline.schedules import SCHEDULES, Schedule
 from symsim.program.base import read_base
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = ("README.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
+OPTIONS = ("README.md", "docs/tutorial.md", "docs/time.md", "docs/memory.md", "docs/schedules.md", "docs/systems.md", "docs/sweep.md")
 _WORDS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -246,6 +247,18 @@ def test_shown_output(name: str) -> None:
     """Commands run, and print what the page shows (`python docs/guide.py` makes it again)."""
     page = _page(name)
     assert guide.remade(page) == page, f"{name} is out of date: python docs/guide.py"
+
+
+def test_python_of_a_page_runs_in_order_beside_its_files(tmp_path: Path) -> None:
+    page = "```pycon\n>>> x = 1\n>>> for k in range(3):\n...     print(k)\n...\n0\n\n[...]\n```\ntext"
+    page += "\n```pycon\n>>> open('f').read(), x\n>>> y\n```\n"
+    (tmp_path / "f").write_text("told")
+    made = pycon.remade(page, str(tmp_path))
+    assert made.split("text") == [
+        "```pycon\n>>> x = 1\n>>> for k in range(3):\n...     print(k)\n...\n0\n1\n[...]\n```\n",
+        "\n```pycon\n>>> open('f').read(), x\n('told', 1)\n>>> y\nTraceback (most recent call last):\nNameError: name 'y' is not defined\n```\n",
+    ]
+    assert pycon.remade(made, str(tmp_path)) == made
 
 
 def test_pictures() -> None:
