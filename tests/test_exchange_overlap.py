@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.importers.reading import Options, read_job
 
+MODELS = Path(__file__).parents[1] / "models"
 TAKEN = 16 / 132  # of h100-sxm, by a collective
 BASE = "ep=8,dp=8,seq_length=2048,num_microbatches=4"
 
@@ -120,3 +123,30 @@ def test_a_published_pair_of_steps() -> None:
         found.append(float(result.value("time.step")))
     assert found == [pytest.approx(24.71, rel=0.1), pytest.approx(20.99, rel=0.17)]
     assert 24.71 - 20.99 < found[0] - found[1] < 1.5 * (24.71 - 20.99)
+
+
+@pytest.mark.parametrize(
+    "model, options, sent, shown, axis",
+    [
+        ("llama3-8b", "tp=8,sp=true,tp_comm_overlap=true,fusion=te", "c_f_dense_tp", "e_f_dense_tp", 1),
+        ("llama3-8b", "dp=16,overlap_grad_reduce=true,num_microbatches=2", "c_grad_stage", "e_grad_stage", 2),
+        ("llama3-8b", "dp=16,zero=3", "c_f_fsdp_stage", "e_f_fsdp_stage", 2),
+        ("llama3-8b", "dp=16,zero=2,overlap_grad_reduce=true", "", "e_b_zero2_stage", 2),
+        ("llama3-8b", "cp=2,cp_comm_type=p2p,seq_length=8192", "c_f_dense_cp", "e_f_dense_cp", 1),
+        ("mixtral-8x7b", "ep=8,dp=8,overlap_moe_expert_parallel_comm=true", "c_f_moe_ep", "e_f_moe_ep", 1),
+    ],
+)
+def test_messages_that_take_multiprocessors(tmp_path: Path, model: str, options: str, sent: str, shown: str, axis: int) -> None:
+    """A tier says what share its messages take: that share of their time shows, whatever hides the rest."""
+    plain = (MODELS / "systems" / "h100-sxm.yaml").read_text()
+    (tmp_path / "taking.yaml").write_text(re.sub(r"(\n +latency: \[)", r"\n    processors: [0.9, estimated, nvidia]\1", plain))
+    before, after = (symsim.derive(model, options, system=str(one)) for one in ("h100-sxm", tmp_path / "taking.yaml"))
+    assert isinstance(before, Result) and isinstance(after, Result)
+
+    def number(result: Result, name: str) -> float:
+        return float({**result.numbers, **result.stage_numbers(result.stages[0])}[name])
+
+    assert number(after, shown) > number(before, shown)
+    if sent:
+        assert 0.85 * number(after, sent) <= number(after, shown) <= number(after, sent) * (1 + 1e-12)
+    assert f"chi_{axis}" in after.values and "chi_1" not in before.values

@@ -75,6 +75,20 @@ def test_every_key_has_a_row() -> None:
         assert {"matrix.float16.tflops", "vector.float16.tflops", "mem1.GiB", "mem2.MB_efficiency", "processing_mode"} <= told.keys()
 
 
+def test_what_of_a_system_the_execution_reads(tmp_path: Path) -> None:
+    """A tier's share of the processors is the system's; engines of another type than that of the execution are not read."""
+    files = {path.name: json.loads(path.read_text()) for path in (IMPORTED / "shares").iterdir()}
+    system = next(data for data in files.values() if "vector" in data)
+    system["vector"]["float8"] = system["vector"]["float16"]
+    for name, data in files.items():
+        (tmp_path / name).write_text(json.dumps(data))
+    made = symsim.load_job("calculon", *map(str, tmp_path.iterdir()))
+    told, usage = fates(made), [tier["processor_usage"] for tier in system["networks"]]
+    assert (told["vector.float16.tflops"], told["vector.float8.tflops"]) == ("not_modelled", "no_cost_effect")
+    assert [told[f"networks[{place}].processor_usage"] for place in (0, 1)] == ["mapped" if share else "no_cost_effect" for share in usage]
+    assert [tier.get("processors", ["0"])[0] for tier in (made.system or {})["network"]] == [f"{share:g}" for share in usage] and any(usage)
+
+
 @pytest.mark.parametrize(
     ("execution", "option", "value"),
     [

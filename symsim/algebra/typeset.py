@@ -57,6 +57,7 @@ _TIERS = {
     "R": ("R", "1", "ranks that a unit of tier {} joins"),
     "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
     "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
+    "chi": (r"\chi", "1", "share of the multiprocessors that a message over tier {} takes from what runs beside it"),
     "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
 }
 # a reduction over stages, whose argument is of stage i

@@ -173,6 +173,7 @@ _DOMAINS: dict[str, str] = {
 _FAMILIES: tuple[tuple[str, str], ...] = (
     (r"L_.+_(i|ckpt)", "non-negative integer"),
     (r"L_.+|f_.+|R_\d+", "positive integer"),
+    (r"chi_\d+", "share"),
     (r"mu_.+|[BC]_\d+|eta_\d+_\w+|Phi_\w+", "positive"),
     (r"(alpha|lambda)_\d+|lambda_\d+_\w+|e_[fb]_\w+", "non-negative"),
 )

@@ -22,7 +22,7 @@ from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.cost.beside_product import left_beside_product
 from symsim.cost.collectives import Network
 from symsim.cost.count import label
-from symsim.cost.exchange_overlap import left_of_exchange, taken_by_collective
+from symsim.cost.exchange_overlap import left_of_exchange, slowed, taken_by_collective
 from symsim.cost.gathering import sharded
 from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
@@ -238,16 +238,17 @@ def _exposed(
         hidden = _in_halves(network, lowered, times, remembered, kernels)
     elif of_layer and (not forward or strategy.tp_comm_overlap):
         rests_on = ("tp_async_backward",)
-        hidden = total((left_beside_product(lowered, i, m, t, remembered, kernels.forward, kernels.backward) for i, m, t in times), SECOND)
+        parts = [(left_beside_product(lowered, i, m, t, remembered, kernels.forward, kernels.backward), t) for i, m, t in times]
+        hidden = total((slowed(left, t, network.processors(axis)) for left, t in parts), SECOND)
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
         attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
         again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
         own = [kernels.forward[i] for i in attention] if forward else [kernels.backward[i, "backward"] for i in attention] + again
         beside = total(own, SECOND) * ((degree - 1) / degree)
-        hidden = _beyond(sent, beside)
+        hidden = slowed(_beyond(sent, beside), sent, network.processors(axis))
     elif axis == "ep":
-        taken = network.taken(axis) if strategy.moe_token_dispatcher_type == "flex" else taken_by_collective()
+        taken = network.taken(axis) if strategy.moe_token_dispatcher_type == "flex" else network.processors(axis) or taken_by_collective()
         hidden = left_of_exchange(lowered, forward, sent, times, remembered, kernels.forward, kernels.backward, taken)
     key = of_block("e", name, whole, phase=phase, axis=axis)
     book.define(

@@ -35,7 +35,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Literal
 
-from symsim.algebra.expr import ONE, Expr, ceil, log2, maximum, minimum, product, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, log2, maximum, minimum, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, SECOND, Quantity
@@ -268,6 +268,11 @@ class Network:
     def taken(self, axis: str) -> Expr:
         """The share of the multiprocessors that a dispatcher's exchange takes."""
         return minimum(1, self.multiprocessors(axis) / symbol("n_sm"))
+
+    def processors(self, axis: str) -> Expr:
+        """The share of the multiprocessors that a message over an axis takes from what runs beside it, where the tiers that it reaches give one."""
+        known = [j for j in self.tiers if self.system.network[j - 1].processors is not None]
+        return maximum(*(self._spans(axis, j) * symbol(f"chi_{j}") for j in known), 0) if known else ZERO
 
     def _latency(self, message: Message) -> Quantity:
         axis, own = message.axis, self._of_its_own(message.op)

@@ -90,6 +90,11 @@ def _between(remembered: Remembered, first: int, last: int) -> tuple[int, int]:
     return max((i for i in exchanges if i < first), default=first - 1), min((i for i in exchanges if i > last), default=last + 1)
 
 
+def slowed(left: Quantity, message: Quantity, taken: Expr) -> Quantity:
+    """What shows of a message, which is no less than what computation beside it loses of the multiprocessors meanwhile."""
+    return left if not taken or left.expr == message.expr else Quantity(maximum(left.expr, message.expr * taken), SECOND)
+
+
 def left(message: Quantity, beside: Quantity, taken: Expr) -> Quantity:
     """What shows of a message that runs beside computation and takes a share of its multiprocessors."""
     if not beside.expr or not message.expr:

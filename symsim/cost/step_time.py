@@ -168,6 +168,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
     made: dict[str, Quantity] = {"forward": Quantity(ZERO, SECOND), "backward": Quantity(ZERO, SECOND)}
     root: dict[str, Quantity] = dict(made)
     ahead = lowered.profile.assumptions["fsdp_prefetch"]
+    taken = {"forward": ZERO, "backward": ZERO}
     alone_after: Expr = ZERO  # gradients that leave with nothing beside them
     # a chunk begins with nothing of its own to gather beside, and ends with nothing to scatter beside: a layer of each
     held = sum((symbol(runs(n)) for n in lowered.profile.model.kind_names()), ZERO)
@@ -176,6 +177,7 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         if message.per == "microbatch":
             phase, seconds = message.phase, network.seconds(message) * message.count
             made[phase] = made[phase] + seconds
+            taken[phase] = taken[phase] + seconds.expr * network.processors(message.axis)
             if ahead == "gathers" and message.row.scatters:
                 alone_after = alone_after + seconds.expr
                 continue
@@ -197,7 +199,8 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
         if phase == "backward":
             compute = compute + of_stage("t", phase="again").expr
         after = alone_after if phase == "backward" else ZERO
-        exposed = whole.expr if ahead == "false" else maximum(whole.expr - after - compute, root[phase].expr) + after
+        least = maximum(root[phase].expr, taken[phase]) if taken[phase] else root[phase].expr
+        exposed = whole.expr if ahead == "false" else maximum(whole.expr - after - compute, least) + after
         book.define(
             of_stage("e", phase=phase, axis="fsdp"),
             Quantity(exposed, SECOND),
@@ -213,7 +216,8 @@ def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Low
     whole = total((network.seconds(m) * m.count for m in messages), SECOND)
     if lowered.profile.strategy.overlap_grad_reduce:
         backward = sum((_backward_of(n) * symbol(runs(n)) for n in lowered.blocks), of_stage("t", phase="again").expr)
-        whole = Quantity(maximum(0, whole.expr - backward), SECOND)
+        taken = sum((network.seconds(m).expr * m.count * network.processors(m.axis) for m in messages), ZERO)
+        whole = Quantity(maximum(taken, whole.expr - backward), SECOND)
     return book.define(
         of_stage("e", phase="backward", axis="zero2"),
         whole,
@@ -248,6 +252,7 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     parameter = Quantity(ZERO, SECOND)
     of_update = Quantity(ZERO, SECOND)
     rooted = {"grad": Quantity(ZERO, SECOND), "param": Quantity(ZERO, SECOND)}
+    beside_it = {"grad": ZERO, "param": ZERO}
     update = lowered.profile.conventions.update
     if update is not None:
         gradient, parameter = (Quantity(value, SECOND) for value in update(lowered))
@@ -259,6 +264,7 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
             # gradients are summed, parameters passed on as they are
             gradient, parameter = (gradient + cost, parameter) if message.row.sums else (gradient, parameter + cost)
             what = "grad" if message.row.sums else "param"
+            beside_it[what] = beside_it[what] + cost.expr * network.processors(message.axis)
             rooted[what] = rooted[what] + (cost if message.purpose == "root" else Quantity(ZERO, SECOND))
 
     def define(key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
@@ -282,6 +288,8 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         if _sharding(lowered) == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
             # beside the last backward or the first forward, whose own gathers and scatters these replace
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
+        if beside_it[what] and left.expr != c.expr:
+            left = Quantity(maximum(left.expr, beside_it[what]), SECOND)
         word = "gradients" if what == "grad" else "parameters"
         exposed.append(define(of_stage("e", what), left, f"stage i: exposed messages of {word}", rf"\epsilon^{{\mathrm{{{what}}},(i)}}"))
     host_traffic(book, lowered, define)

@@ -23,10 +23,10 @@ SYSTEM_SYMBOLS: dict[str, tuple[str, ...]] = {
     **{f"B_sm_{name}": ("accelerator", "exchange", name) for name in DISPATCHERS},
     **{name: ("kernels", *path) for name, path in KERNEL_SYMBOLS.items()},
 }
-_TIER_SYMBOL = re.compile(rf"(R|B|C|alpha|lambda|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
+_TIER_SYMBOL = re.compile(rf"(R|B|C|alpha|lambda|chi|eta)_([1-9][0-9]{{0,2}})(?:_({'|'.join(COLLECTIVES)}))?")
 _CALL_SYMBOL = re.compile(rf"lambda_([1-9][0-9]{{0,2}})_({'|'.join(('default', *COLLECTIVES, *DISPATCHERS))})_([1-9][0-9]*)")
 _EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)})_([1-9][0-9]*)")
-_TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "eta": "efficiency"}
+_TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "chi": "processors", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
 _SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "mlp", "moe")

@@ -92,6 +92,7 @@ class Tier(Part):
     )
     fully_connected: bool = Field(False, description="its units are linked pair by pair: bandwidth is that of all links of a rank together")
     ring: Bandwidth | None = Field(None, description="what one ring moves over the tier at most, however many of its ranks lie in a unit below")
+    processors: Positive | None = Field(None, description="share of the multiprocessors that a message over it takes from what runs beside it")
     efficiency: Mapping[str, Positive] = Field(default_factory=dict, description="share of the bandwidth reached, by collective or 'default'")
     exchange: Mapping[str, Mapping[int, Positive]] = Field(
         default_factory=dict,
@@ -111,6 +112,8 @@ class Tier(Part):
             for name, table in getattr(self, part).items():
                 if not table or any(not 2 <= ranks <= LARGEST_SIZE for ranks in table):
                     raise _misfit((part, name), f"should have numbers of ranks from 2 up, each with {what}")
+        if self.processors is not None and self.processors.value > 1:
+            raise _misfit(("processors",), f"is {self.processors.text}, more than all of them")
         if self.fully_connected and self.ranks == "all":
             raise _misfit(("fully_connected",), "needs a number of ranks, which are linked pair by pair; ranks is all")
         return self
@@ -195,6 +198,8 @@ def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
         found |= {f"B_{j}": float(tier.bandwidth.value), f"alpha_{j}": float(tier.latency.value), f"lambda_{j}": _seconds(tier.launch)}
         if tier.ring is not None:
             found[f"C_{j}"] = float(tier.ring.value)
+        if tier.processors is not None:
+            found[f"chi_{j}"] = float(tier.processors.value)
         found |= {f"lambda_{j}_{op}_{n}": float(k.value) for op, table in tier.calls.items() for n, k in table.items()}
         found |= {f"eta_{j}_{op}_{n}": float(k.value) for op, table in tier.exchange.items() for n, k in table.items()}
         for op in COLLECTIVES:

@@ -72,7 +72,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         rows += settings.finish()
     elif sequence is not None:
         strategy = {"seq_length": sequence}
-    system, found = calculon_system.read(files["system"], options.lenient) if "system" in files else (None, ())
+    multiplied = str(settings.given["datatype"].value) if settings is not None and settings.has("datatype") else None
+    system, found = calculon_system.read(files["system"], options.lenient, multiplied) if "system" in files else (None, ())
     given = {what: document.data for what, document in files.items()}
     return Job("calculon", (*rows, *found), architecture, strategy, system, assumptions, given=given)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from symsim.errors import InputError
-from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.keys import Entry, Fate, Given, Keys
 from symsim.importers.several import as_name
 from symsim.inputs.reading import Document, KeyPath, dotted
 from symsim.inputs.system import System
@@ -25,8 +25,9 @@ _LARGEST_STEP, _LARGEST_SCALAR = 1e12, 1e9
 _NOT_KNOWN = "not in the file"
 
 
-def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry, ...]]:
-    """The contents of a system file and the ledger. InputError for a key that Calculon does not have, and for a number that cannot be."""
+def read(document: Document, lenient: bool, multiplied: str | None = None) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+    """The contents of a system file and the ledger. multiplied: the type of the execution, where there is one. InputError for a key that
+    Calculon does not have, and for a number that cannot be."""
     keys = Keys("Calculon's system", dict(_leaves(document, document.data, ())), {}, lenient)
     name = as_name(document.where.rpartition("/")[2].rpartition(".")[0], "calculon")
     found: dict[str, Any] = {
@@ -43,7 +44,7 @@ def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry
     if rate is not None:
         found["host"] = {"bandwidth": [f"{rate * share:g} GB/s", "datasheet", _SOURCE]}
         found["host"] |= {"memory": [f"{capacity:g} GiB", "datasheet", _SOURCE]} if capacity is not None else {}
-    _vectors(keys)
+    _vectors(keys, multiplied)
     validate(System, found, document.where)
     return found, keys.finish()
 
@@ -82,7 +83,7 @@ def _accelerator(keys: Keys) -> dict[str, Any]:
     }
 
 
-def _vectors(keys: Keys) -> None:
+def _vectors(keys: Keys, multiplied: str | None) -> None:
     """The engine of element-wise operations, of which nothing is taken."""
     why = "element-wise kernels are bound by memory here; their operations would add 5 to 15 % (an A100's rates)"
     for kind in _RATES:
@@ -90,8 +91,10 @@ def _vectors(keys: Keys) -> None:
         _positive(keys, rate, "")
         _highest(keys, steps, "")
         for key in (rate, steps):
-            if keys.has(key):
+            if keys.has(key) and multiplied in (None, kind):
                 keys.note(key, "not_modelled", why=why)
+            elif keys.has(key):
+                keys.note(key, "no_cost_effect", why=f"the execution's type is {multiplied}")
 
 
 def _kernels(keys: Keys) -> dict[str, Any]:
@@ -142,9 +145,11 @@ def _tier(keys: Keys, at: str, name: str) -> dict[str, Any]:
     if not 0 <= usage < 1:
         raise keys.wrong(f"{at}.processor_usage", "a share from 0 up, below 1")
     if keys.has(f"{at}.processor_usage"):
-        why = f"messages beside computation would slow it by {100 * usage:g} % of their time; they take nothing from it here"
-        keys.note(f"{at}.processor_usage", "not_modelled" if usage else "no_cost_effect", why=why if usage else "off at this value")
+        why = "computation beside a message waits for so much of its time"
+        fate: Fate = "mapped" if usage else "no_cost_effect"
+        keys.note(f"{at}.processor_usage", fate, f"network.{name}.processors" if usage else "", why if usage else "off at this value")
     return {
+        **({"processors": [f"{usage:g}", "measured", _SOURCE]} if usage else {}),
         "name": name,
         "ranks": size,
         "bandwidth": [f"{rate:g} GB/s", "datasheet", _SOURCE],
