@@ -85,6 +85,13 @@ def test_partial_sum_is_reduced_before_use() -> None:
         verify(replace(placed, partial={**placed.partial, reduced.outputs[0]: ("tp",)}))
 
 
+def test_a_module_that_nothing_counts_is_refused() -> None:
+    """Its parameters would be in no sum."""
+    said = "dense: adapter is of the module 'adaptor', which is no row of MODULES"
+    with pytest.raises(IRError, match=said), Net("dense", "bf16").within("adapter", "adaptor"):
+        pass
+
+
 def test_a_partial_sum_that_is_read_whole_and_split_is_reduced_once() -> None:
     """A network behind another, with a sum around it: the first one's result is scattered, and gathered from there."""
     strategy, model, given = Strategy(tp=2, sp=True, seq_length=4096), load_model("llama3-8b").architecture, resolve({})

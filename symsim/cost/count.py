@@ -20,7 +20,7 @@ from symsim.cost.hbm import backward_bytes, forward_bytes
 from symsim.frameworks.kernels import Profile, attended
 from symsim.inputs.conventions import Rule
 from symsim.inputs.traced import once
-from symsim.ir.block import Block, Tensor
+from symsim.ir.block import MODULES, Block, Tensor
 from symsim.ir.operations import OPERATIONS, PRODUCTS, UNCOUNTED, Attention, Operation, Projection
 from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
@@ -30,8 +30,6 @@ from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import holds, runs, stage_layer_formula
 from symsim.placement.mesh import local_size
 from symsim.placement.sizes import capacity, keys_per_query, reached_by
-
-MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
 
 
 @dataclass(frozen=True)

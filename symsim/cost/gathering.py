@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, maximum, minimum, product, symbol
 from symsim.algebra.key import layers, of_block
-from symsim.cost.count import MODULES, counted_parameters
-from symsim.ir.block import Op, Tensor
+from symsim.cost.count import counted_parameters
+from symsim.ir.block import MODULES, Op, Tensor
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered

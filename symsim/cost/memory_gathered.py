@@ -6,14 +6,14 @@ from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import EMBEDDING, HEAD
-from symsim.cost.count import MODULES, before_output, held_output_layer, trained_of, trained_output_layer, trained_part
+from symsim.cost.count import before_output, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import ahead, at_work, kept_layers
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width
 from symsim.cost.reduce import shards
 from symsim.cost.stored import instead_gathered
-from symsim.ir.block import WIDTHS
+from symsim.ir.block import MODULES, WIDTHS
 from symsim.ir.roles import role_of
 
 

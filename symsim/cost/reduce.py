@@ -19,7 +19,6 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
 from symsim.cost.count import (
-    MODULES,
     before_output,
     counted_parameters,
     held_output_layer,
@@ -32,7 +31,7 @@ from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.strategy import Strategy
-from symsim.ir.block import NARROW, Tensor
+from symsim.ir.block import MODULES, NARROW, Tensor
 from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS, PRODUCTS, Projection
 from symsim.lowering.communicate import Placed

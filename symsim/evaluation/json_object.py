@@ -7,7 +7,7 @@ from typing import Any
 
 from symsim.algebra.expr import Number
 from symsim.algebra.key import Key, layers_of_model, of_stage, of_step
-from symsim.cost.count import MODULES, flops, multiplicity
+from symsim.cost.count import flops, multiplicity
 from symsim.cost.memory import HOST_PARTS, STAGE_PARTS, binding_moment
 from symsim.cost.reduce import expert_groups
 from symsim.cost.reserve import RESERVES, fits
@@ -18,6 +18,7 @@ from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.evaluation.traffic import stage_messages
+from symsim.ir.block import MODULES
 from symsim.pipeline.stages import Stage
 from symsim.version import __version__
 

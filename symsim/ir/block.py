@@ -29,6 +29,8 @@ WIDTHS: Mapping[str, int | Fraction] = {
 """Bytes of an element."""
 
 
+MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
+"""What parameters, FLOPs and bytes are counted by, in the order of tables."""
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
 NARROW = ("fp8", "fp4", "int8")
 # what a tensor is to its module; the table is that of the tokens
@@ -322,6 +324,8 @@ class Scope:
 
     def __enter__(self) -> Net:
         net, (scope, module, part, borrows) = self.net, self.change
+        if module is not None and module not in MODULES:
+            raise IRError(f"{net.name}: {scope or net.scope} is of the module '{module}', which is no row of MODULES: {nearest(module, MODULES)}")
         self.before = (net.scope, net.module, net.parts, net.borrows)
         net.scope = f"{net.scope}.{scope}" if net.scope and scope else scope or net.scope
         net.module = module or net.module

@@ -10,9 +10,9 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import SYMBOLS
-from symsim.cost.count import MODULES
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import symbol_values
+from symsim.ir.block import MODULES
 from symsim.report import machine
 from symsim.report.amounts import exact, human, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, spans

@@ -9,10 +9,11 @@ from symsim.algebra.expr import Expr, Number, Symbol
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Unit
-from symsim.cost.count import MODULES, multiplicity
+from symsim.cost.count import multiplicity
 from symsim.evaluation.json_object import flops_by_module
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.traffic import stage_messages
+from symsim.ir.block import MODULES
 from symsim.ir.collectives import COLLECTIVES
 from symsim.lowering.remember import Saved
 from symsim.pipeline.stages import Stage

@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any
 
 from symsim.api.result import Result
-from symsim.cost.count import MODULES, count
+from symsim.cost.count import count
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
@@ -33,6 +33,7 @@ from symsim.inputs.hf.config import ACTIVATIONS
 from symsim.inputs.hf.families_encoder import ENCODERS
 from symsim.inputs.hf.wrappers import WRAPPERS
 from symsim.inputs.strategy import Strategy
+from symsim.ir.block import MODULES
 from symsim.lowering.checks import check
 from symsim.lowering.lower import lower
 
