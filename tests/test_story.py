@@ -3,6 +3,7 @@ is four pages."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -10,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from test_live import needs_browser, titled
 from test_report import undefined
 
 import symsim
@@ -127,7 +129,7 @@ def test_numbers_are_the_same_in_every_format() -> None:
     document = document_of("llama3-70b", True)
     page, text, source = html.render(document), markdown.render(document), latex.render(document)
     numbers = [str(e.number) for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations]
-    assert re.findall(r'<tr id="eq(\d+)">', page) == re.findall(r"&& \((\d+)\)", text) == numbers
+    assert re.findall(r'<tr id="eq(\d+)"', page) == re.findall(r"&& \((\d+)\)", text) == numbers
     assert re.findall(r"\\label\{eq(\d+)\}", source) == numbers
     for ref in references(document.sections):
         assert f'href="#{ref.anchor}"' in page and page.count(f'id="{ref.anchor}"') == 1
@@ -141,3 +143,49 @@ def test_json_has_no_short_form(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--short is for a report that is read"):
         write_report(result_of("llama3-70b"), tmp_path / "x.json", short=True)
     assert not list(tmp_path.iterdir())
+
+
+_ERRORS = """<script>const wrong = []; addEventListener("error", event => wrong.push(event.message));</script>"""
+_ASKED = """<script>
+const box = document.querySelector("#known"), told = () => box.hidden ? "" : box.textContent;
+const over = e => { e.dispatchEvent(new PointerEvent("pointerover", {bubbles: true})); return told(); };
+const inside = id => [...document.querySelectorAll(`#${id} math`)].flatMap(m => [...m.querySelectorAll("msub, mi")]);
+const found = {};
+const step = document.querySelector("#eq1 td:nth-child(2) math");
+found.step = [...step.querySelectorAll("msub")].map(over);
+found.link = box.querySelector("a").getAttribute("href");
+found.row = document.querySelector("#eq1").dataset.is;
+over(document.querySelector("h1")); found.away = told();
+const arrow = e => { e.focus(); e.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true})); return document.activeElement; };
+found.moved = arrow(document.querySelector("#eq1 math")) === step;
+// a window without the keyboard is sent no such event
+step.dispatchEvent(new FocusEvent("focusin", {bubbles: true})); found.keys = told();
+document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true})); found.escaped = told();
+step.querySelector("msub").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+over(step.querySelector("msub")); step.querySelector("msub").dispatchEvent(new MouseEvent("click", {bubbles: true})); found.tapped = told();
+const shown = box.getBoundingClientRect(); found.inside = !(shown.right > innerWidth + 1) ? shown.left > -1 : false;
+found.wrong = wrong; found.width = document.documentElement.scrollWidth; found.room = innerWidth;
+const all = [...document.querySelectorAll("table.equations td:nth-child(2) math")];
+const asked = all.flatMap(m => [...m.querySelectorAll("msub, msubsup")]).filter(e => e.firstElementChild.localName !== "mo")
+  .filter(e => !e.parentElement.closest("msub, msubsup"));
+document.activeElement.blur();
+document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
+found.unknown = [...new Set(asked.filter(e => over(e) === "").map(e => e.textContent))].slice(0, 20);
+found.asked = asked.length;
+document.title = JSON.stringify(found);
+</script>"""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 500])
+def test_a_symbol_opens_what_it_is_in_place(width: int, tmp_path: Path) -> None:
+    text = html.render(document_of("llama3-70b"))
+    script = text.split("<script>")[1]
+    assert text.count("<script") == 1 and not re.search(r"fetch|XMLHttp|import|https?:", script)
+    told = text.replace("<body>", f"<body>{_ERRORS}").replace("</body>", f"{_ASKED}</body>")
+    found = json.loads(titled(told, tmp_path, width=width).replace("&amp;", "&"))
+    assert found["wrong"] == [] and found["away"] == "" and found["escaped"] == ""
+    assert "what follows the pipeline" in found["step"][0] and " ms" in found["step"][0] and found["link"].startswith("#eq")
+    assert found["row"] == "one step" and found["moved"] and "the pipeline (1f1b" in found["keys"]
+    assert found["tapped"] == found["step"][0] and found["inside"]
+    assert found["asked"] > 200 and found["unknown"] == [] and found["width"] <= found["room"]

@@ -69,11 +69,12 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Column:
-    """share: how much of the line the column wants, in the units of its neighbours."""
+    """share: how much of the line the column wants, in the units of its neighbours. names: symbols, which the next column says what they are."""
 
     heading: Cell
     share: float
     right: bool = False
+    names: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Equation:
-    """left = lines[0] lines[1] ...; the lines are broken where they fit a page. key: the symbol that it defines."""
+    """left = lines[0] lines[1] ...; the lines are broken where they fit a page. key: the symbol that it defines, what that means, and its value."""
 
     left: str
     lines: tuple[str, ...]
     key: str = ""
     number: int = 0
+    meaning: str = ""
+    value: str = ""
 
     @property
     def length(self) -> int:

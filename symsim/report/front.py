@@ -141,7 +141,7 @@ def helps(step: Step, ink: Ink) -> list[Part]:
     others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST), key=lambda n: -abs(found[n]))
     chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
     rows = tuple(Row((Math(symbol_latex(n, ink.names)), entry(n).meaning, _amount(n, values[n]), f"{found[n]:+.3f}\u2009%")) for n in chosen)
-    columns = (Column("number", 8), Column("is", 30), Column("value", 9, True), Column("step", 8, True))
+    columns = (Column("number", 8, names=True), Column("is", 30), Column("value", 9, True), Column("step", 8, True))
     said: list[Span] = [
         "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
         Ref("How far it may be off", " Section {} has how well they are known."),

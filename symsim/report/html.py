@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib.resources import files
 
 from markupsafe import Markup, escape
 
@@ -20,7 +22,14 @@ _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ce
 
 def render(report: Report, live: Markup | None = None) -> str:
     """live: a section that answers (symsim/page), behind the first one."""
-    return template("report.html.j2", **_TOOLS).render(report=report, live=live or "") + "\n"
+    known = Markup(_script()) if any(s.number for s in report.sections) else ""
+    return template("report.html.j2", **_TOOLS).render(report=report, live=live or "", known=known) + "\n"
+
+
+@cache
+def _script() -> str:
+    """What opens the meaning of a symbol in place; it knows no text but the page's own."""
+    return (files("symsim.page") / "known.js").read_text(encoding="utf-8")
 
 
 def timeline(part: Timeline) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import Unit
@@ -60,7 +61,14 @@ class Ink:
         start = rf"{{\textstyle\sum_n}} {sum_of}_n = " if sum_of else ""
         room = LINE - max(width(left), beside) - width("=")
         made = lines(expression, self.names, room, room - width(start), ending)
-        return Equation(left, (start + made[0], *made[1:]), name)
+        definition = self.parts.book.get(name)
+        return Equation(
+            left,
+            (start + made[0], *made[1:]),
+            name,
+            meaning=definition.meaning if definition is not None else "",
+            value=human(value, unit) if value is not None and unit is not None else "",
+        )
 
     def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
         """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
@@ -89,7 +97,7 @@ class Ink:
             if width(made[-1] + text) > room:
                 made.append(r"\quad ")
             made[-1] += text
-        return Equation(equation.left, tuple(made), equation.key)
+        return replace(equation, lines=tuple(made))
 
     def _apart(self, name: str, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
         """The expression with long arguments of long maxima and minima as symbols, and what each new one stands for."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.run import OF_NORMAL, PART
@@ -50,7 +52,7 @@ def _equations(run: Run, ink: Ink) -> tuple[Equation, ...]:
             made.append(Equation(ink.symbol(d.symbol).latex, (plain(run.at.step_numbers[d.symbol]),), d.symbol))
             continue
         whole, *parts = ink.spelled(d.symbol, d.expr)
-        made += [Equation(whole.left, (*whole.lines[:-1], f"{whole.lines[-1]} = {_value(run, d)}"), whole.key), *parts]
+        made += [replace(whole, lines=(*whole.lines[:-1], f"{whole.lines[-1]} = {_value(run, d)}")), *parts]
     return tuple(made)
 
 
@@ -64,4 +66,4 @@ def _value(run: Run, definition: Definition) -> str:
 def _sources(run: Run, ink: Ink) -> Table:
     defined = run.at.derivation.of(scope="step", part=PART)
     rows = tuple(Row((ink.symbol(d.symbol), d.meaning, ink.sources.cited(d.source) if d.source else "")) for d in defined)
-    return Table(spans("What is defined above."), (Column("symbol", 8), Column("is", 44), Column("source", 6)), rows)
+    return Table(spans("What is defined above."), (Column("symbol", 8, names=True), Column("is", 44), Column("source", 6)), rows)

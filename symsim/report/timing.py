@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.algebra.quantity import BYTE, SECOND, Definition
 from symsim.cost.run import PART as RUN
 from symsim.evaluation.interval import moves
@@ -104,4 +106,4 @@ def _ratio(ink: Ink, definition: Definition, value: float) -> Equation:
         ink.names[definition.symbol] = rf"{name}_{{\mathrm{{tokens}}}}"
     made = ink.equation(definition.symbol, definition.expr)
     text = plain(value).replace(THIN, r"\,") + (rf"\,\mathrm{{{unit}}}" if unit else "")
-    return Equation(made.left, (*made.lines[:-1], f"{made.lines[-1]} = {text}"), definition.symbol)
+    return replace(made, lines=(*made.lines[:-1], f"{made.lines[-1]} = {text}"), value=f"{plain(value)} {unit}".strip())
