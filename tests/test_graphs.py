@@ -100,3 +100,25 @@ def test_launches_of_a_profiled_step() -> None:
     launch = load_system("h100-sxm").host
     assert launch is not None and launch.launch is not None
     assert float(launch.launch.value) * 463_348 < 20.99
+
+
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [
+        ({}, True),
+        ({"moe_token_dispatcher_type": "flex"}, True),
+        ({"moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True}, False),
+        ({"overlap_moe_expert_parallel_comm": True}, False),
+    ],
+)
+def test_experts_wait_for_the_host_that_reads_how_many_rows_come(options: dict[str, Any], waits: bool) -> None:
+    """A host that launches a whole layer, whose other parts are graphs, in less time than its kernels take, and its 16 experts in more: it has no
+    launches ahead where it waits for their rows, so that the layer's forward is longer than its kernels by what it takes longer for them."""
+    graphs = {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": ("attn", "moe_router", "moe_preprocess")}
+    strategy = Strategy(**{"ep": 8, "dp": 8, "seq_length": 16384, **graphs, **options})
+    model, system = load_model("qwen3-30b-a3b").architecture, load_system("gb200-nvl72")
+    result = derive(model, strategy, {"moe_permute_fusion": "true"}, {"t_launch": "80 us"}, system)
+    names = (op.name.replace(".", "_") for op in result.lowered.blocks["moe"].placed.block.ops)
+    kernels = sum(float(result.numbers.get(f"t_f_moe_{name}", 0)) for name in names)
+    assert (float(result.numbers["t_f_moe"]) > kernels * 1.05) is waits
+    assert float(result.numbers["t_f_moe"]) >= kernels * (1 - 1e-9)

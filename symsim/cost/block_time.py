@@ -9,7 +9,7 @@ For a block `n`, of one micro-batch on one rank:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -35,6 +35,9 @@ from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import CAST, Differentiated
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
+
+# seconds of the host for kernels, forward (False), backward, or of weight gradients (None)
+Host = Callable[[Iterable[tuple[int, str]], bool | None], Expr]
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,10 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
 
     rule = lowered.profile.conventions.again.get("seconds")
 
-    def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str, messages: Expr = ZERO) -> None:
-        """The kernels one after the other, or the host where it is slower than they and what shows of their messages are: it runs ahead meanwhile."""
-        device = total(parts, SECOND).expr
+    def define(phase: str, parts: Iterable[Quantity], host: Expr, meaning: str, latex: str, messages: Expr = ZERO, waits: Expr = ZERO) -> None:
+        """The kernels one after the other and what they wait for, or the host where it is slower than they and what shows of their messages are: it
+        runs ahead meanwhile."""
+        device = total(parts, SECOND).expr + waits
         seconds = maximum(device, host - messages) if device and host else device
         book.define(
             of_block("t", name, whole, phase=phase),
@@ -126,7 +130,8 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
         host = partial(_host, lowered, name, remembered)
-        define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown)
+        waits = _behind(network, lowered, remembered, kernels, host)
+        define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown, waits)
         define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", back)
         define("weights", weights.values(), host(weights, None), "backward, weight gradients", r"t^{w}")
     again = [(i, "") for i in kernels.forward if i in remembered.recomputed]
@@ -142,6 +147,23 @@ def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whol
         exposed["forward"],
         exposed["backward"],
     )
+
+
+def _behind(network: Network, lowered: Lowered, remembered: Remembered, kernels: _Kernels, host: Host) -> Expr:
+    """What experts wait for the host, which stops until it has read how many rows come and has no launches ahead then: what it takes it to launch
+    them, less the exchange and themselves (Megatron-Core transformer/moe/token_dispatcher.py _maybe_dtoh_and_synchronize; DeepEP deep_ep/buffer.py
+    dispatch; branch hybrid-ep, csrc/hybrid_ep/executor/executor.cu metadata_preprocess_core). Nothing where rows are of a fixed number, or another
+    micro-batch's kernels run meanwhile."""
+    strategy, ops = lowered.profile.strategy, remembered.placed.block.ops
+    sent = [i for i in kernels.forward if OPERATIONS[ops[i].kind].role == "exchange"]
+    fixed = strategy.moe_pad_expert_input_to_capacity or strategy.moe_expert_rank_capacity_factor is not None
+    if not sent or strategy.fusion != "te" or fixed or strategy.overlap_moe_expert_parallel_comm:
+        return ZERO
+    inside = [i for i in kernels.forward if sent[0] <= i < sent[-1]]
+    launching = host([(i, "") for i in inside], False)
+    own = (network.seconds(m) * m.count for i, m in between_ranks(remembered.differentiated.forward_messages) if i == sent[0])
+    meanwhile = total([*own, *(kernels.forward[i] for i in inside)], SECOND).expr
+    return maximum(0, launching - meanwhile) if launching else ZERO
 
 
 def _synchronised(lowered: Lowered) -> list[Quantity]:
