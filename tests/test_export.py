@@ -151,6 +151,13 @@ def test_what_a_target_cannot_say_is_a_sentence(tmp_path: Path) -> None:
     assert any("of h100-sxm the curves, the host, price and power are left out" in one for one in said)
 
 
+def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:
+    """p2p_comm is of 1f1b."""
+    _, said = export("megatron", Asked(symsim.load_model("llama3-8b"), load_strategy("pp=2,schedule=gpipe,num_microbatches=4")), tmp_path / "train.sh")
+    assert "Megatron-LM cannot say schedule=gpipe: what is written means 1f1b" in said
+    assert not [sentence for sentence in said if "p2p_comm" in sentence]
+
+
 @pytest.mark.parametrize("kind", TARGETS)
 def test_every_option_comes_back_or_is_said(kind: str) -> None:
     """Each option away from its default, one at a time: the files say it, or a sentence does."""

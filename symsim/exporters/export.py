@@ -98,7 +98,8 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         back = load_strategy(job.strategy)
         there, model = plain(back), asked.architecture
         same = stages(model, asked.strategy, model.mtp_num_layers) == stages(model, back, model.mtp_num_layers)
-        differ = [name for name, value in plain(asked.strategy).items() if value != there[name] and not (same and name in _SPLIT)]
+        # what says nothing in what is asked is not lost ("")
+        differ = [name for name, value in plain(asked.strategy).items() if value not in (there[name], "") and not (same and name in _SPLIT)]
         if "recompute" in differ:
             differ = [name for name in differ if not name.startswith("recompute_")]
         said += [_sentence(title, "", name, plain(asked.strategy)[name], there[name]) for name in differ]
