@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from symsim.api.cli import _result
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
+from symsim.inputs.settable import architecture_keys
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
 
@@ -128,3 +130,10 @@ def test_refused(case: tuple[str, str, str | None], overrides: dict[Any, Any], s
 def test_what_is_no_mapping_is_refused() -> None:
     with pytest.raises(InputError, match="overrides"):
         in_python(DENSE, ["tp=4"])  # type: ignore[arg-type]
+
+
+def test_every_section_of_a_model_file_has_its_keys() -> None:
+    """Those of the blocks that Zamba2's layers share among them."""
+    assert architecture_keys()["shared_block.adapter_rank"] == ("shared_block", "adapter_rank")
+    sections = {name for name, value in load_model("zamba2-7b").architecture if isinstance(value, BaseModel)}
+    assert sections <= {path[0] for path in architecture_keys().values() if len(path) == 2}

@@ -29,8 +29,6 @@ _EXCHANGE_SYMBOL = re.compile(rf"eta_([1-9][0-9]{{0,2}})_({'|'.join(DISPATCHERS)
 _TIER_FIELDS = {"R": "ranks", "B": "bandwidth", "C": "ring", "alpha": "latency", "lambda": "launch", "chi": "processors", "eta": "efficiency"}
 _SYSTEM_PARTS = ("accelerator", "kernels", "network", "host")
 
-_SECTIONS = ("attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "mlp", "moe")
-
 
 def system_path(name: str) -> tuple[str, ...] | None:
     """Where a system keeps the number that --set calls `name`: a symbol, or a dotted path."""
@@ -54,11 +52,10 @@ def architecture_keys() -> dict[str, tuple[str, ...]]:
     """Every name under which --set finds a field of the architecture: symbols, dotted paths, and bare names that are unique."""
     paths: list[tuple[str, ...]] = [("num_layers",)]
     for name, field in Architecture.model_fields.items():
-        if name in _SECTIONS:
-            section = next(t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type) and issubclass(t, BaseModel))
-            paths += [(name, inner) for inner in section.model_fields]
-        elif name not in ("layers", "layer_kinds", "norms"):
-            paths.append((name,))
+        if name in ("layers", "layer_kinds", "norms"):
+            continue
+        section = next((t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type) and issubclass(t, BaseModel)), None)
+        paths += [(name, inner) for inner in section.model_fields] if section else [(name,)]
     bare = [path[-1] for path in paths]
     keys = {".".join(path): path for path in paths}
     keys |= {path[-1]: path for path in paths if bare.count(path[-1]) == 1}
