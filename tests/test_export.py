@@ -153,7 +153,8 @@ def test_what_a_target_cannot_say_is_a_sentence(tmp_path: Path) -> None:
 
 def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:
     """p2p_comm is of 1f1b."""
-    _, said = export("megatron", Asked(symsim.load_model("llama3-8b"), load_strategy("pp=2,schedule=gpipe,num_microbatches=4")), tmp_path / "train.sh")
+    strategy = load_strategy("pp=2,schedule=gpipe,num_microbatches=4")
+    _, said = export("megatron", Asked(symsim.load_model("llama3-8b"), strategy), tmp_path / "train.sh")
     assert "Megatron-LM cannot say schedule=gpipe: what is written means 1f1b" in said
     assert not [sentence for sentence in said if "p2p_comm" in sentence]
 
