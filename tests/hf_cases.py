@@ -98,7 +98,7 @@ def of_part(architecture: Architecture, declare: Callable[[Net], str], kernel: s
     mesh = mesh_of(strategy)
     given = resolve({"attention_kernel": kernel})
     profile = Profile(architecture, strategy, given, framework_of(strategy, given), placement_of(strategy))
-    net = Net("part", precision, dimensions(architecture, strategy, mesh, "full"))
+    net = Net("part", precision, dimensions(architecture, strategy, mesh, {}))
     return polynomial(lower_block(net.block([declare(net)]), profile, mesh), architecture, strategy)
 
 

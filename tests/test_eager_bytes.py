@@ -140,6 +140,20 @@ ZAMBA2 = {
     "chunk_size": 16,
     "adapter_rank": 6,
 }
+GEMMA4 = GROUPED | {
+    "model_type": "gemma4_text",
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "global_head_dim": 24,
+    "intermediate_size": 96,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "sliding_window": 16,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 12,
+}
+EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
 JAMBA = {
     "model_type": "jamba",
     "hidden_size": 32,
@@ -225,6 +239,11 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "zamba 2, adapters of attention": (
         ZAMBA2 | {"use_shared_attention_adapter": True, "use_mem_rope": True}, 1, "eager", 2, 40, 1288736, 5120
     ),
+    # with the layer's own embeddings, a slice of what PyTorch keeps once for all six: 1920 bytes of 11520
+    "gemma 4, a window": (GEMMA4, 0, "eager", 2, 40, 501888 + 1920, 2560),
+    "gemma 4, others' keys": (GEMMA4, 4, "eager", 2, 40, 468544 + 1920, 2560),
+    "gemma 4, others' keys, all of them": (GEMMA4, 5, "eager", 2, 40, 509536 + 1920, 3840),
+    "gemma 4, keys as values": (GEMMA4 | EQUAL_KEYS, 1, "eager", 2, 48, 589504, 4608),
     "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }

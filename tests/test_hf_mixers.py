@@ -62,6 +62,24 @@ ZAMBA2 = {
     "use_mem_rope": True,
     "add_bias_linear": True,
 }
+GEMMA4 = {
+    "model_type": "gemma4_text",
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "global_head_dim": 24,
+    "intermediate_size": 96,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "sliding_window": 16,
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "hidden_size_per_layer_input": 12,
+    "vocab_size_per_layer_input": 90,
+}
+EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
 LING = {
     "model_type": "bailing_hybrid",
     "vocab_size": 727,
@@ -124,6 +142,8 @@ COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
         },
         None,
     ),
+    "gemma4_text": (GEMMA4, {"embedding": 17488, "attention": 81920, "norm": 2196, "mlp": 156672}, 11447040),
+    "gemma4_text, keys as values": (GEMMA4 | EQUAL_KEYS, {"embedding": 6400, "attention": 78336, "norm": 1840, "mlp": 110592}, 9059072),
     "zamba2": (ZAMBA2, {"embedding": 6400, "attention": 270112, "norm": 1408, "mlp": 54272}, 19876864),
 }
 
@@ -158,6 +178,11 @@ def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
         (ZAMBA2 | {"tie_word_embeddings": False}, "transformers then shares no block either"),
         (ZAMBA2 | {"layers_block_type": ["attention"] * 5}, "names 'attention', which this model_type does not have"),
         (ZAMBA2 | {"num_key_value_heads": 2}, "num_attention_heads with use_shared_attention_adapter"),
+        (GEMMA4 | {"num_kv_shared_layers": 5}, "'num_kv_shared_layers' must be so few that a layer of every type"),
+        (GEMMA4 | {"num_key_value_heads": 3}, "'num_key_value_heads' must be a divisor of num_attention_heads 4"),
+        (GEMMA4 | {"use_bidirectional_attention": "all"}, "'use_bidirectional_attention' is all, but only causal attention"),
+        (GEMMA4 | {"enable_moe_block": True}, "experts beside a dense network of the same layer"),
+        (GEMMA4 | {"layer_types": ["mamba"] * 6}, "names 'mamba', which this model_type does not have"),
         (LING | {"layer_types": ["mamba"] * 5}, "names 'mamba', which this model_type does not have"),
     ],
 )

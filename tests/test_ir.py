@@ -96,7 +96,7 @@ def test_a_partial_sum_that_is_read_whole_and_split_is_reduced_once() -> None:
     """A network behind another, with a sum around it: the first one's result is scattered, and gathered from there."""
     strategy, model, given = Strategy(tp=2, sp=True, seq_length=4096), load_model("llama3-8b").architecture, resolve({})
     mesh = mesh_of(strategy)
-    net = Net("dense", "bf16", dimensions(model, strategy, mesh, "full"))
+    net = Net("dense", "bf16", dimensions(model, strategy, mesh, {}))
     x = net.input("x", "b s h")
     for name in ("first", "second"):
         with net.within(name, "mlp"):
@@ -120,7 +120,7 @@ def projected(einsum: str = "b s h, f h -> b s f") -> Block:
 
 def test_a_misspelt_dimension_is_refused_where_it_is_named() -> None:
     strategy, model = Strategy(), load_model("llama3-8b").architecture
-    net = Net("block", "bf16", dimensions(model, strategy, mesh_of(strategy), "full"))
+    net = Net("block", "bf16", dimensions(model, strategy, mesh_of(strategy), {}))
     with pytest.raises(IRError, match="unknown dimension f_s"):  # a symbol, but not of this model
         net.tensor("y", "b s f_s")
     with pytest.raises(IRError, match=r"unknown dimension k: .*, in mask\[s k\]"):

@@ -45,7 +45,7 @@ def test_gradients_of_what_is_borrowed_are_sent_once() -> None:
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
-        ("pp=3", "pp=3 puts layers on several stages, and layers of zamba2-7b share weights"),
+        ("pp=3", "layers of zamba2-7b read what the embedding made, which no framework"),
         ("zero=3,dp=2", "zero=3 gathers a layer's parameters for that layer alone"),
         ("tp=3", "tp=3 does not divide num_attention_heads=32"),
     ],

@@ -34,6 +34,7 @@ _STAGE = {
     "whole_i": (r"n^{(i)}_{\mathrm{whole}}", "those of them that keep what their backward needs"),
     "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
 }
+_SIZES_OF_KINDS = {"d": "head dimension", "f": "feed-forward width", "g": "key/value heads"}
 # Numbers of the system, and seconds of the stage with the longest tail
 _SYSTEM = {
     "Phi": (r"\Phi", "FLOP/s", "peak rate of an accelerator in the strategy's precision"),
@@ -113,9 +114,9 @@ def entry(name: str) -> Entry:
         return Entry(
             latex, "1", f"layers of kind {kind_of(kind)}" + (" that are recomputed in full" if again else "") + (" on stage i" if here else "")
         )
-    width_of = re.fullmatch(rf"f_({SPELT})", name)
-    if width_of:
-        return Entry(f"f_{{{word(width_of[1])}}}", "1", f"feed-forward width of layers of kind {kind_of(width_of[1])}")
+    size_of = re.fullmatch(rf"([dfg])_({SPELT})", name)
+    if size_of:
+        return Entry(f"{size_of[1]}_{{{word(size_of[2])}}}", "1", f"{_SIZES_OF_KINDS[size_of[1]]} of layers of kind {kind_of(size_of[2])}")
     if len(name) == 1:
         return Entry(name, "1", name)
     head, _, rest = name.partition("_")

@@ -77,6 +77,8 @@ D_i     | D_i           | 1    | channels of a selective scan (Mamba-1)
 N_i     | N_i           | 1    | dimension of the state of each
 r_i     | r_i           | 1    | rank of their steps
 W_i     | W_i           | 1    | width of their convolution
+h_p     | h_p           | 1    | width of a layer's own embeddings
+V_p     | V_p           | 1    | rows of their table
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share
 r       | r             | 1    | rank of the adapters
 D       | D             | 1    | multi-token prediction depths
@@ -172,7 +174,7 @@ _DOMAINS: dict[str, str] = {
 # Symbols of a layer kind, a tier, a type or an axis. A collective may reach more than its link's rate, where switches add.
 _FAMILIES: tuple[tuple[str, str], ...] = (
     (r"L_.+_(i|ckpt)", "non-negative integer"),
-    (r"L_.+|f_.+|R_\d+", "positive integer"),
+    (r"L_.+|[dfg]_.+|R_\d+", "positive integer"),
     (r"chi_\d+", "share"),
     (r"mu_.+|[BC]_\d+|eta_\d+_\w+|Phi_\w+", "positive"),
     (r"(alpha|lambda)_\d+|lambda_\d+_\w+|e_[fb]_\w+", "non-negative"),

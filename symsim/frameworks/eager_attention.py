@@ -99,7 +99,7 @@ def _picks_heads(k: Kernels) -> bool:
 def repeated(k: Kernels, op: Op, x: str) -> str:
     """Keys or values repeated to every query head: new storage, when there are fewer of them."""
     model = k.profile.model
-    if op.of(Attention).groups == op.of(Attention).heads or model.query_groups == model.attention.num_attention_heads:
+    if op.of(Attention).groups == op.of(Attention).heads or model.groups_of(k.block.name) == model.attention.num_attention_heads:
         return x
     return run(k, "repeat", [x], ["b", op.of(Attention).heads, "s", k.dims_of(x)[-1]])
 

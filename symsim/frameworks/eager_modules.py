@@ -18,6 +18,8 @@ class ModuleCode:
     """*RMSNorm: (weight * x).to(dtype), where Llama casts x first."""
     norm_weight_cast: bool = False
     """The same, of an fp32 copy of the weight."""
+    norm_by_power: bool = False
+    """*RMSNorm: torch.pow(mean, -0.5) for rsqrt(mean), which keeps the mean."""
     norm_in_fp32: bool = False
     """layer_norm of an fp32 copy."""
     centred_norm: bool = False
@@ -81,6 +83,7 @@ MODULE_CODE = {
     "exaone_moe": _ROUTER,
     "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
     "flex_olmo": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True, router_casts_weights=True),
+    "gemma4_text": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True),
     "glm": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),

@@ -82,7 +82,7 @@ def eager_norm(k: Kernels, op: Op) -> None:
     else:
         squared = x
     variance = run(k, "mean", [run(k, "pow", [squared])], rows, kind="index", op_kind="norm", over=over)
-    scale = run(k, "rsqrt", [variance], kind="index")
+    scale = run(k, "pow" if code.norm_by_power else "rsqrt", [variance], kind="index")
     unscaled = run(k, "mul", [x, scale])
     if not parameters:
         cast(k, unscaled, precision, into=y)

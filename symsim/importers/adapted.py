@@ -215,7 +215,8 @@ def leading_layers(architecture: Architecture, ratio: float) -> list[str]:
 
     def held(block: str) -> int:
         made = declared[block]
-        at = {**sizes, f"f_{block}": (model.layer_kinds[block].ffn_hidden_size or 0) if block in model.layer_kinds else 0}
+        own = model.layer_kinds[block].own if block in model.layer_kinds else {}
+        at = {**sizes, **{f"{dim}_{block}": size for dim, size in own.items()}}
         return sum(_product(int(made.dims[d].whole_model.evaluate(at)) for d in t.dims) for t in made.parameters())
 
     declared = declared_alone(architecture)

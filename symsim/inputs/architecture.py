@@ -40,6 +40,7 @@ class Attention(Part):
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
     head_gate: bool = Field(False, description="mla: a gate for every head, on what attention gives (Ling 3.0)")
     output_gate_bias: bool | None = Field(None, description="default: qkv_bias")
+    v_norm: bool = Field(False, description="values are normed head by head, without a weight (Gemma 4)")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
     clip_qkv: bool = Field(False, description="queries, keys and values clamped to a range (OLMo, DBRX)")
@@ -150,6 +151,13 @@ class SharedBlock(Part):
     attention_adapters: bool = Field(False, description="adapters of queries, keys and values beside those of the network")
 
 
+class PerLayerInput(Part):
+    """Embeddings of every token for every layer, which the layer gates and adds (Gemma 3n, Gemma 4)."""
+
+    hidden_size: Size = Field(description="width of one layer's")
+    vocab_size: Size = Field(description="rows of their table")
+
+
 class Mlp(Part):
     """The dense feed-forward network."""
 
@@ -209,6 +217,16 @@ class LayerKind(Part):
     rope: bool = True
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
+    kv_channels: Size | None = Field(None, description="head dimension of this kind, when not attention's")
+    num_query_groups: Size | None = Field(None, description="key/value heads of this kind, when not attention's")
+    keys_as_values: bool = Field(False, description="values are the keys as they were projected (Gemma 4)")
+    shared_keys: bool = Field(False, description="without keys and values of its own: those of the last such layer that has them (Gemma 3n, Gemma 4)")
+
+    @property
+    def own(self) -> dict[str, int]:
+        """The sizes that this kind has of its own, by dimension."""
+        sizes = {"f": self.ffn_hidden_size, "d": self.kv_channels, "g": self.num_query_groups}
+        return {dim: size for dim, size in sizes.items() if size is not None}
 
     @property
     def mixers(self) -> frozenset[str]:
@@ -325,6 +343,7 @@ class Architecture(Part):
     mamba: Mamba | None = None
     selective_scan: SelectiveScan | None = None
     shared_block: SharedBlock | None = None
+    per_layer_input: PerLayerInput | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
@@ -349,6 +368,7 @@ class Architecture(Part):
     position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
     position_embedding_rows: Size | None = None
     embedding_size: Size | None = Field(None, description="width of the table of words when not hidden_size, with a projection to it and from it")
+    layer_scale: bool = Field(False, description="what a layer leaves is multiplied by a number that is not learned (Gemma 4)")
     embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
     mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
     mtp_use_repeated_layer: bool = False
@@ -392,6 +412,9 @@ class Architecture(Part):
             complete = self.shared_block is not None and self.mlp is not None and self.attention.kind == "gqa"
             if self.layer_kinds[kind].shared_block != "none" and (not complete or self.layer_kinds[kind].mixer == "none"):
                 raise ValueError(f"layer kind '{kind}' has a shared_block, which needs that section, an mlp section, attention (gqa) and a mixer")
+            plain = self.attention.kind == "gqa" and not self.attention.clip_qkv and self.attention.qk_norm_position == "before_rope"
+            if (self.layer_kinds[kind].shared_keys or self.layer_kinds[kind].keys_as_values) and not plain:
+                raise ValueError(f"layer kind '{kind}' has shared_keys or keys_as_values, which go with attention of kind gqa, normed before RoPE")
             if self.layer_kinds[kind].beside and (self.layer_kinds[kind].mixer in ("none", "mamba") or self.parallel_block):
                 raise ValueError(f"layer kind '{kind}' has beside: mamba, which goes with another mixer, and without parallel_block")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
@@ -413,6 +436,22 @@ class Architecture(Part):
     def shares_weights(self) -> bool:
         """Whether layers use weights that other layers hold."""
         return any(self.layer_kinds[k].shared_block == "borrowed" for k in self.kind_names())
+
+    @property
+    def reads_ahead(self) -> str:
+        """What layers read beside the stream, which was made before the layer in front of them; "" if nothing."""
+        kinds = [self.layer_kinds[k] for k in self.kind_names()]
+        read = {
+            "embeddings of their own": self.per_layer_input is not None,
+            "keys and values of earlier layers": any(kind.shared_keys for kind in kinds),
+            "what the embedding made": any(kind.shared_block != "none" for kind in kinds),
+        }
+        return next((what for what, reads in read.items() if reads), "")
+
+    def groups_of(self, kind: str) -> int:
+        """Key/value heads of a kind of layer."""
+        own = self.layer_kinds[kind].num_query_groups if kind in self.layer_kinds else None
+        return own or self.query_groups
 
     def _half(self, kind: str) -> None:
         if self.layer_kinds[kind].mixer == self.layer_kinds[kind].ffn:

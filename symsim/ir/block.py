@@ -220,8 +220,9 @@ class Net:
         self.tensors[name] = Tensor(name, dims, dtype or self.dtype, kind, view_of, self.module)
         return name
 
-    def input(self, name: str, dims: str, dtype: str | None = None, kind: str = "activation") -> str:
+    def input(self, name: str, dims: str, dtype: str | None = None, kind: str = "activation", borrowed: bool = False) -> str:
         made = self.tensor(name, dims, dtype, kind)
+        self.tensors[made] = replace(self.tensors[made], borrowed=borrowed)
         self.inputs.append(made)
         return made
 

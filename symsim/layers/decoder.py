@@ -14,6 +14,7 @@ from symsim.layers.mamba import mamba
 from symsim.layers.mla import mla
 from symsim.layers.mlp import mlp
 from symsim.layers.moe import moe
+from symsim.layers.per_layer_input import per_layer_input
 from symsim.layers.selective_scan import selective_scan
 from symsim.layers.shared_block import shared_block
 from symsim.layers.short_convolution import short_convolution
@@ -83,4 +84,7 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
     if kind.ffn == "none":
         return x
     read = normed(x, "pre_mlp")
-    return added(fed(read), read if model.residual_after_norm else x, "post_mlp", "add_ffn")
+    x = added(fed(read), read if model.residual_after_norm else x, "post_mlp", "add_ffn")
+    if model.per_layer_input:
+        x = n.add(net, per_layer_input(net, x, model), x, "add_per_layer_input")
+    return n.scale(net, x, "layer_scale") if model.layer_scale else x

@@ -5,10 +5,12 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.per_layer_input import embeddings_of_layers
 
 
-def embedding(net: Net, model: Architecture) -> str:
-    """`ids[b s] -> x[b s h]`: rows of a table `[V h]` (or `[V h_e]`, projected), plus learned positions `[P h]`."""
+def embedding(net: Net, model: Architecture) -> list[str]:
+    """`ids[b s] -> x[b s h]`: rows of a table `[V h]` (or `[V h_e]`, projected), plus learned positions `[P h]`; and, of a model whose layers
+    have embeddings of their own, these `[b s L h_p]`."""
     with net.within("embedding", "embedding"):
         ids = net.input("ids", "b s", "int64", "index")
         width = "h_e" if model.embedding_size else "h"
@@ -31,4 +33,4 @@ def embedding(net: Net, model: Architecture) -> str:
             x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight)
         if model.dropped_embedding:
             x = n.dropout(net, x, "dropout")
-    return x
+    return [x, embeddings_of_layers(net, ids, x, model)] if model.per_layer_input else [x]

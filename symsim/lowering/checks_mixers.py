@@ -24,8 +24,12 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
         _delta_rule(architecture.linear_attention, strategy)
     if "mamba" in used and architecture.mamba is not None:
         _state_space(architecture.mamba, strategy)
-    if architecture.shares_weights:
-        _shared_weights(architecture, strategy)
+    if architecture.reads_ahead and strategy.pp > 1:
+        read = f"layers of {architecture.name} read {architecture.reads_ahead}, which no framework that symsim knows sends from stage to stage"
+        raise InputError(f"pp={strategy.pp} puts layers on several stages, and {read}; give pp=1")
+    if architecture.shares_weights and strategy.zero == 3:
+        said = f"layers of {architecture.name} share weights (torch's fully_shard asks for them in one unit)"
+        raise InputError(f"zero=3 gathers a layer's parameters for that layer alone, and {said}; give zero=2")
 
 
 def _delta_rule(spec: LinearAttention, strategy: Strategy) -> None:
@@ -50,13 +54,3 @@ def _state_space(spec: Mamba, strategy: Strategy) -> None:
     own = groups // tp
     if own % cp and cp % own:
         raise InputError(f"cp={cp} neither divides mamba_num_groups/tp={own} nor is a multiple of it")
-
-
-def _shared_weights(architecture: Architecture, strategy: Strategy) -> None:
-    said = f"layers of {architecture.name} share weights"
-    if strategy.pp > 1:
-        copies = "of which no framework that symsim knows keeps copies"
-        raise InputError(f"pp={strategy.pp} puts layers on several stages, and {said}, {copies}; give pp=1")
-    if strategy.zero == 3:
-        unit = "torch's fully_shard asks for them in one unit"
-        raise InputError(f"zero=3 gathers a layer's parameters for that layer alone, and {said} ({unit}); give zero=2")

@@ -63,7 +63,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     block = _expand_groups(block) if expand_groups else block
     state = State(dict(block.tensors))
     for name in block.inputs:
-        state.layouts[name] = _stream_layout(mesh, block.tensors[name])
+        state.layouts[name] = _stream_layout(mesh, block, block.tensors[name])
     readers = {t: op.name for op in reversed(block.ops) for t in op.inputs}
     for tensor in block.tensors.values():
         if tensor.kind == "parameter":
@@ -96,7 +96,7 @@ def communicate(block: Block, mesh: Mesh, *, shared: bool = True, expand_groups:
     for name in block.outputs:
         tensor = state.tensors[name]
         last = Op("output", f"{name} to the stream", tensor.module, (name,), ())
-        outputs.append(redistribute(state, mesh, last, name, _stream_layout(mesh, tensor), True))
+        outputs.append(redistribute(state, mesh, last, name, _stream_layout(mesh, block, tensor), True))
     placed = replace(block, tensors=state.tensors, ops=tuple(state.ops), outputs=tuple(outputs))
     return Placed(placed, mesh, state.layouts, state.partial, tuple(state.iteration))
 
@@ -114,7 +114,7 @@ def _wanted(mesh: Mesh, op: Op, position: int, tensor: Tensor, layout: Layout) -
 def _read_split(state: State, mesh: Mesh, block: Block, layouts: list[Layout]) -> None:
     """Note the tensors of which a reader wants a share."""
     reads = [(n, _wanted(mesh, op, at, block.tensors[n], layout)) for op, layout in zip(block.ops, layouts) for at, n in enumerate(op.inputs)]
-    reads += [(name, _stream_layout(mesh, block.tensors[name])) for name in block.outputs]
+    reads += [(name, _stream_layout(mesh, block, block.tensors[name])) for name in block.outputs]
     for name, wanted in reads:
         for dim, axes in (wanted or {}).items():
             state.split.setdefault(name, {}).update(dict.fromkeys(axes, dim))
@@ -126,11 +126,13 @@ def _summed(op: Op) -> set[str]:
     return {d for e in op.einsums for d in e.contracted} if rule == "contracted" else {rule} - {""}
 
 
-def _stream_layout(mesh: Mesh, tensor: Tensor) -> Layout:
-    """The residual stream between blocks lies where the strategy's table says; ids, labels and losses leave tp alone."""
-    stream = tensor.kind == "activation" and "h" in tensor.dims
-    lies = {d: mesh.placement.of(d) for d in tensor.dims}
-    return {d: tuple(a for a in (*axes.always, *(axes.left if stream else ())) if mesh.active(a)) for d, axes in lies.items()}
+def _stream_layout(mesh: Mesh, block: Block, tensor: Tensor) -> Layout:
+    """What stands between blocks lies where the strategy's table says; ids, labels and losses leave tp alone."""
+    lies = {d: mesh.placement.of((*block.dims[d].parts, d)[0]) for d in tensor.dims}
+    wide = tensor.kind == "activation" and len(tensor.dims) > 2
+    taken = {a for axes in lies.values() for a in axes.always}
+    left = {d: [a for a in axes.left if a not in taken] if wide else [] for d, axes in lies.items()}
+    return {d: tuple(a for a in (*axes.always, *left[d]) if mesh.active(a)) for d, axes in lies.items()}
 
 
 def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
@@ -198,7 +200,12 @@ def _expand_groups(block: Block) -> Block:
     """Fewer key/value heads than TP ranks: views of the joint projection first gather it (Megatron-Core attention.py), and
     every rank then holds the whole head that its queries need, `own[g]`: one of tp copies."""
     ops: list[Op] = []
-    own, regrouped = "own[g]", False
+    own, given = "own[g]", [n for n in block.inputs if "g" in block.tensors[n].dims]
+    regrouped = bool(given)  # another layer's keys and values come so
+    if regrouped:
+        held = {n: replace(t, dims=tuple(own if d == "g" else d for d in t.dims)) for n in given for t in [block.tensors[n]]}
+        dims = {**block.dims, own: Dim(symbol("tp"), block.dims["g"].size, parts=("g",))}
+        block = replace(block, tensors={**block.tensors, **held}, dims=dims)
     for op in block.ops:
         parts = block.dims[block.tensors[op.inputs[0]].dims[-1]].parts if op.is_view and op.inputs else ()
         if "g" in parts and op.is_view:

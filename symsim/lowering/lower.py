@@ -79,7 +79,7 @@ def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
     model = profile.model
     net = _net(profile, mesh, EMBEDDING)
-    blocks = {EMBEDDING: net.block([embedding(net, model)])}
+    blocks = {EMBEDDING: net.block(embedding(net, model))}
     for name in model.kind_names():
         blocks[name] = declare_layer(profile, mesh, name, model.layer_kinds[name])
     net = _net(profile, mesh, HEAD)
@@ -99,10 +99,9 @@ def declare_layer(profile: Profile, mesh: Mesh, name: str, kind: LayerKind) -> B
 
 
 def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None) -> Net:
-    width = f"f_{name}" if kind is not None and kind.ffn_hidden_size else "f"
-    causal = profile.assumptions["causal"]
-    at_random, window = profile.assumptions["expert_load"] == "random", kind.window if kind else None
-    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, causal, window, width, at_random))
+    own = {dim: f"{dim}_{name}" for dim in kind.own} if kind is not None else {}
+    at_random = profile.assumptions["expert_load"] == "random"
+    return Net(name, profile.strategy.precision, dimensions(profile.model, profile.strategy, mesh, own, at_random))
 
 
 def _stream(net: Net, profile: Profile) -> str:
@@ -117,7 +116,7 @@ def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = Fal
 @once
 def _differentiated(block: Block, profile: Profile, mesh: Mesh) -> Differentiated:
     model, strategy, framework = profile.model, profile.strategy, profile.framework
-    few_groups = model.attention.kind == "gqa" and model.query_groups < strategy.tp
+    few_groups = model.attention.kind == "gqa" and model.groups_of(block.name) < strategy.tp
 
     declared = passed("declare", marked(block, model, strategy))
     fused = passed("fuse", fuse(declared, profile))

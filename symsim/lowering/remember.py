@@ -225,7 +225,7 @@ def _by_storage(
     for name, by in names.items():
         own = kept_as(placed, name, keep_gathered)
         root = block.tensors[own] if name in alone else block.storage(own)
-        if root.kind != "parameter":
+        if root.kind != "parameter" and not root.borrowed:
             roots.setdefault(root.name, {}).update(by)
     views = {kept_as(placed, name, keep_gathered) for name in alone}
     made = [

@@ -102,13 +102,13 @@ def gathers_on_arrival(strategy: Strategy, assumptions: Mapping[str, str]) -> bo
 
 
 def sizes_of_kinds(model: Architecture) -> dict[str, Number]:
-    """Of every kind of layer the number of its layers, its window and its own width, by symbol."""
+    """Of every kind of layer the number of its layers, its window and its own sizes, by symbol."""
     found: dict[str, Number] = {}
     for kind, held in layers_before(model, model.num_layers).items():
         spec = model.layer_kinds[kind]
         found[layers_of_model(kind).text] = held.constant()
         found |= {"w": spec.window} if spec.window else {}
-        found |= {f"f_{kind}": spec.ffn_hidden_size} if spec.ffn_hidden_size else {}
+        found |= {f"{dim}_{kind}": size for dim, size in spec.own.items()}
     return found
 
 

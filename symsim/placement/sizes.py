@@ -112,6 +112,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
     if model.selective_scan:
         scan = model.selective_scan
         found |= {"D_i": scan.channels, "N_i": scan.state_dim, "r_i": scan.step_rank, "W_i": scan.conv_kernel_dim}
+    if model.per_layer_input:
+        found |= {"h_p": model.per_layer_input.hidden_size, "V_p": model.per_layer_input.vocab_size}
     if model.shared_block:
         found["r_b"] = model.shared_block.adapter_rank
     if model.mamba:
@@ -219,12 +221,11 @@ def set_aside_rows(strategy: Strategy, load: Expr) -> tuple[Expr | None, Expr | 
     return room, Fraction("1.1") / load if strategy.moe_paged_stash else room
 
 
-def dimensions(
-    model: Architecture, strategy: Strategy, mesh: Mesh, causal: str, kind_window: int | None = None, ffn_width: str = "f", at_random: bool = False
-) -> Mapping[str, Dim]:
+def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping[str, str], at_random: bool = False) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
     routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance. `R_u`, under the flex dispatcher, are tokens that
-    arrive there: each once, however many of its experts are there. at_random: the busiest rank's, where tokens choose at random.
+    arrive there: each once, however many of its experts are there. own: symbols of sizes that a kind has of its own.
+    at_random: the busiest rank's, where tokens choose at random.
     """
     sized = {name: Dim(symbol(name)) for name in values(model, strategy) if name not in ("lam",)}
     load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
@@ -239,7 +240,8 @@ def dimensions(
         flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
     return {
         **sized,
-        "f": Dim(symbol(ffn_width)),
+        "f": Dim(symbol("f")),
+        **{dim: Dim(symbol(name)) for dim, name in own.items()},
         "C": Dim(symbol("C")),
         "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]),
         **flex,

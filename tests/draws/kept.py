@@ -79,8 +79,10 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
                     self.made.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
             return result
 
-    x = args[0].detach().requires_grad_()
-    args = (x, *args[1:])
+    args, kwargs = tuple(map(_trained, args)), dict(kwargs)
+    x = args[0]
+    if kwargs.get("shared_kv_states") is not None:  # keys and values that earlier layers made
+        kwargs["shared_kv_states"] = {kind: tuple(map(_trained, pair)) for kind, pair in kwargs["shared_kv_states"].items()}
     outside = {t.untyped_storage()._cdata: t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
     weights = {p.untyped_storage()._cdata for p in (*module.parameters(), *module.buffers())}
     packed: dict[int, int] = {}
@@ -106,6 +108,14 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
     not_own = {*weights, *outside, y.untyped_storage()._cdata}
     own = sum(size for c, (storage, size) in watch.made.items() if c not in not_own and not storage.expired())
     return own + sum(ends.values()), tables
+
+
+def _trained(t: Any) -> Any:
+    """An activation, as it is in training: with a gradient. Masks have as many dimensions as scores."""
+    import torch
+
+    activation = isinstance(t, torch.Tensor) and t.is_floating_point() and (t.dim() == 3 or t.shape[-2] != t.shape[-1])
+    return t.detach().requires_grad_() if activation else t
 
 
 def main() -> int:

@@ -212,7 +212,7 @@ def _sizes(model: Architecture) -> Sizes:
 
 def _width(model: Architecture, name: str) -> dict[str, int]:
     kind = model.layer_kinds.get(name)
-    return {f"f_{name}": kind.ffn_hidden_size} if kind is not None and kind.ffn_hidden_size else {}
+    return {f"{dim}_{name}": size for dim, size in kind.own.items()} if kind is not None else {}
 
 
 # Recomputation

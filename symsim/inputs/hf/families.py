@@ -8,6 +8,7 @@ from __future__ import annotations
 from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, integer, number
 from symsim.inputs.hf.families_dense import DENSE
 from symsim.inputs.hf.families_encoder import ENCODERS
+from symsim.inputs.hf.families_gemma import GEMMAS
 from symsim.inputs.hf.families_hybrid import HYBRID
 from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
@@ -324,7 +325,7 @@ _FIRST: dict[str, Family] = {
 }
 
 
-_EVERY = _FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID
+_EVERY = _FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID | GEMMAS
 
 
 FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in _EVERY.items()}

@@ -62,6 +62,8 @@ def _tag(kind: LayerKind) -> str:
         return "hybrid" if kind.shared_block == "held" else "hybrid_again"
     if kind.mixer in _MIXER_TAGS:
         return _MIXER_TAGS[kind.mixer]
+    if kind.shared_keys:
+        return _tag(kind.model_copy(update={"shared_keys": False})) + "_again"
     if kind.shared_index:
         return "following"
     if kind.window:
@@ -90,8 +92,10 @@ def _layers(c: Config, family: Family) -> dict[str, Any]:
 
 def _build(c: Config, family: Family, name: str, model_type: str) -> Architecture:
     for key, reason in FORBIDDEN.items():
-        if c.has(key) and c.flag(key):
-            raise InputError(f"{c.where}: key '{key}' is true, but {reason}.")
+        said = c.look(key)[1] if c.has(key) else None
+        # Gemma 4: images alone, of which text has none, or all
+        if said == "all" or (said not in (None, "vision") and c.flag(key)):
+            raise InputError(f"{c.where}: key '{key}' is {str(said).lower()}, but {reason}.")
     for key, (value, reason) in family.require.items():
         spelled, actual = c.look(key)
         if actual is not None and actual != value:

@@ -1,0 +1,73 @@
+"""Gemma 4: layers of two head dimensions, of which the last may take keys and values from earlier ones, and embeddings for every layer.
+
+Source: transformers 5.23, src/transformers/models/gemma4/configuration_gemma4.py and modeling_gemma4.py.
+"""
+
+from __future__ import annotations
+
+from symsim.errors import InputError
+from symsim.inputs.architecture import LayerKind, PerLayerInput
+from symsim.inputs.hf.config import Config, flag, given
+from symsim.inputs.hf.family import Family
+from symsim.inputs.hf.fields import BIASED, FOUR_NORMS
+
+# fmt: off
+
+
+def _types(c: Config) -> list[str]:
+    """Every sixth layer attends to everything, and so does the last, whatever the config says of it."""
+    types = c.items("layer_types", str, c.depth) or ["sliding_attention" if (i + 1) % 6 else "full_attention" for i in range(c.depth)]
+    wrong = [t for t in types if t not in ("sliding_attention", "full_attention")]
+    if wrong:
+        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]:.40}', which this model_type does not have.")
+    return [*types[:-1], "full_attention"]
+
+
+def taking_over(c: Config, types: list[str]) -> list[bool]:
+    """Which layers have keys and values of the last layer of their type before them that has its own."""
+    many = c.integer("num_kv_shared_layers", 0)
+    if many and set(types[: max(c.depth - many, 0)]) != set(types):
+        raise c.refuse(c.look("num_kv_shared_layers")[0], "so few that a layer of every type has keys and values of its own", many)
+    return [i >= c.depth - many for i in range(c.depth)]
+
+
+def _groups(c: Config, key: str) -> int:
+    heads, groups = c.integer("num_attention_heads"), c.integer(key)
+    if heads % groups:
+        raise c.refuse(c.look(key)[0], f"a divisor of num_attention_heads {heads}", groups)
+    return groups
+
+
+def gemma4_mixers(c: Config) -> list[LayerKind]:
+    types, window, wide, equal = _types(c), c.optional("sliding_window"), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
+    own_groups = _groups(c, "num_global_key_value_heads") if equal and c.look("num_global_key_value_heads")[1] is not None else None
+    doubled = 2 * c.integer("intermediate_size") if c.flag("use_double_wide_mlp") else None
+    made = []
+    for kind, shares in zip(types, taking_over(c, types), strict=True):
+        own: dict[str, object] = {"shared_keys": shares, "ffn_hidden_size": doubled if shares else None}
+        if kind == "full_attention":
+            own |= {"kv_channels": wide, "num_query_groups": own_groups, "keys_as_values": equal and not shares}
+        else:
+            own |= {"window": window}
+        made.append(LayerKind(**own))
+    return made
+
+
+def embeddings_of_layers(c: Config) -> PerLayerInput | None:
+    width = c.integer("hidden_size_per_layer_input", 0)
+    return PerLayerInput(hidden_size=width, vocab_size=c.integer("vocab_size_per_layer_input")) if width else None
+
+
+GEMMAS: dict[str, Family] = {
+    "gemma4_text": Family(
+        {"global_head_dim": 512, "num_global_key_value_heads": None, "per_layer_config": None},
+        attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
+                            "kv_channels": lambda c: c.integer("head_dim")},
+        mixers=gemma4_mixers, names={"hidden_act": ("hidden_activation",)},
+        model={"embedding_scale": True, "norms": FOUR_NORMS, "layer_scale": True, "logit_softcap": given("final_logit_softcapping"),
+               "per_layer_input": embeddings_of_layers, "tie_word_embeddings": flag("tie_word_embeddings")},
+        require={"enable_moe_block": (False, "experts beside a dense network of the same layer are not read"),
+                 "per_layer_config": (None, "sizes of single layers are read from global_head_dim and num_global_key_value_heads")},
+        unread={"num_experts": "without enable_moe_block", "top_k_experts": "without enable_moe_block",
+                "moe_intermediate_size": "without enable_moe_block", "is_causal": "set by use_bidirectional_attention"}),
+}
