@@ -361,23 +361,20 @@ def _axes(array: Array) -> set[int]:
 def _cuts(codes: Array, m: Array, group: Array, runs: Array) -> tuple[list[Cut], Array]:
     """Pipelines at points that run, and which of them every point has."""
     distinct, inverse = np.unique(codes, return_inverse=True)
+    spread = np.broadcast_arrays(inverse.reshape(codes.shape), m.astype(np.int64), group.astype(np.int64), runs)
+    points = np.flatnonzero(spread[3])
+    which, *pair = (a.reshape(-1)[points] for a in spread[:3])
+    there, first = np.unique(which, return_index=True)
+    # of each pipeline the distinct (micro-batches, group size), in their order
+    order = np.lexsort((pair[1], pair[0], which))
+    rows = np.stack([which, *pair])[:, order]
+    own, *pairs = rows[:, np.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])]
+    begin, end = (np.searchsorted(own, there, side=side) for side in ("left", "right"))
     cuts: list[Cut] = []
-    where_to: list[int] = []
-    for one in distinct:
-        here = (codes == one) & runs
-        where_to.append(len(cuts))
-        if not here.any():
-            continue
-        pp, vpp = divmod(int(one), 100_000)
-        point = tuple(int(x) for x in np.unravel_index(int(np.argmax(here)), here.shape))
-        cuts.append((pp, vpp, _distinct_pairs(m, group, here), point))
+    for code, at, a, b in zip(distinct[there], first, begin, end):
+        pp, vpp = divmod(int(code), 100_000)
+        point = tuple(int(x) for x in np.unravel_index(int(points[at]), spread[3].shape))
+        cuts.append((pp, vpp, (pairs[0][a:b], pairs[1][a:b]), point))
     # where nothing runs it does not matter whose stages stand there
-    where_to = [min(w, len(cuts) - 1) for w in where_to]
-    return cuts, np.array(where_to)[inverse.reshape(codes.shape)]
-
-
-def _distinct_pairs(m: Array, group: Array, here: Array) -> tuple[Array, Array]:
-    """Distinct (micro-batches, group size) where points run."""
-    a, b, mask = np.broadcast_arrays(m.astype(np.int64), group.astype(np.int64), here)
-    pairs = np.unique(np.stack([a[mask], b[mask]]), axis=1)
-    return pairs[0], pairs[1]
+    where_to = np.minimum(np.searchsorted(there, np.arange(len(distinct))), len(cuts) - 1)
+    return cuts, where_to[inverse.reshape(codes.shape)]
