@@ -17,6 +17,7 @@ from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Delayed, Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
+from symsim.lowering.remember import Remembered
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import layers_before, runs
 
@@ -42,27 +43,32 @@ def define_workspaces(rank: Rank) -> None:
     """W_fwd_* and W_bwd_*: what each block holds at its worst kernel, its own saved tensors included."""
     variants = [(n, False, b) for n, b in rank.lowered.blocks.items()] + [(n, True, b) for n, b in rank.lowered.checkpointed.items()]
     for name, again, remembered in variants:
-        forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
-        delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
-        delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
-        backward = backward_moments(
-            remembered,
-            keep_gathered=rank.framework.keeps_gathered,
-            whole=again,
-            into_main_gradient=rank.framework.placeholders,
-            delayed=delayed,
+        _workspaces_of(rank, name, again, remembered)
+
+
+@once
+def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -> None:
+    forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
+    delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
+    delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
+    backward = backward_moments(
+        remembered,
+        keep_gathered=rank.framework.keeps_gathered,
+        whole=again,
+        into_main_gradient=rank.framework.placeholders,
+        delayed=delayed,
+    )
+    words = in_words(name) + (", recomputed in full" if again else "")
+    title = label(f"{name}_ckpt" if again else name)
+    for phase, short, found in (("forward", "fwd", forward), ("backward", "bwd", backward)):
+        rank.book.define(
+            of_block("W", name, again, phase=phase),
+            Quantity(maximum(*(_held_at(rank, m) for m in found)) if found else ZERO, BYTE),
+            f"{words}: bytes at the worst kernel of {phase} ({_kernels(found)})",
+            unit=BYTE,
+            latex=rf"W^{{\mathrm{{{short}}}}}_{{{title}}}",
+            source=LIVENESS,
         )
-        words = in_words(name) + (", recomputed in full" if again else "")
-        title = label(f"{name}_ckpt" if again else name)
-        for phase, short, found in (("forward", "fwd", forward), ("backward", "bwd", backward)):
-            rank.book.define(
-                of_block("W", name, again, phase=phase),
-                Quantity(maximum(*(_held_at(rank, m) for m in found)) if found else ZERO, BYTE),
-                f"{words}: bytes at the worst kernel of {phase} ({_kernels(found)})",
-                unit=BYTE,
-                latex=rf"W^{{\mathrm{{{short}}}}}_{{{title}}}",
-                source=LIVENESS,
-            )
 
 
 def _held_at(rank: Rank, moment: Moment) -> Expr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
@@ -245,9 +246,8 @@ def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
 
 
 @once
-def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
-    """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
-    strategy = lowered.profile.strategy
+def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantity, Mapping[str, Quantity]]:
+    """Defines what messages of gradients and of parameters take, once a step; what those of the update take, and of the others the root's."""
     gradient = Quantity(ZERO, SECOND)
     parameter = Quantity(ZERO, SECOND)
     of_update = Quantity(ZERO, SECOND)
@@ -266,12 +266,22 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
             what = "grad" if message.row.sums else "param"
             beside_it[what] = beside_it[what] + cost.expr * network.processors(message.axis)
             rooted[what] = rooted[what] + (cost if message.purpose == "root" else Quantity(ZERO, SECOND))
+    for what, seconds, meaning in (("grad", gradient, "gradients reduced"), ("param", parameter, "parameters gathered")):
+        latex = rf"c^{{\mathrm{{{what}}},(i)}}"
+        book.define(of_stage("c", what), seconds, f"stage i: {meaning} over data ranks", unit=SECOND, latex=latex)
+    return of_update, rooted
+
+
+@once
+def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
+    """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
+    strategy = lowered.profile.strategy
+    of_update, rooted = _sent(book, network, lowered)
+    grads, params = (Quantity(of_stage("c", what).expr, SECOND) for what in ("grad", "param"))
 
     def define(key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
         return book.define(key, quantity, meaning, unit=SECOND, latex=latex, assumptions=assumptions)
 
-    grads = define(of_stage("c", "grad"), gradient, "stage i: gradients reduced over data ranks", r"c^{\mathrm{grad},(i)}")
-    params = define(of_stage("c", "param"), parameter, "stage i: parameters gathered over data ranks", r"c^{\mathrm{param},(i)}")
     _buckets(book, lowered)
     exposed = []
     for c, overlap, beside, what in (
@@ -317,6 +327,7 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
         book.define(of_stage("n_bucket", "param"), Quantity(several), "buckets in which stage i gathers its parameters", latex=latex)
 
 
+@once
 def _optimizer(lowered: Lowered) -> Quantity:
     """HBM passes of one step (Megatron-Core distributed/param_and_grad_buffer.py, optimizer/clip_grads.py, apex
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
@@ -358,7 +369,13 @@ def exposed_of_stage(book: Derivation) -> list[Key]:
     return [key for key in book.keys("e", scope="stage") if key.phase]
 
 
-def _over_stages(book: Derivation, schedule: Schedule) -> None:
+def _schedule(lowered: Lowered) -> Schedule:
+    schedule = schedule_of(lowered.profile.strategy)
+    return schedule if lowered.profile.assumptions["step_barrier"] == "true" else schedule.without_barrier
+
+
+@once
+def _over_stages(book: Derivation, lowered: Lowered) -> None:
     """Definitions of the step that are reductions over stages: the slowest rank's times (t_slow, and of it tf, ti, tw, tr, tfb and
     e_AXIS), sums over ranks (sum_t, sum_tf, ...), t_place, and the longest tail (t_tail, and of it e_dp, t_opt, e_offload)."""
 
@@ -366,6 +383,8 @@ def _over_stages(book: Derivation, schedule: Schedule) -> None:
         if not meaning:
             latex, meaning = entry(key.text).latex, entry(key.text).meaning
         book.define(key, Quantity(value, SECOND), meaning, unit=SECOND, latex=latex)
+
+    schedule = _schedule(lowered)
 
     def own(key: Key) -> Expr:
         return stages_pair(key.expr) if schedule.placement == "mirrored" else key.expr
@@ -391,8 +410,11 @@ def _over_stages(book: Derivation, schedule: Schedule) -> None:
             define(of_step(quantity, part), stages_at(own(of_stage(quantity, part)), last))
 
 
-def _whole(value: Expr) -> Expr:
-    """A makespan by the whole of a rank's seconds, where it holds the parts of them in their sum alone."""
+@cache
+def _whole(value: Expr, alone: bool = False) -> Expr:
+    """A makespan by the whole of a rank's seconds, where it holds the parts of them in their sum alone; `alone`, without boundary tensors."""
+    if alone:
+        return _whole(value.substitute({"tc": ZERO}))
     parts = symbol("t_slow") - symbol("tf") - symbol("ti") - symbol("tw")
     sums = symbol("sum_t") - symbol("sum_tf") - symbol("sum_ti") - symbol("sum_tw")
     made = value.substitute({"tr": parts, "sum_tr": sums, "tfb": symbol("t_slow")})
@@ -408,11 +430,10 @@ def exposed_axes(book: Derivation) -> dict[str, str]:
 def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     """Definitions of the whole step, from the slowest stage, the sums over stages and the schedule's closed form."""
     strategy = lowered.profile.strategy
-    schedule = schedule_of(strategy)
-    schedule = schedule if lowered.profile.assumptions["step_barrier"] == "true" else schedule.without_barrier
-    _over_stages(book, schedule)
+    schedule = _schedule(lowered)
+    _over_stages(book, lowered)
     alone = strategy.pp == 1
-    waits = ZERO if alone else _whole(schedule.bubble.substitute({"tc": ZERO}))
+    waits = ZERO if alone else _whole(schedule.bubble, alone=True)
     pipeline = symbol("m") * symbol("t_slow") if alone else _whole(schedule.makespan)
 
     def define(key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> None:
@@ -457,6 +478,7 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     _headlines(book, system, lowered)
 
 
+@once
 def _headlines(book: Derivation, system: System, lowered: Lowered) -> None:
     """What people compare: tokens a second, utilisation, cost and energy."""
 
