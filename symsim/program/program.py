@@ -67,6 +67,9 @@ class Program:
     numbered: dict[int, tuple[int, tuple[str, ...], Expr]] = field(default_factory=dict)
     # of arrays, by where they are, their values
     arrays: dict[int, tuple[Value, np.ndarray]] = field(default_factory=dict)
+    # of definitions of a stage their numbers (`scope.Outline`), and what these come to, by the stage's symbols and over stages
+    outlines: dict[Any, int] = field(default_factory=dict)
+    outlined: dict[Any, Value] = field(default_factory=dict)
     # what else follows from the axes alone, by what it follows from
     known: dict[Any, Any] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from symsim.algebra.expr import Call, Expr, Symbol
 from symsim.algebra.operators import FUNCTIONS
@@ -20,9 +20,12 @@ class Scope:
         definitions: Mapping[str, tuple[Expr, bool]],
         outer: "Scope | None" = None,
         label: str = "",
+        outline: "Outline | None" = None,
     ):
-        """definitions: by name, the expression and whether it counts something, so that quotients must come out whole."""
+        """definitions: by name, the expression and whether it counts something, so that quotients must come out whole. outline: numbers of these
+        definitions; the program keeps what they come to with these symbols (the mapping itself)."""
         self.program, self.symbols, self.definitions, self.outer, self.label = program, symbols, definitions, outer, label
+        self.outline = outline
         self._made: dict[str, Value] = {}
 
     def value(self, name: str) -> Value:
@@ -33,15 +36,27 @@ class Scope:
         found = self.symbols.get(name)
         if found is None:
             if name in self.definitions:
-                expression, exact = self.definitions[name]
-                found = self.lower(expression, exact)
-                if not found.known and not found.name:
-                    found.name = f"{name}{self.label}"
+                found = self._defined(name)
             elif self.outer is not None:
                 found = self.outer.value(name)
             else:
                 raise KeyError(name)
         self._made[name] = found
+        return found
+
+    def _defined(self, name: str) -> Value:
+        key, known = None, self.program.outlined
+        if self.outline is not None:
+            key = self.outline.number(name), id(self.symbols)
+            found = known.get(key)
+            if found is not None:
+                return found
+        expression, exact = self.definitions[name]
+        found = self.lower(expression, exact)
+        if not found.known and not found.name:
+            found.name = f"{name}{self.label}"
+        if key is not None:
+            known[key] = found
         return found
 
     def lower(self, expression: Expr, exact: bool = False) -> Value:
@@ -80,3 +95,28 @@ class Scope:
         if FUNCTIONS[call.function].operands == 1:
             return self.program.apply(call.function, *arguments)
         return self.program.extreme(call.function, arguments)
+
+
+class Outline:
+    """Numbers of definitions over symbols that scopes give values to (a stage's own), in which other names stand for their values: equal numbers
+    come to equal values in every one of these scopes."""
+
+    def __init__(self, base: Scope, definitions: Mapping[str, tuple[Expr, bool]], symbols: Collection[str]):
+        self.base, self.definitions = base, definitions
+        self._known: dict[str, Hashable] = {name: (name,) for name in symbols}
+
+    def number(self, name: str) -> Hashable:
+        """KeyError for a name that is neither a symbol nor defined."""
+        found = self._known.get(name)
+        if found is None:
+            if name in self.definitions:
+                expression, exact = self.definitions[name]
+                program = self.base.program
+                number, used, _ = program.number_of(expression)
+                key = (number, exact, *map(self.number, used))
+                # below zero, where no value has its number
+                found = program.outlines.setdefault(key, -1 - len(program.outlines))
+            else:
+                found = self.base.value(name).id
+            self._known[name] = found
+        return found

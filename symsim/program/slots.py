@@ -22,7 +22,7 @@ import numpy as np
 from symsim.algebra.expr import Call, Expr, Monomial, Number, Symbol, symbol
 from symsim.algebra.reductions import Holdings, Line, Run, counted, reduced, stages_at, stages_max, within
 from symsim.program.program import Program
-from symsim.program.scope import Scope
+from symsim.program.scope import Outline, Scope
 from symsim.program.value import Value
 
 # of which a stage has no less than one that holds no more
@@ -59,12 +59,16 @@ class Slots:
     base: Scope
     of_stage: frozenset[str]
     placed: frozenset[str]
+    outline: Outline
 
     # over stages -------------------------------------------------------------------------------------------------------
 
     def reduced(self, call: Call) -> Value:
         """A reduction over stages (`symsim.algebra.reductions`)."""
-        found: Value = reduced(call, self, _RISING)
+        key, known = (id(self.table), call, *map(self.outline.number, sorted(call.symbols))), self.program.outlined
+        found = known.get(key)
+        if found is None:
+            found = known[key] = reduced(call, self, _RISING)
         return found
 
     def largest_of(self, name: str) -> Value:
@@ -218,17 +222,20 @@ def make_slots(
 ) -> Slots:
     """codes: over the axes of pp and vpp, which of `pipelines` a point has."""
 
-    def table(values: Sequence[Number]) -> Value:
+    def tabulated(values: Sequence[Number]) -> Value:
         return program.array(np.array([float(v) for v in values])[codes])
 
     key = ("slots", *map(id, pipelines), codes.shape, codes.tobytes())
     if key not in program.known:
         # kept with the pipelines, whose places in memory nothing else takes then
-        program.known[key] = list(_places(pipelines, table)), pipelines
+        program.known[key] = list(_places(pipelines, tabulated)), tabulated, pipelines
+    places, table, _ = program.known[key]
+    outline = Outline(base, stage_definitions, places[0].symbols)
     memory: list[Slot] = []
     slots: list[Slot] = []
-    for place in program.known[key][0]:
-        slot = Slot(Scope(program, place.symbols, stage_definitions, base, place.label), place.count, place.there, place.slowest, place.held)
+    for place in places:
+        scope = Scope(program, place.symbols, stage_definitions, base, place.label, outline)
+        slot = Slot(scope, place.count, place.there, place.slowest, place.held)
         memory.append(slot)
         if place.first:
             slots.append(slot)
@@ -236,7 +243,7 @@ def make_slots(
     for name, (expression, _) in stage_definitions.items():
         if not placed.isdisjoint(program.number_of(expression)[1]):
             placed.add(name)
-    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed))
+    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed), outline)
 
 
 def _places(pipelines: list[Line], table: Callable[[Sequence[Number]], Value]) -> Iterator[_Place]:
