@@ -74,12 +74,14 @@ class Reported:
         for symbol, d in self.result.derivation.definitions.items():
             part = known.get(id(d))
             if part is None:
+                own = d.key.scope == "stage"
+                expression, calls = (d.expr, {}) if own else named(d.expr)
                 # kept with the definition, whose place in memory nothing else takes then
-                part = known[id(d)] = (*((d.expr, {}) if d.key.scope == "stage" else named(d.expr)), d)
-            if d.key.scope == "stage":
-                of_stage[symbol] = (part[0], d.counts)
+                part = known[id(d)] = (expression, d.counts), calls, own, d
+            if part[2]:
+                of_stage[symbol] = part[0]
                 continue
-            others[symbol] = (part[0], d.counts)
+            others[symbol] = part[0]
             if part[1]:
                 over |= part[1]
         return of_stage, others, over

@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _OPTIONS = frozenset(Strategy.model_fields)
-_PLAIN = (str, int, float, Fraction, type(None), Expr, Key, frozenset)
+_PLAIN = frozenset((str, int, bool, float, Fraction, type(None), Expr, Key, frozenset))
 
 
 def once(work: Callable[P, R]) -> Callable[P, R]:
@@ -322,7 +322,7 @@ class Memory:
         self.done: list[_Made | str | Definition] = []
         self.book = _Book(self)
         self._now: dict[Item, Hashable] = {}
-        self._parts: dict[int, tuple[int, Any]] = {}
+        self._parts: dict[int, tuple[int | None, Any]] = {}
         self._flags: dict[str, Hashable] = {}
         self.needs: dict[str, frozenset[str]] = {}
         for name, read in self._deciding.items():
@@ -412,25 +412,26 @@ class Memory:
 
     def _part(self, a: Any) -> Hashable:
         """What tells an input from another: its value, that of what it stands on, or that it is this object."""
-        if isinstance(a, _PLAIN):
+        if type(a) in _PLAIN:
             return cast(Hashable, a)
-        if isinstance(a, (Traced, _Book, _Reading, System)):
-            return None
-        if type(a) is _One:
-            return a.kind, a.name
         known = self._parts.get(id(a))
         if known is None:
-            found = self._composed(a)
-            known = self._parts[id(a)] = (self._numbers.setdefault(found, len(self._numbers)), a)
+            if type(a) is _One:
+                return a.kind, a.name
+            told = None
+            if not isinstance(a, (Traced, _Book, _Reading, System)):
+                found = self._composed(a)
+                told = self._numbers.setdefault(found, len(self._numbers))
+            known = self._parts[id(a)] = (told, a)
         return known[0]
 
     def _composed(self, a: Any) -> Hashable:
-        if isinstance(a, Mapping):
-            return tuple((k, self._part(v)) for k, v in a.items())
         if isinstance(a, tuple):
             return ("tuple", *map(self._part, a))
         stands_on = getattr(a, "stands_on", None)
         if stands_on is not None:
             return (type(a), *map(self._part, stands_on))
+        if isinstance(a, Mapping):
+            return tuple((k, self._part(v)) for k, v in a.items())
         self._alive.setdefault(id(a), a)
         return (id(a),)

@@ -60,8 +60,9 @@ class Program:
     _points: dict[int, int] = field(default_factory=dict)
     # what an expression came to, by the values of its symbols: derivations of one model share most of theirs
     lowered: dict[Any, Value] = field(default_factory=dict)
-    # of a definition its expression with names for its reductions over stages, and these by their names
-    parts: dict[int, tuple[Expr, dict[str, Call], Definition]] = field(default_factory=dict)
+    # of a definition its expression with names for its reductions over stages, and whether it counts something; the reductions by their names;
+    # and whether it is a stage's
+    parts: dict[int, tuple[tuple[Expr, bool], dict[str, Call], bool, Definition]] = field(default_factory=dict)
     # of an expression its number and its symbols; of this object the same, which keeps it
     symbols_of: dict[Expr, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     numbered: dict[int, tuple[int, tuple[str, ...], Expr]] = field(default_factory=dict)

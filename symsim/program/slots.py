@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -57,9 +58,17 @@ class Slots:
     pipelines: list[Line]
     table: Callable[[Sequence[Number]], Value]
     base: Scope
-    of_stage: frozenset[str]
-    placed: frozenset[str]
+    stage_definitions: Mapping[str, tuple[Expr, bool]]
     outline: Outline
+
+    @cached_property
+    def placed(self) -> frozenset[str]:
+        """Names of a stage that depend on its place."""
+        found = {"i"}
+        for name, (expression, _) in self.stage_definitions.items():
+            if not found.isdisjoint(self.program.number_of(expression)[1]):
+                found.add(name)
+        return frozenset(found)
 
     # over stages -------------------------------------------------------------------------------------------------------
 
@@ -96,10 +105,13 @@ class Slots:
         # a stage's seconds are multiplied once, by all that stands beside them, which is over few points
         beside: dict[Monomial, dict[Monomial, Number]] = {}
         for monomial, coefficient in body.terms.items():
-            own = tuple(f for f in monomial if isinstance(f[0], Symbol) and (f[0].name in self.of_stage or f[0].name in given and f[0].name != "i"))
+            own = tuple(f for f in monomial if isinstance(f[0], Symbol) and self._of_place(f[0].name, given))
             beside.setdefault(own, {})[tuple(f for f in monomial if f not in own)] = coefficient
         parts = [(scope.lower(Expr({own: 1})), scope.lower(Expr(rest))) for own, rest in beside.items()]
         return program.total([(program.product(1, [(value, 1), (by, 1)]), 1) for value, by in parts])
+
+    def _of_place(self, name: str, given: Mapping[str, Value]) -> bool:
+        return name in self.stage_definitions or (name in given and name != "i")
 
     def ranks(self, pairs: bool) -> Sequence[tuple[_Rank, Value]]:
         """Slots and how many stages each stands for; of pairs those of the one pipeline of the grid."""
@@ -182,7 +194,7 @@ class _Chosen:
         self.slots, self.held = slots, held
 
     def value(self, name: str) -> Value:
-        of_stage = name in self.slots.pipelines[0].names or name in self.slots.of_stage
+        of_stage = name in self.slots.pipelines[0].names or name in self.slots.stage_definitions
         return self.slots.holding(self.held, name) if of_stage else self.slots.base.value(name)
 
 
@@ -239,11 +251,7 @@ def make_slots(
         memory.append(slot)
         if place.first:
             slots.append(slot)
-    placed = {"i"}
-    for name, (expression, _) in stage_definitions.items():
-        if not placed.isdisjoint(program.number_of(expression)[1]):
-            placed.add(name)
-    return Slots(program, slots, memory, pipelines, table, base, frozenset(stage_definitions), frozenset(placed), outline)
+    return Slots(program, slots, memory, pipelines, table, base, stage_definitions, outline)
 
 
 def _places(pipelines: list[Line], table: Callable[[Sequence[Number]], Value]) -> Iterator[_Place]:
