@@ -246,8 +246,9 @@ def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
 
 
 @once
-def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantity, Mapping[str, Quantity]]:
-    """Defines what messages of gradients and of parameters take, once a step; what those of the update take, and of the others the root's."""
+def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantity, Mapping[str, Quantity], Mapping[str, Expr]]:
+    """Defines what messages of gradients and of parameters take, once a step. Gives what those of the update take; of the others what the root's
+    take, and what they take of the multiprocessors."""
     gradient = Quantity(ZERO, SECOND)
     parameter = Quantity(ZERO, SECOND)
     of_update = Quantity(ZERO, SECOND)
@@ -269,14 +270,14 @@ def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantit
     for what, seconds, meaning in (("grad", gradient, "gradients reduced"), ("param", parameter, "parameters gathered")):
         latex = rf"c^{{\mathrm{{{what}}},(i)}}"
         book.define(of_stage("c", what), seconds, f"stage i: {meaning} over data ranks", unit=SECOND, latex=latex)
-    return of_update, rooted
+    return of_update, rooted, beside_it
 
 
 @once
 def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
     strategy = lowered.profile.strategy
-    of_update, rooted = _sent(book, network, lowered)
+    of_update, rooted, beside_it = _sent(book, network, lowered)
     grads, params = (Quantity(of_stage("c", what).expr, SECOND) for what in ("grad", "param"))
 
     def define(key: Key, quantity: Quantity, meaning: str, latex: str, assumptions: tuple[str, ...] = ()) -> Quantity:
