@@ -8,9 +8,11 @@ import pytest
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, compress
+from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import check
 from symsim.pipeline.layout import pipeline_layout
+from symsim.placement import names
 
 DENSE = Architecture.model_validate(
     {
@@ -247,6 +249,17 @@ def test_rule(architecture: Architecture, refused: dict[str, Any], reason: str, 
 )
 def test_valid_combinations_pass(architecture: Architecture, strategy: dict[str, Any]):
     check(architecture, Strategy.model_validate(strategy))
+
+
+def test_a_further_dimension_of_tensor_parallelism_is_shared_out_whole(monkeypatch: pytest.MonkeyPatch):
+    """As a layer of one's own would have it: a name more in the table of placements."""
+    model = load_model("deepseek-v2").architecture
+    odd = model.model_copy(update={"attention": model.attention.model_copy(update={"q_lora_rank": 1535})})
+    check(odd, Strategy(tp=2, sp=True))
+    monkeypatch.setattr(names, "BY_TENSOR", (*names.BY_TENSOR, "r_q"))
+    check(model, Strategy(tp=2, sp=True))
+    with pytest.raises(InputError, match=r"tp=2 does not divide r_q \(MLA query latent rank\)=1535; valid: 1, 5, 307, 1535"):
+        check(odd, Strategy(tp=2, sp=True))
 
 
 def test_layouts_are_written_out():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture
@@ -24,7 +25,9 @@ from symsim.lowering.checks_tuning import tuning
 from symsim.lowering.checks_update import on_the_host, optimizer_states
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
+from symsim.placement import names
 from symsim.placement.given import named_placement
+from symsim.placement.sizes import values
 
 
 def check(architecture: Architecture, strategy: Strategy) -> None:
@@ -52,6 +55,9 @@ def _depths(architecture: Architecture, strategy: Strategy) -> None:
     if architecture.mtp_num_layers > architecture.num_layers:
         raise InputError(f"mtp_num_layers={architecture.mtp_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}")
 
+
+# Dimensions that tensor ranks share by a rule of its own; of any other they need whole shares
+_OWN_RULES = frozenset({"a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i"})
 
 # A vocabulary that no rank has a part of
 WHOLE_VOCABULARY = frozenset({"embedding.V=none", "lm_head.V=none", "loss.V=none"})
@@ -85,6 +91,10 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if "short_convolution" in used:
         _divides("tp", tp, "hidden_size", architecture.hidden_size)
     mixers(architecture, strategy)
+    others = set(names.BY_TENSOR) - _OWN_RULES
+    for dim, size in values(architecture, strategy).items() if others else ():
+        if dim in others:
+            _divides("tp", tp, f"{dim} ({SYMBOLS[dim].meaning})", int(size))
     if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp
