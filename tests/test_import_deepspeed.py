@@ -154,3 +154,13 @@ def test_every_name_of_the_vocabulary_has_a_row(tmp_path: Path) -> None:
 def test_remarks_and_devices(tmp_path: Path) -> None:
     found = rows(job(tmp_path, {"_comment": "ours", "cuda_visible_devices": "0,1", "comms_config": {"verbose": False}}))
     assert {found[key].fate for key in ("_comment", "cuda_visible_devices", "comms_config")} == {"no_cost_effect"}
+
+
+def test_momenta_of_one_bit_are_an_optimizer_of_symsims(tmp_path: Path) -> None:
+    for name, option in (("OneBitAdam", "onebit_adam"), ("OneBitLamb", "onebit_lamb"), ("ZeroOneAdam", "onebit_adam")):
+        fate = "not_modelled" if name == "ZeroOneAdam" else "mapped"
+        file = tmp_path / "ds.json"
+        file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "optimizer": {"type": name}}))
+        made = load_job("deepspeed", str(file), model="llama2-7b")
+        assert (made.strategy or {})["optimizer"] == option and (made.strategy or {})["zero"] == 0
+        assert {row.key: row.fate for row in made.rows}["optimizer.type"] == fate

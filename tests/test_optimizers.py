@@ -9,8 +9,10 @@ import pytest
 from test_megatron_rules import model
 
 from symsim.api.result import Result, derive
+from symsim.cost.compressed import momentum_messages
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.orthogonal import orthogonal_messages, update_flops
+from symsim.cost.reduce import update_messages
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.optimizers import OPTIMIZERS
@@ -187,3 +189,35 @@ def test_the_states_that_torch_keeps() -> None:
     with counter.FlopCounterMode(display=False) as counted:
         optim.Muon(matrices).step()
     assert flops(made("muon")) == counted.get_total_flops()
+
+
+@pytest.mark.parametrize("name, moments", [("onebit_adam", 2), ("onebit_lamb", 3)])
+def test_momenta_of_one_bit(name: str, moments: int) -> None:
+    """Signs to their owners and back, a bit a number each way, no gradient; what the bits leave out is kept of all and of the owned share. A rank
+    alone sends nothing, and keeps moments alone."""
+    ranks, n = 4, IN_MATRICES + IN_TABLES + VECTORS
+    alone, together, adam = made(name), made(name, dp=ranks), made("adam", dp=ranks)
+    assert kept(alone) == 4 * moments * n and kept(together) == 4 * moments * n + 4 * n + n
+    at = together.stage_numbers(together.stages[0])
+    sent = {m.op: [x for x in momentum_messages(together.lowered) if x.op == m.op] for m in momentum_messages(together.lowered)}
+    assert not momentum_messages(alone.lowered) and not momentum_messages(adam.lowered)
+    signs = sum(int((m.payload_bytes * m.count).evaluate(at)) for m in sent["all_to_all"])
+    assert n / 8 <= signs < n / 8 + ranks * len(sent["all_to_all"])
+    ways = [m for m in sent["all_gather"] if m.dtype == "int8"]
+    assert signs == sum(int((m.payload_bytes * m.count).evaluate(at)) for m in ways)
+    assert not [m for m in update_messages(together.lowered, together.derivation) if "gradient" in m.what]
+    assert [m for m in update_messages(adam.lowered, adam.derivation) if "gradient" in m.what]
+    with pytest.raises(InputError, match=f"optimizer={name} keeps whole momenta on every rank, and zero=1 cuts them; use zero=0"):
+        made(name, dp=ranks, zero=1)
+
+
+def test_bits_are_made_in_passes_over_all_numbers() -> None:
+    """On an H100 whose network takes no time an update of one bit takes longer by the bytes that it moves."""
+    system = load_system("h100-sxm")
+    free = {"B_1": "1e9 GB/s", "alpha_1": "0 s", "lambda_1": "0 s"}
+    at = [derive(model(), Strategy(zero=0, dp=4, optimizer=o), overrides=free, system=system) for o in ("adam", "onebit_adam")]
+    plain, bits = ({**r.numbers, **r.stage_numbers(r.stages[0])} for r in at)
+    held, rate = bits["P_stage_dense"], bits["B_hbm"] * bits["eta_mem"]
+    extra = held * (12 + 4 + 62 + 24.125 + 30.125 + 4 + 30.125 + 8) + held * (12 + 4 + 62 + 24.125) / 4
+    scaled = 2 * 4 * held
+    assert bits["t_opt_stage"] - plain["t_opt_stage"] == pytest.approx(float((extra - scaled) / rate), rel=0.01)

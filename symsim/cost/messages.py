@@ -11,6 +11,7 @@ from typing import NamedTuple
 from symsim.algebra.expr import ZERO, Expr, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import layers
+from symsim.cost.compressed import momentum_messages
 from symsim.cost.orthogonal import orthogonal_messages
 from symsim.cost.reduce import arrivals, pipeline_messages, update_messages
 from symsim.ir.messages import Message, between_ranks
@@ -41,4 +42,4 @@ def of_blocks(lowered: Lowered) -> list[Sent]:
 def of_the_rest(lowered: Lowered, book: Derivation, sent: "Expr | int", received: "Expr | int") -> tuple[list[Message], list[Message]]:
     """Messages of the pipeline, of which a stage sends and receives so many forward, and those for gradients and parameters."""
     between = pipeline_messages(lowered, sent, received) if lowered.profile.strategy.pp > 1 else []
-    return between, [*arrivals(lowered), *update_messages(lowered, book), *orthogonal_messages(lowered)]
+    return between, [*arrivals(lowered), *update_messages(lowered, book), *orthogonal_messages(lowered), *momentum_messages(lowered)]

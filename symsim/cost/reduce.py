@@ -30,6 +30,7 @@ from symsim.cost.count import (
 from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import MODULES, NARROW, Tensor
 from symsim.ir.messages import Message, Purpose
@@ -115,6 +116,8 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
             continue
         n, share = elements_held, elements_held / group.shard
         what = "expert" if group.expert else "dense"
+        if strategy.zero == 0 and OPTIMIZERS[strategy.optimizer].compressed:
+            continue
         if strategy.zero == 0:
             made.append(Message("step", "all_reduce", group.whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum
+from symsim.cost.compressed import error_bytes
 from symsim.cost.count import trained_part
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.reduce import expert_groups, shards
@@ -46,7 +47,7 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     strategy = lowered.profile.strategy
     shard = shards(lowered, expert and expert_groups(lowered)).owners if lowered.mesh.placement.stores["optimizer states"] else ONE
     held = trained_part(lowered, "expert" if expert else "dense")
-    alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard
+    alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard + error_bytes(lowered, expert=expert)
     if not OPTIMIZERS[strategy.optimizer].by_shape:
         return alike
     return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)

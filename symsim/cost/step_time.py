@@ -20,6 +20,7 @@ from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
+from symsim.cost.compressed import compressed, compression_passes, momentum_messages
 from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.forwards import further_seconds
@@ -213,11 +214,11 @@ def _sharded_parameters(book: Derivation, network: Network, lowered: Lowered) ->
 
 
 def _scattered_every_microbatch(book: Derivation, network: Network, lowered: Lowered) -> Quantity:
-    messages = [m for m in update_messages(lowered, book) if m.per == "microbatch"]
-    whole = total((network.seconds(m) * m.count for m in messages), SECOND)
+    times = [(m, network.seconds(m) * m.count) for m in update_messages(lowered, book) if m.per == "microbatch"]
+    whole = total((seconds for _, seconds in times), SECOND)
     if lowered.profile.strategy.overlap_grad_reduce:
         backward = sum((_backward_of(n) * symbol(runs(n)) for n in lowered.blocks), of_stage("t", phase="again").expr)
-        taken = sum((network.seconds(m).expr * m.count * network.processors(m.axis) for m in messages), ZERO)
+        taken = sum((seconds.expr * network.processors(m.axis) for m, seconds in times), ZERO)
         whole = Quantity(maximum(taken, whole.expr - backward), SECOND)
     return book.define(
         of_stage("e", phase="backward", axis="zero2"),
@@ -257,7 +258,7 @@ def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantit
     update = lowered.profile.conventions.update
     if update is not None:
         gradient, parameter = (Quantity(value, SECOND) for value in update(lowered))
-    for message in (*update_messages(lowered, book), *orthogonal_messages(lowered)) if update is None else ():
+    for message in (*update_messages(lowered, book), *orthogonal_messages(lowered), *momentum_messages(lowered)) if update is None else ():
         if message.purpose == "update":
             of_update = of_update + network.seconds(message) * message.count
         elif message.per == "step":
@@ -352,7 +353,8 @@ def _optimizer(lowered: Lowered) -> Quantity:
         owned = held / (group.owners if strategy.zero else ONE)
         whole = owned if strategy.zero == 3 else held
         scaled = {"all": [whole], "owned": [owned], "both": [whole, owned], "collective": []}[lowered.profile.assumptions["gradient_scaling"]]
-        passes = [whole * g] + ([held * 2 * g for held in scaled] if group.ranks != ONE else [])
+        passes = [whole * g] + ([held * 2 * g for held in scaled] if group.ranks != ONE and not compressed(lowered) else [])
+        passes += [compression_passes(lowered, held, group.ranks)]
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
         passes += [owned * g] * strategy.log_num_zeros_in_grad + [owned * WIDTHS[main_type(strategy)]] * strategy.log_params_norm
         updated = owned * here
@@ -361,7 +363,7 @@ def _optimizer(lowered: Lowered) -> Quantity:
             passes += [updated * (g + 2 * alike + row.moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:
             continue
-        seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes), ZERO), SECOND)
+        seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes if p), ZERO), SECOND)
     return seconds + Quantity(update_seconds(lowered) * here, SECOND)
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 _BUCKETS = {"ddp_bucket_size": "reduce_bucket_size", "allgather_bucket_size": "allgather_bucket_size"}
 _LIMITS = ("max_live_parameters", "max_reuse_distance", "prefetch_bucket_size", "param_persistence_threshold")
-_OPTIMIZERS = {"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"}
+_OPTIMIZERS = {
+    **{"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"},
+    **{"onebit_adam": "OneBitAdam", "onebit_lamb": "OneBitLamb"},
+}
 
 
 def files(asked: "Asked") -> dict[str, str]:

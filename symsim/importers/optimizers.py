@@ -10,10 +10,8 @@ from symsim.importers.keys import Fate, Keys
 _OTHER = "its own passes are not counted: those of Adam are, whose states it has"
 _PAGED = "pages of states that may move to the host when memory is short; all are counted on the accelerator"
 _LAYERWISE = "updated a layer at a time inside backward: less by the gradients of all other layers, which are counted"
-_COMPRESSED = (
-    "after a warm-up its momentum travels in one bit, a sixteenth of 16-bit gradients' bytes, and an error of 4 bytes a parameter is kept; "
-    "Adam's are counted"
-)
+_COMPRESSED = "as after its warm-up, whose steps send whole gradients: momenta in one bit a number"
+_LOCAL = "steps of 1-bit Adam are counted; between them it takes local ones, which send nothing"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,9 @@ _TABLE: dict[str, Update] = {
     "adamw_hf adam_for_loop": Update(implementation="for_loop", why="a tensor after the other"),
     "adamw_anyprecision stable_adamw grokadamw optimi_adamw": Update(fate="not_modelled", why=_OTHER),
     "schedule_free_adamw schedule_free_radam": Update(why="two states, as Adam's"),
-    "onebitlamb onebitadam zerooneadam": Update(fate="not_modelled", why=_COMPRESSED),
+    "onebitadam": Update("onebit_adam", "for_loop", why=_COMPRESSED),
+    "onebitlamb": Update("onebit_lamb", "for_loop", why=_COMPRESSED),
+    "zerooneadam": Update("onebit_adam", "for_loop", fate="not_modelled", why=_LOCAL),
     "lamb fusedlamb": Update("lamb"),
     "came_pytorch": Update("came"),
     "ademamix": Update("ademamix"),

@@ -17,7 +17,8 @@ Moment = Literal["first", "second"]
 class Optimizer:
     """moments: of every parameter, or of matrices where `others` says what all other parameters have. factors: pairs of an fp32 number
     a row and an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its
-    projector is kept. orthogonal: the first moment of a matrix is made orthogonal (Muon). hidden: embeddings and the output layer are no
+    projector is kept. orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a
+    number in place of gradients (`cost/compressed.py`). hidden: embeddings and the output layer are no
     matrices to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the
     size of the largest parameter, bytes an element."""
 
@@ -29,6 +30,7 @@ class Optimizer:
     projected: int = 0
     projector: bool = False
     orthogonal: bool = False
+    compressed: bool = False
     hidden: bool = False
     moves: int = 0
     largest: int = 0
@@ -49,6 +51,22 @@ OPTIMIZERS: dict[str, Optimizer] = {
     # writes its update; norms of updates and parameters read both, the step reads both again
     "lamb": Optimizer(
         "two moments, and norms of every tensor", "You et al., arXiv:1904.00962; apex multi_tensor_lamb.cu", ("first", "second"), moves=20
+    ),
+    "onebit_adam": Optimizer(
+        "two moments, and after the warm-up what a momentum of one bit a number leaves out",
+        "Tang et al., arXiv:2102.02888; DeepSpeed runtime/fp16/onebit/adam.py",
+        ("first", "second"),
+        compressed=True,
+        largest=8,
+    ),
+    # a second moment of the momenta's differences beside the frozen one, read and written; norms of updates and parameters as lamb's
+    "onebit_lamb": Optimizer(
+        "three moments, norms of every tensor, and what a momentum of one bit a number leaves out",
+        "Li et al., arXiv:2104.06069; DeepSpeed runtime/fp16/onebit/lamb.py",
+        ("first", "second", "second"),
+        compressed=True,
+        moves=20,
+        largest=8,
     ),
     # the square of the gradient and its means, their product, its root, the update's norm, its scaling: torch operations one by one
     "adafactor": Optimizer(

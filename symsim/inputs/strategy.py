@@ -177,6 +177,8 @@ class Strategy(BaseModel):
         "muon",
         "galore",
         "apollo",
+        "onebit_adam",
+        "onebit_lamb",
     ] = Field("adam", description="what is kept and moved: symsim/inputs/optimizers.py; adam: two moments; sgd: none; sgd_momentum, lion: one")
     optimizer_bits: Literal[32, 8, 4] = Field(
         32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
