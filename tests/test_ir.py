@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
-from symsim.algebra.expr import ZERO
+from symsim.algebra.expr import ZERO, expr
 from symsim.frameworks import fuse_eager, fuse_te
 from symsim.frameworks.choices import framework_of
 from symsim.frameworks.kernels import Profile
@@ -20,7 +21,7 @@ from symsim.ir.block import rebuild as rebuilt
 from symsim.ir.einsum import IRError
 from symsim.ir.operations import KINDS, Norm, Plain
 from symsim.layers.mlp import mlp
-from symsim.layers.notation import add
+from symsim.layers.notation import add, convolve
 from symsim.lowering.lower import lower, lower_block
 from symsim.lowering.remember import Remembered
 from symsim.lowering.verify import verify
@@ -92,18 +93,38 @@ def test_a_module_that_nothing_counts_is_refused() -> None:
         pass
 
 
+def lowered(layer: Callable[[Net, str], str], strategy: Strategy) -> Remembered:
+    """A layer of one's own, with the dimensions of Llama 3 8B."""
+    model, given, mesh = load_model("llama3-8b").architecture, resolve({}), mesh_of(strategy)
+    net = Net("dense", "bf16", dimensions(model, strategy, mesh, {}))
+    profile = Profile(model, strategy, given, framework_of(strategy, given), placement_of(strategy))
+    return lower_block(net.block([layer(net, net.input("x", "b s h"))]), profile, mesh)
+
+
+@pytest.mark.parametrize(("strategy", "axis"), [(Strategy(tp=2, sp=True), "tp"), (Strategy(cp=2), "cp")])
+def test_what_passes_on_from_token_to_token_has_whole_sequences(strategy: Strategy, axis: str) -> None:
+    """A convolution in a layer that says nothing of placements: no rank convolves a share of the tokens."""
+
+    def convolved(net: Net, x: str) -> str:
+        net.dim("taps", expr(4))
+        with net.within("mixed", "attention"):
+            return add(net, convolve(net, x, "mix", "taps"), x, "add")
+
+    made = lowered(convolved, strategy)
+    assert [(m.op, m.axis, m.what) for _, m in made.differentiated.forward_messages] == [("all_gather", axis, "input of mixed.mix")]
+
+
 def test_a_partial_sum_that_is_read_whole_and_split_is_reduced_once() -> None:
     """A network behind another, with a sum around it: the first one's result is scattered, and gathered from there."""
-    strategy, model, given = Strategy(tp=2, sp=True, seq_length=4096), load_model("llama3-8b").architecture, resolve({})
-    mesh = mesh_of(strategy)
-    net = Net("dense", "bf16", dimensions(model, strategy, mesh, {}))
-    x = net.input("x", "b s h")
-    for name in ("first", "second"):
-        with net.within(name, "mlp"):
-            y = mlp(net, x, width="f", gated=False, activation="gelu")
-            x = add(net, y, x, "add") if name == "second" else y
-    profile = Profile(model, strategy, given, framework_of(strategy, given), placement_of(strategy))
-    made = lower_block(net.block([x]), profile, mesh)
+
+    def networks(net: Net, x: str) -> str:
+        for name in ("first", "second"):
+            with net.within(name, "mlp"):
+                y = mlp(net, x, width="f", gated=False, activation="gelu")
+                x = add(net, y, x, "add") if name == "second" else y
+        return x
+
+    made = lowered(networks, Strategy(tp=2, sp=True, seq_length=4096))
     assert [(m.op, m.what.partition(" of ")[2]) for _, m in made.differentiated.forward_messages] == [
         ("all_gather", "first.up_proj"),
         ("reduce_scatter", "first.down_proj"),

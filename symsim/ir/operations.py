@@ -275,8 +275,9 @@ class Operation:
     keeps: what PyTorch's autograd keeps of a primitive.
     assumed: what the bytes kept rest on. counted_by: what the count of its products rests on, forward and backward;
     gradients_by: what that of backward does. stored_by: the checkpointing that keeps its results. where_partial: a collective
-    that backward needs only where the gradient arrives as a partial sum. whole_sequences: it passes states from token to token, so context
-    parallelism gives its ranks heads in place of tokens; a layer says so of several operations at once with the part `WHOLE_SEQUENCES`.
+    that backward needs only where the gradient arrives as a partial sum. whole_sequences: what it makes of a token depends
+    on those before it, so no axis splits its tokens, and context parallelism gives its ranks heads in their place; a layer says so of several
+    operations at once with the part `WHOLE_SEQUENCES`.
     """
 
     role: Role
@@ -356,10 +357,10 @@ OPERATIONS: dict[str, Operation] = {
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
     "column_norm": Operation("primitive", transpose="none"),
-    "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",)),
-    "lightning": Operation("kernel", counted_by=("linear_attention_flops",)),
-    "kda": Operation("kernel", counted_by=("linear_attention_flops",)),
-    "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",)),
+    "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",), whole_sequences=True),
+    "lightning": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
+    "kda": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
+    "delta_rule": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "scan": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "top_k": Operation("kernel", TopK, inner="balance", bound="permute"),
     "embed": Operation("lookup", partial="V"),

@@ -79,7 +79,7 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
 
 def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     """Which axes shard each dimension of the operation's iteration space: those of the strategy's table that exist and that the
-    operation uses. What is left is taken last, so that weights do not move: tokens give way to them.
+    operation uses. What is left is taken last, so that weights do not move: tokens give way to them, and are whole where one passes on to another.
     """
     row = OPERATIONS[op.kind]
     attends, whole = row.role == "attention", row.whole_sequences or WHOLE_SEQUENCES in op.parts
@@ -87,7 +87,8 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     taken = {a for axes in wanted.values() for a in axes.always}
 
     def usable(axes: Axes) -> tuple[str, ...]:
-        return tuple(a for a in (*axes.always, *(a for a in axes.left if a not in taken)) if mesh.active(a) and a not in op.idle)
+        left = () if row.whole_sequences else axes.left
+        return tuple(a for a in (*axes.always, *(a for a in left if a not in taken)) if mesh.active(a) and a not in op.idle)
 
     return {d: usable(axes) for d, axes in wanted.items()}
 
