@@ -106,7 +106,7 @@ FITS = {
         lambda name: _blackwell(name, "GB200"),
     ),
     "gb300-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
+        "GEMM efficiency (grouped too), FP8 share, all-to-all share, host launch (with steps of gb200-nvl72)",
         "attention 11 (174 times)",
         15,
         lambda name: _blackwell(name, "GB300"),
