@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.key import Key, of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND
 from symsim.algebra.typeset import width
 from symsim.cost.step_time import PHASES
-from symsim.report.amounts import human, percent, seconds
-from symsim.report.document import Code, Column, Equation, Equations, Part, Row, Span, Spans, Table, spans
+from symsim.report.amounts import human, seconds
+from symsim.report.document import Code, Column, Equation, Math, Row, Span, Spans, Table, spans
 from symsim.report.ink import LINE, Ink, in_units
 from symsim.report.kernels import block_kernels
 from symsim.report.step import Step
@@ -17,36 +19,31 @@ from symsim.report.step import Step
 _COLUMNS = ("forward", "input gradients", "weight gradients")
 
 
-def parts(step: Step, ink: Ink, name: str) -> list[Part]:
-    """A table with a row an operation: seconds and bound of its kernels, and its share of the block's kernels."""
-    result = step.result
-    found = block_kernels(result, name)
-    whole = sum(k.seconds for k in found)
-    rows = []
+def rows(step: Step, name: str, numbers: Mapping[str, int]) -> tuple[Row, ...]:
+    """A row an operation, by its number: seconds and bound of its kernels."""
+    found = block_kernels(step.result, name)
+    made = []
     for operation in dict.fromkeys(k.operation for k in found):
-        kernels = [k for k in found if k.operation == operation]
         cells: list[Span | Spans] = []
         for column in _COLUMNS:
-            inside = [k for k in kernels if _column(k.phase) == column]
+            inside = [k for k in found if k.operation == operation and _column(k.phase) == column]
             cells.append(seconds(sum(k.seconds for k in inside)) if inside else "")
             cells.append(max(inside, key=lambda k: k.seconds).bound if inside else "")
-        rows.append(Row((Code(operation), *cells, percent(sum(k.seconds for k in kernels) / whole))))
+        made.append(Row((str(numbers[operation]), Code(operation), *cells)))
+    return tuple(made)
+
+
+def table(name: str, found: tuple[Row, ...]) -> Table:
+    said = f"Seconds of the kernels of {in_words(name)} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."
     headings = [c for title in ("forward", "inputs", "weights") for c in (Column(title, 6, True), Column("bound", 4.8))]
-    table = Table(
-        spans(
-            f"Seconds of the kernels of {in_words(name)} on one rank, forward and for the gradients of inputs and of weights, and what bounds each."
-        ),
-        (Column("operation", 13), *headings, Column("share", 5, True)),
-        tuple(rows),
-    )
-    return [table, Equations(tuple(_sums(step, ink, name)))]
+    return Table(spans(said), (Column(Math("n"), 1.6, True), Column("operation", 15), *headings), found)
 
 
 def _column(phase: str) -> str:
     return "forward" if phase == "forward" else "weight gradients" if phase == "wgrad" else "input gradients"
 
 
-def _sums(step: Step, ink: Ink, name: str) -> list[Equation]:
+def sums(step: Step, ink: Ink, name: str) -> list[Equation]:
     """t^f = sum over the table's column = value; where the host may be slower, the larger of the two."""
     book, numbers = step.result.derivation, step.result.numbers
     made, nothing = [], []

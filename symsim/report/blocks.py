@@ -35,7 +35,7 @@ class Blocks:
     step: Step | None = None
 
     def __post_init__(self) -> None:
-        self.shown: dict[str, dict[str, tuple[Row, ...]]] = {"operations": {}, "saved": {}}
+        self.shown: dict[str, dict[str, tuple[Row, ...]]] = {"operations": {}, "saved": {}, "seconds": {}}
 
     def opening(self) -> Section:
         """What all blocks have in common, the strategy's options and the placement."""
@@ -57,11 +57,19 @@ class Blocks:
         parts += self._saved(name, remembered, "")
         parts += self._parameters(name)
         parts += self._definitions(name)
-        parts += block_time.parts(self.step, self.ink, name) if self.step is not None else []
+        parts += self._seconds(name) if self.step is not None else []
         again = self.result.lowered.checkpointed.get(name)
         if again is not None:
             parts += self._recomputed(name, again)
         return Section(self._title(name), tuple(parts), 2)
+
+    def _seconds(self, name: str) -> list[Part]:
+        assert self.step is not None
+        uncounted = UNCOUNTED | REDISTRIBUTIONS
+        operations = [op.name for op in self.result.lowered.blocks[name].placed.block.ops if op.kind not in uncounted]
+        rows = block_time.rows(self.step, name, {operation: n for n, operation in enumerate(operations, start=1)})
+        table = block_time.table(name, self._since("seconds", in_words(name), rows))
+        return [table, Equations(tuple(block_time.sums(self.step, self.ink, name)))]
 
     def _title(self, name: str) -> str:
         if name in self.result.model.layer_kinds:
@@ -323,14 +331,14 @@ def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
 
 def message_columns() -> tuple[Column, ...]:
     return (
-        Column("phase", 5),
-        Column("operation", 8.3),
+        Column("phase", 5.8),
+        Column("operation", 8),
         Column("over", 3.2),
         Column("calls", 3, True),
         Column("handed in, bytes", 10.5),
         Column("got back, bytes", 10.5),
         Column("handed in", 6, True),
-        Column("tensor", 18),
+        Column("tensor", 17.5),
     )
 
 

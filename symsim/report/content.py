@@ -22,7 +22,7 @@ def report(result: Evaluation, short: bool = False) -> Report:
     chapters = (_short if short else _chapters)(result, step, ink, counts)
     symbols = notation.section(result, ink, short)
     title = f"The cost of training {result.model.name}"
-    return numbered(Report(title, subtitle(result), (opening, *chapters, symbols, *ink.sources.section())))
+    return numbered(Report(title, subtitle(result), (opening, *chapters, symbols, *ink.sources.section()), short))
 
 
 def _chapters(result: Evaluation, step: Step | None, ink: Ink, counts: Totals) -> list[Section]:

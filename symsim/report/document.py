@@ -231,6 +231,7 @@ class Report:
     title: str
     subtitle: str
     sections: tuple[Section, ...] = field(default_factory=tuple)
+    short: bool = False
 
 
 def spans(*parts: Span) -> Spans:

@@ -72,7 +72,7 @@ def answer(step: Step) -> Table:
         if name in numbers:
             rows.append((what, plain(step.number(name)), f"={name}"))
     caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
-    columns = (Column("result", 22), Column("value", 26), Column("by", 6))
+    columns = (Column("result", 22), Column("value", 26), Column("formula", 6))
     return Table(spans(caption), columns, tuple(Row((what, said, _by(key))) for what, said, key in rows), key="answer")
 
 
@@ -90,7 +90,7 @@ def _memory(step: Step) -> Gauges:
     """The fullest rank against its accelerator."""
     scale = max(step.capacity, step.peak(step.fullest)) * 1.02
     parts = tuple((MEMORY_PARTS[p], n / scale, human(n, BYTE)) for p, n in step.memory(step.fullest).items() if n)
-    label = f"a rank of stage {step.fullest}" if step.depth > 1 else "one rank"
+    label = f"stage {step.fullest}" if step.depth > 1 else "one rank"
     gauge = Gauge(label, human(step.peak(step.fullest), BYTE), parts)
     words = f"{human(step.capacity, BYTE)} of {step.system.name}"
     return Gauges(spans("Where the memory of the fullest rank goes, at its peak."), (gauge,), step.capacity / scale, words, key="room")

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from symsim.report.document import Gauge, Gauges
 from symsim.report.picture import colour
 
-_WIDTH, _LEFT, _HEIGHT, _STEP, _KEY = 760, 190, 16, 22, 24
+_WIDTH, _LEFT, _HEIGHT, _STEP, _KEY = 760, 220, 16, 22, 24
 _CHARACTERS = "#=+-:."
 
 

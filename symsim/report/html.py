@@ -84,7 +84,7 @@ def inline(cell: Cell) -> Markup:
         elif isinstance(span, Fold):
             made += Markup("<details><summary>{}</summary>{}</details>").format(span.name, span.meaning)
         elif isinstance(span, Ref):
-            made += Markup('<a href="#{}">{}</a>').format(span.anchor, span.text.strip())
+            made += Markup('{}<a href="#{}">{}</a>').format(" " * span.text.startswith(" "), span.anchor, span.text.strip())
         else:
             made += escape(span)
     return made

@@ -54,8 +54,8 @@ def section(step: Step, ink: Ink) -> Section:
     tiers = [f" Tier {n} of its network ({t.name}) joins {t.ranks} ranks." for n, t in enumerate(system.network, 1)]
     said = f"{system.name}: {system.title}. Of its numbers {counted}.{''.join(tiers)}"
     rows = [_row(system, ink, path, known) for path, known in quantities(system)]
-    named = (Column("number", 17), Column("symbol", 6.5, names=True), Column("is", 20))
-    columns = (*named, Column("value", 7.5, True), Column("known as", 6), Column("by", 3))
+    named = (Column("number", 16.5), Column("symbol", 6.5, names=True), Column("is", 20))
+    columns = (*named, Column("value", 8.4, True), Column("known as", 6), Column("by", 3))
     return Section("The machine", (Paragraph(spans(said)), Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows))))
 
 

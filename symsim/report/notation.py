@@ -24,7 +24,7 @@ _DIMENSIONS = {
     "d_kv": "key (without position) and value head dimension",
     "r_kd": "joint key/value latent and rotary key",
 }
-_COLUMNS = (Column("symbol", 7, names=True), Column("meaning", 38), Column("value", 10, True))
+_COLUMNS = (Column("symbol", 7.6, names=True), Column("meaning", 37.4), Column("value", 10, True))
 _DEGREES = frozenset("tp cp cp_a2a cp_p2p pp vpp ep etp dp edp inst m i".split())
 _FAMILIES = (
     ("N", "parameters of the model"),

@@ -7,6 +7,7 @@ from symsim.report.document import Timeline
 from symsim.report.timeline import COLOURS, DARKER, MOST_RANKS, NAMES, schedule_times
 
 _WIDTH, _LEFT, _ROW, _NARROWEST, _GAP = 172.0, 14.0, 4.6, 2.1, 4.0  # millimetres
+_MANY, _LOWER = 8, 3.2  # ranks whose rows are lower
 
 
 def picture(part: Timeline) -> str:
@@ -17,14 +18,15 @@ def picture(part: Timeline) -> str:
     windows = _windows(timed, _WIDTH - _LEFT)
     room = (_WIDTH - _LEFT - _GAP * (len(windows) - 1)) / len(windows)
     scale = room / (windows[0][1] - windows[0][0])
-    high = len(ranks) * _ROW
+    tall = _ROW if len(ranks) <= _MANY else _LOWER
+    high = len(ranks) * tall
     made = [r"\setlength{\unitlength}{1mm}", rf"\begin{{picture}}({_WIDTH:.0f},{high + 6:.1f})(0,-6)"]
-    made += [rf"\put(0,{high - row * _ROW - _ROW / 2:.2f}){{\makebox(0,0)[l]{{rank {rank}}}}}" for row, rank in enumerate(ranks)]
+    made += [rf"\put(0,{high - row * tall - tall / 2:.2f}){{\makebox(0,0)[l]{{rank {rank}}}}}" for row, rank in enumerate(ranks)]
     for number, (low, end) in enumerate(windows):
         offset = _LEFT + number * (room + _GAP)
         for t in timed:
             if t.rank in ranks and t.end > low and t.start < end and t.end > t.start:
-                made += _boxes(t, part, offset, low, end, scale, high - (ranks.index(t.rank) + 1) * _ROW)
+                made += _boxes(t, part, offset, low, end, scale, high - (ranks.index(t.rank) + 1) * tall, tall)
     at = _LEFT
     for kind in [k for k in "FBIWR" if any(o.kind == k for t in timed for o in t.slot)]:
         made.append(rf"\put({at:.1f},-5){{{_rule(COLOURS[kind], 2.4, 2.4)}}}\put({at + 3.2:.1f},-3.8){{\makebox(0,0)[l]{{{NAMES[kind]}}}}}")
@@ -44,10 +46,10 @@ def _windows(timed: list[Timed], room: float) -> list[tuple[float, float]]:
     return [(0.0, end)] if end <= fits else [(0.0, fits / 2), (end - fits / 2, end)]
 
 
-def _boxes(t: Timed, part: Timeline, offset: float, low: float, end: float, scale: float, y: float) -> list[str]:
+def _boxes(t: Timed, part: Timeline, offset: float, low: float, end: float, scale: float, y: float, row: float) -> list[str]:
     """A slot as one box, or as two halves of one height where a forward and a backward overlap."""
     left, right = max(t.start, low), min(t.end, end)
-    x, wide, tall = offset + (left - low) * scale, (right - left) * scale, (_ROW - 0.6) / len(t.slot)
+    x, wide, tall = offset + (left - low) * scale, (right - left) * scale, (row - 0.6) / len(t.slot)
     made = []
     for place, o in enumerate(t.slot):
         second = o.stage >= part.stages or (len(t.slot) > 1 and o.stage > t.slot[1 - place].stage)
