@@ -77,6 +77,7 @@ D_i     | D_i           | 1    | channels of a selective scan (Mamba-1)
 N_i     | N_i           | 1    | dimension of the state of each
 r_i     | r_i           | 1    | rank of their steps
 W_i     | W_i           | 1    | width of their convolution
+n_r     | n_r           | 1    | residual streams
 h_p     | h_p           | 1    | width of a layer's own embeddings
 V_p     | V_p           | 1    | rows of their table
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share

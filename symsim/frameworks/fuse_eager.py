@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symsim.frameworks import streams
 from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.frameworks.eager_lightning import eager_lightning
 from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
@@ -356,5 +357,6 @@ LOWERINGS: dict[str, Lowering] = {
     "selective_scan": eager_selective_scan,
     "state_space": eager_state_space,
     "kda": delta_rule,  # flash-linear-attention's kernel: torch's own code makes [chunk chunk D_k] of every chunk
+    **streams.EAGER,
     "clip": eager_clip,
 }

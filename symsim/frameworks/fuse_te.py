@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import symbol
-from symsim.frameworks import fuse_flex
+from symsim.frameworks import fuse_flex, streams
 from symsim.frameworks.fuse_eager import eager_activation, eager_norm
 from symsim.frameworks.kernels import (
     Kernels,
@@ -448,8 +448,7 @@ def te_combine(k: Kernels, op: Op) -> None:
     """The exchange back, then unpermute: probabilities were applied inside the experts, so only the map is kept; where they
     are applied here, the rows and the probabilities are (Megatron-Core 0.12 moe_utils.py unpermute)."""
     y, weights, indices = op.inputs
-    strategy = k.profile.strategy
-    at = op.of(Exchange)
+    strategy, at = k.profile.strategy, op.of(Exchange)
     if pads_rows(k):
         short = k.make("unpadded", k.dims_of(y), k.tensors[y].dtype)
         k.emit("copy", [y], [short], name="unpad")
@@ -475,15 +474,14 @@ LOWERINGS: dict[str, Lowering] = {
     "linear": te_linear,
     "norm": te_norm,
     "rope": te_rope,
-    "rope_part": te_mla_rope,
-    "rope_concat": te_mla_rope,
+    **dict.fromkeys(("rope_part", "rope_concat"), te_mla_rope),
     "pack": te_pack,
     "attention": te_attention,
     "activation": te_activation,
     "add": te_add,
     "sigmoid": te_sigmoid,
-    "multiply": keep_inputs,
-    "clip": keep_inputs,
+    **dict.fromkeys(("multiply", "clip"), keep_inputs),
+    **streams.TE,
     "embed": te_embed,
     "add_positions": te_positions,
     "dropout": te_dropout,
@@ -496,8 +494,7 @@ LOWERINGS: dict[str, Lowering] = {
     "convolution": convolution,
     "index_scores": index_scores,
     "lightning": lightning,
-    "delta_rule": delta_rule,
+    **dict.fromkeys(("delta_rule", "kda"), delta_rule),
     "selective_scan": te_selective_scan,
     "state_space": te_state_space,
-    "kda": delta_rule,
 }

@@ -151,6 +151,13 @@ class SharedBlock(Part):
     attention_adapters: bool = Field(False, description="adapters of queries, keys and values beside those of the network")
 
 
+class HyperConnections(Part):
+    """Several residual streams, mixed around every mixer and network (mHC, arXiv 2512.24880)."""
+
+    streams: Size = 4
+    sinkhorn_iterations: Size = Field(20, description="turns in which rows and columns of the mixing matrix are made to sum to one")
+
+
 class PerLayerInput(Part):
     """Embeddings of every token for every layer, which the layer gates and adds (Gemma 3n, Gemma 4)."""
 
@@ -231,8 +238,7 @@ class LayerKind(Part):
     @property
     def mixers(self) -> frozenset[str]:
         """The mixers it has."""
-        before = "none" if self.shared_block == "none" else "attention"
-        return frozenset(mixer for mixer in (self.mixer, self.beside, before) if mixer and mixer != "none")
+        return frozenset({self.mixer, self.beside or "none", "none" if self.shared_block == "none" else "attention"}) - {"none"}
 
     @property
     def has_mlp(self) -> bool:
@@ -344,6 +350,7 @@ class Architecture(Part):
     selective_scan: SelectiveScan | None = None
     shared_block: SharedBlock | None = None
     per_layer_input: PerLayerInput | None = None
+    hyper_connections: HyperConnections | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
@@ -428,6 +435,9 @@ class Architecture(Part):
             )
         if self.norms_after_residual and (self.parallel_block or any(norm.startswith("pre") for norm in self.norms)):
             raise ValueError("norms_after_residual goes with norms post_attention and post_mlp alone, and without parallel_block")
+        others = ("parallel_block", "residual_after_norm", "norms_after_residual", "mtp_num_layers", "per_layer_input", "shared_block", "layer_scale")
+        if self.hyper_connections and any(getattr(self, name) for name in others):
+            raise ValueError(f"hyper_connections go without {', '.join(others[:-1])} and {others[-1]}")
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self
@@ -441,17 +451,15 @@ class Architecture(Part):
     def reads_ahead(self) -> str:
         """What layers read beside the stream, which was made before the layer in front of them; "" if nothing."""
         kinds = [self.layer_kinds[k] for k in self.kind_names()]
-        read = {
-            "embeddings of their own": self.per_layer_input is not None,
-            "keys and values of earlier layers": any(kind.shared_keys for kind in kinds),
-            "what the embedding made": any(kind.shared_block != "none" for kind in kinds),
-        }
-        return next((what for what, reads in read.items() if reads), "")
+        if self.per_layer_input is not None:
+            return "embeddings of their own"
+        if any(kind.shared_keys for kind in kinds):
+            return "keys and values of earlier layers"
+        return "what the embedding made" if any(kind.shared_block != "none" for kind in kinds) else ""
 
     def groups_of(self, kind: str) -> int:
         """Key/value heads of a kind of layer."""
-        own = self.layer_kinds[kind].num_query_groups if kind in self.layer_kinds else None
-        return own or self.query_groups
+        return (self.layer_kinds[kind].num_query_groups if kind in self.layer_kinds else None) or self.query_groups
 
     def _half(self, kind: str) -> None:
         if self.layer_kinds[kind].mixer == self.layer_kinds[kind].ffn:

@@ -353,6 +353,7 @@ OPERATIONS: dict[str, Operation] = {
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
     "multiply": Operation("kernel"),
+    **{kind: Operation("kernel") for kind in ("hyper_weights", "collapse_streams", "mix_streams")},
     "add": Operation("kernel"),
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "dequantise": Operation("kernel", Dequantise, transpose="free"),

@@ -8,6 +8,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net
 from symsim.layers import notation as n
 from symsim.layers.attention import attention
+from symsim.layers.hyper_connections import closed, opened
 from symsim.layers.lightning_attention import lightning_attention
 from symsim.layers.linear_attention import linear_attention
 from symsim.layers.mamba import mamba
@@ -77,6 +78,8 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         attended = normed(mixed(ln1), "post_attention")
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
+    if model.hyper_connections:
+        return _among_streams(net, x, kind, {"attention": mixed, "mlp": fed}, normed)
     if kind.mixer != "none":
         entering = x if kind.shared_block == "none" else n.add(net, x, shared_block(net, x, model, kind), "add_shared_block")
         read = normed(entering, "pre_attention")
@@ -88,3 +91,12 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
     if model.per_layer_input:
         x = n.add(net, per_layer_input(net, x, model), x, "add_per_layer_input")
     return n.scale(net, x, "layer_scale") if model.layer_scale else x
+
+
+def _among_streams(net: Net, x: str, kind: LayerKind, sites: Mapping[str, Callable[[str], str]], normed: Callable[[str, str], str]) -> str:
+    """`x[b s n_r h] -> y[b s n_r h]`: mixer and network read a sum of the residual streams each, between norms, and go back to all of them."""
+    for site, what in (("attention", kind.mixer), ("mlp", kind.ffn)):
+        if what != "none":
+            read, post, mixing = opened(net, x, site)
+            x = closed(net, x, normed(sites[site](normed(read, f"pre_{site}")), f"post_{site}"), post, mixing, site)
+    return x

@@ -30,6 +30,7 @@ from symsim.ir.block import Block, Net
 from symsim.layers.decoder import decoder_layer
 from symsim.layers.embedding import embedding
 from symsim.layers.head import head, task_head
+from symsim.layers.hyper_connections import STREAMS
 from symsim.layers.mtp import mtp_depth
 from symsim.lowering.adapt import adapt
 from symsim.lowering.communicate import communicate
@@ -105,7 +106,7 @@ def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None)
 
 
 def _stream(net: Net, profile: Profile) -> str:
-    return net.input("x", "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
+    return net.input("x", STREAMS if profile.model.hyper_connections else "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
 
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
