@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from import_names import of_vocabulary
 
+import symsim
+from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
@@ -54,7 +56,7 @@ def test_a_recipe_of_the_trainer() -> None:
         "fusion": "eager", "micro_batch_size": 2, "num_microbatches": 8, "precision": "bf16", "optimizer": "adam", "clip_grad": 1.0,
         "recompute": "full", "seq_length": 8192, "dp": 16, "grad_reduce_in_fp32": False, "zero": 3,
         "ddp_bucket_size": 3584**2, "prefetch_bucket_size": 9 * 3584**2 // 10, "param_persistence_threshold": 35840,
-        "max_live_parameters": 10**9, "max_reuse_distance": 10**9,
+        "max_live_parameters": 10**9, "max_reuse_distance": 10**9, "sub_group_size": 10**9,
     }  # fmt: skip
     assert made.assumptions == {"recompute_early_stop": "true", "fsdp_unit": "module", "fsdp_prefetch": "true", "reduction_buffers": "one"}
     told = {row.key: row for row in made.rows if row.value.startswith("auto: ")}
@@ -164,3 +166,24 @@ def test_momenta_of_one_bit_are_an_optimizer_of_symsims(tmp_path: Path) -> None:
         made = load_job("deepspeed", str(file), model="llama2-7b")
         assert (made.strategy or {})["optimizer"] == option and (made.strategy or {})["zero"] == 0
         assert {row.key: row.fate for row in made.rows}["optimizer.type"] == fate
+
+
+def test_groups_that_are_updated_one_after_the_other_and_narrow_main_parameters(tmp_path: Path) -> None:
+    """Gradients of one group in fp32 at a time; main parameters and moments in the type of products, which autocast then finds as it wants them."""
+    zero = {"stage": 3, "sub_group_size": 10**8}
+    text = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero, "torch_autocast": {"enabled": True, "dtype": "bfloat16"}}
+    found = []
+    for switches in ({}, {"bf16_master_weights_and_grads": True}, {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}):
+        file = tmp_path / "ds.json"
+        file.write_text(json.dumps({**text, "bf16": {"enabled": True, **switches}}))
+        made = load_job("deepspeed", str(file), model="llama2-7b", variables={"world": "8"})
+        told, strategy = {row.key: row.fate for row in made.rows}, dict(made.strategy or {})
+        assert strategy["sub_group_size"] == 10**8 and told["torch_autocast.enabled"] == "no_cost_effect"
+        found.append(tuple(strategy.get(name) for name in ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")))
+    assert found == [(None, None, None), ("bf16", "fp32", "fp32"), ("bf16", None, None)]
+    with pytest.raises(InputError, match="sub_group_size=5 needs zero=3, and zero is 1"):
+        symsim.derive("llama2-7b", "sub_group_size=5")
+    options = "dp=8,zero=3,fusion=eager,grad_reduce_in_fp32=false"
+    made_of = [symsim.derive("llama2-7b", options + more) for more in ("", ",sub_group_size=1000")]
+    held = [float(one.stage_numbers(one.stages[0])["M_at_optimizer"]) for one in made_of if isinstance(one, Result)]
+    assert held[1] - held[0] == 4000

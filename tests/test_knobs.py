@@ -58,6 +58,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "max_reuse_distance": (DENSE, {"dp": 8, "zero": 3}, 2 * 10**9),
     "param_persistence_threshold": (DENSE, {"dp": 8, "zero": 3}, 10**5),
     "ddp_bucket_size": (DENSE, {"dp": 8}, 10**8),
+    "sub_group_size": (DENSE, {"dp": 2, "zero": 3, "grad_reduce_in_fp32": False, "seq_length": 128}, 10**6),
     "allgather_bucket_size": (DENSE, {"dp": 8}, 10**8),
     "grad_reduce_in_fp32": (DENSE, {"dp": 8}, False),
     "pad_buckets_for_high_nccl_busbw": (DENSE, {"dp": 48}, True),

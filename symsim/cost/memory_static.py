@@ -241,12 +241,12 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     width = WIDTHS[main_type(strategy)]
     found = ZERO
     converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
-    if converted and rank.framework.main_gradients:
-        found = _of_each(rank, 4, "optimizer states")
+    if converted and (rank.framework.main_gradients or strategy.sub_group_size is not None):
+        found = _at_once(rank, 4)
     of_largest: int | Fraction = OPTIMIZERS[strategy.optimizer].largest
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
-        found = found + (_of_each(rank, width, "optimizer states") if how == "foreach" else ZERO)
+        found = found + (_at_once(rank, width) if how == "foreach" else ZERO)
         of_largest = 2 * width if how == "for_loop" else 0
     if of_largest:
         largest = rank.book.define(
@@ -258,6 +258,12 @@ def optimizer_temporaries(rank: Rank) -> Expr:
         )
         found = found + of_largest * largest.expr
     return found * (1 - away)
+
+
+def _at_once(rank: Rank, width: int | Fraction) -> Expr:
+    """Bytes of `width` a parameter that a rank updates in one go (DeepSpeed runtime/zero/stage3.py, sub groups: gradients in fp32 of one)."""
+    whole, size = _of_each(rank, width, "optimizer states"), rank.strategy.sub_group_size
+    return whole if size is None else minimum(whole, size * width)
 
 
 def _largest_parameter(rank: Rank) -> Expr:

@@ -127,6 +127,7 @@ class Strategy(BaseModel):
         description="gradients of a bucket, each a message; default: one message, of which the last of max(4*10^7, 10^6 a rank) "
         "parameters cannot overlap",
     )
+    sub_group_size: Size | None = Field(None, description="zero=3: parameters of a rank that are updated at once (DeepSpeed); default: all of them")
     allgather_bucket_size: Size | None = Field(None, description="parameters gathered in one message after the update; default: ddp_bucket_size")
     grad_reduce_in_fp32: bool = Field(True, description="gradients accumulated and reduced in fp32")
     pad_buckets_for_high_nccl_busbw: bool = Field(False, description="gradient buckets padded to a multiple of 2^16 elements")

@@ -26,6 +26,8 @@ def optimizer_states(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"optimizer_bits={strategy.optimizer_bits} says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too")
     if strategy.zero and row.compressed:
         raise InputError(f"optimizer={strategy.optimizer} keeps whole momenta on every rank, and zero={strategy.zero} cuts them; use zero=0")
+    if strategy.sub_group_size is not None and strategy.zero != 3:
+        raise InputError(f"sub_group_size={strategy.sub_group_size} needs zero=3, and zero is {strategy.zero}")
     if strategy.zero == 2 and row.orthogonal or strategy.zero >= 2 and row.projected:
         whole = "gradients" if row.projected else "matrices on their owner"
         raise InputError(f"optimizer={strategy.optimizer} takes whole {whole}, which zero={strategy.zero} cuts; use zero=1")

@@ -106,6 +106,7 @@ def of_settings(
     keys = Keys("a DeepSpeed JSON", filled, {**SILENT, **OTHER_STAGES, **CHECKPOINTING, **PIPELINE}, options.lenient)
     _batch(keys, options, strategy, by_arguments)
     _precision(keys, strategy)
+    _main_types(keys, strategy)
     _update(keys, strategy, assumptions)
     _zero(keys, strategy, assumptions)
     compiled(keys, strategy, "compile.enabled")
@@ -305,6 +306,17 @@ def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
         keys.note("data_types.grad_accum_dtype", "not_modelled", "grad_reduce_in_fp32", why)
 
 
+def _main_types(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Main parameters in the compute type, with moments in fp32 unless they are too (runtime/config.py, runtime/precision_config.py)."""
+    precision = strategy["precision"]
+    narrow = {name: keys.flag(f"{name}.{name}_master_weights_and_grads", False, to="main_params_dtype") for name in ("bf16", "fp16")}
+    states = keys.flag("bf16.bf16_optimizer_states", False, to="exp_avg_dtype, exp_avg_sq_dtype")
+    if narrow.get(precision):
+        strategy |= {"main_params_dtype": precision} | ({} if states else {"exp_avg_dtype": "fp32", "exp_avg_sq_dtype": "fp32"})
+    for key in (key for key in ("torch_autocast.enabled", "torch_autocast.dtype") if keys.has(key) and precision != "fp32"):
+        keys.note(key, "no_cost_effect", why="parameters are in the type of products already, and nothing is cast")
+
+
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     """The JSON's optimizer goes before the Trainer's; DeepSpeed's Adam is one kernel."""
     if keys.has("optimizer.type"):
@@ -416,10 +428,6 @@ def _elements(keys: Keys, name: str, default: int) -> int:
     return min(int(keys.integer(name, default)), _LARGE)
 
 
-def _bytes(count: int) -> str:
-    return f"{count / 2**30:.3g} GiB"
-
-
 def _offload(keys: Keys, stage: int, strategy: dict[str, Any]) -> None:
     section = "zero_optimization.offload_optimizer"
     device = keys.choice(f"{section}.device", _DEVICES, None, to="optimizer_cpu_offload")
@@ -466,9 +474,12 @@ def _buffers(keys: Keys, stage: int, overlap: bool, strategy: dict[str, Any], as
         assumptions["reduction_buffers"] = "two" if overlap and stage < 3 else "one"
     name = "zero_optimization.sub_group_size"
     if keys.has(name):
-        held = 8 * _elements(keys, name, 10**9)
-        why = f"temporaries of the update, of at most {_bytes(held)}; symsim has them for all that a rank owns"
-        keys.note(name, "not_modelled" if stage == 3 else "no_cost_effect", why=why if stage == 3 else "read at stage 3 alone")
+        size = _elements(keys, name, 10**9)
+        if stage == 3:
+            strategy["sub_group_size"] = max(1, size)
+            keys.note(name, to="sub_group_size")
+        else:
+            keys.note(name, "no_cost_effect", why="read at stage 3 alone")
 
 
 def _groups(keys: Keys, strategy: dict[str, Any]) -> None:

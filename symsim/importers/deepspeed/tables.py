@@ -12,7 +12,6 @@ from symsim.importers.trainer import DATA, EVALUATION, LOGS, PATHS
 _PERMITS = "a permission or a check, which costs nothing"
 _FIRST_STEPS = "before the first step or after the last"
 _SCALE = "loss scaling: a number a step"
-_PRECISE = "states in the compute type: 2 bytes in place of 4 for each"
 _COMPRESSED = "compression is another workload: quantised or pruned weights, and a teacher's forward where layers are dropped"
 _CURRICULUM = "lengths or layers that grow with the steps: the step at full length is timed"
 _ADAPTERS = "adapters are another workload: gradients and states of adapters alone, and backward near 1 forward in place of 2; full training is timed"
@@ -87,7 +86,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", _SCALE, _inside("fp16", "loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale")),
     **silent("no_cost_effect", _SCALE, "fp16.consecutive_hysteresis fp16.auto_cast fp16.fp16 fp16.type bf16.type"),
-    **silent("not_modelled", _PRECISE, "fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads bf16.bf16_optimizer_states"),
     **silent("not_modelled", "gradients leave as they are made: 2 bytes a parameter less at the peak", "bf16.immediate_grad_update"),
     **silent("no_cost_effect", "apex's names for the same types", "amp.opt_level amp.loss_scale"),
     **silent(
