@@ -93,6 +93,14 @@ def test_a_module_that_nothing_counts_is_refused() -> None:
         pass
 
 
+@pytest.mark.parametrize(("module", "dims", "said"), [("mlp", "E h", r"of experts \(E\)"), ("experts", "h", r"no expert's \(it lacks E\)")])
+def test_parameters_of_experts_are_those_of_their_module(module: str, dims: str, said: str) -> None:
+    """Their ranks, gradients and messages are others than those of the rest."""
+    net = Net("moe", "bf16")
+    with pytest.raises(IRError, match=f"moe: rank.w is {said}, in the module '{module}'"), net.within("rank", module):
+        net.parameter("w", dims)
+
+
 def lowered(layer: Callable[[Net, str], str], strategy: Strategy) -> Remembered:
     """A layer of one's own, with the dimensions of Llama 3 8B."""
     model, given, mesh = load_model("llama3-8b").architecture, resolve({}), mesh_of(strategy)

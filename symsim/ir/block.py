@@ -228,6 +228,9 @@ class Net:
 
     def parameter(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None) -> str:
         made = self.tensor(name, dims, dtype, "parameter")
+        if self.module and ("E" in self.dims_of(made)) != (self.module == "experts"):
+            held = "of experts (E)" if self.module != "experts" else "no expert's (it lacks E)"
+            raise IRError(f"{self.name}: {made} is {held}, in the module '{self.module}': 'experts' has the parameters of which each has its own")
         if self.borrows:
             self.tensors[made] = replace(self.tensors[made], borrowed=True)
         return made
