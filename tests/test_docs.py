@@ -20,6 +20,7 @@ import guide
 import pycon
 import sweep_pictures
 from latex2mathml.converter import convert
+from ruamel.yaml import YAML
 
 from symsim.api.cli import main
 from symsim.calibration.points import _COLUMNS
@@ -259,6 +260,20 @@ def test_python_of_a_page_runs_in_order_beside_its_files(tmp_path: Path) -> None
         "\n```pycon\n>>> open('f').read(), x\n('told', 1)\n>>> y\nTraceback (most recent call last):\nNameError: name 'y' is not defined\n```\n",
     ]
     assert pycon.remade(made, str(tmp_path)) == made
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """What `mkdocs build --strict` only says of pages that it is told to leave out."""
+    config = YAML(typ="safe").load((ROOT / "docs/site/mkdocs.yml").read_text())
+
+    def pages(entries: list[Any]) -> list[str]:
+        found = [value for entry in entries for value in entry.values()]
+        return [page for value in found for page in (pages(value) if isinstance(value, list) else [value])]
+
+    named = pages(config["nav"])
+    own = {path.name for path in (ROOT / "docs").glob("*.md")}
+    made = {"index.md", "reference.md", "derivations/index.md", "reports/README.md", "models/kernels/README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+    assert len(named) == len(set(named)) and set(named) == own | made
 
 
 def test_pictures() -> None:
