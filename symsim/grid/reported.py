@@ -22,7 +22,7 @@ from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 from symsim.inputs.watched import was_read, watched
-from symsim.program.fullest import line_of
+from symsim.program.fullest import Pipeline
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.slots import Slots, make_slots
@@ -207,16 +207,18 @@ class Reported:
     def _line(self, pp: int, vpp: int, pairs: tuple[Array, Array], point: tuple[int, ...]) -> Line:
         """The stages of a pipeline; those of another variant where all options that they read are the same."""
         result, fields = self.result, self.variant.fields
-        key = (pp, vpp, self.variant.family.spelt(result.model), *result.lowered.checkpointed, pairs[0].tobytes(), pairs[1].tobytes())
+        key = (pp, vpp, self.variant.family.spelt(result.model), *result.lowered.checkpointed)
         known = self.variant.family.space.pipelines.setdefault(key, {})
-        for read, lines in known.items():
-            found = lines.get(repr([fields[n] for n in read]))
+        for read, pipelines in known.items():
+            found = pipelines.get(repr([fields[n] for n in read]))
             if found is not None:
-                return found
+                return found.line(*pairs)
         at = replace(result, strategy=watched(strategy_at(fields, point)))
-        made = line_of(at.strategy, map(at.stage_values, at.stages), *pairs)
+        made = Pipeline(at.strategy, [at.stage_values(stage) for stage in at.stages])
+        line = made.line(*pairs)
         read = tuple(sorted(was_read(at.strategy) - {*SIZES, *DEGREES}))
-        return known.setdefault(read, {}).setdefault(repr([fields[n] for n in read]), made)
+        known.setdefault(read, {})[repr([fields[n] for n in read])] = made
+        return line
 
     def _inside(self) -> list[Array]:
         """Where an axis' positions are chosen, for axes of which not all are."""

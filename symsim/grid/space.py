@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from symsim.algebra.reductions import Line
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
@@ -32,6 +31,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import changed_system, system_document
 from symsim.program.base import Base
+from symsim.program.fullest import Pipeline
 
 # values of an axis that is neither a size nor a degree
 _MOST_READ = 10_000
@@ -50,7 +50,7 @@ class Space:
         self.given = tuple(derived)
         self.sizes = tuple(a.size for a in axes)
         # the stages of pipelines, for all variants: by what they follow from besides options, by the options that they read, by their values
-        self.pipelines: dict[Any, dict[tuple[str, ...], dict[str, Line]]] = {}
+        self.pipelines: dict[Any, dict[tuple[str, ...], dict[str, Pipeline]]] = {}
         # which pipelines there are, by the arrays that say it (`reported.py`)
         self.cuts: dict[Any, Any] = {}
         # what parts of the space with other options share (`family.py`): arrays along an axis, what functions of a strategy come to, derived

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +25,22 @@ def line_of(strategy: Strategy, stages: Iterable[Mapping[str, Number]], microbat
     sizes = {"pp": strategy.pp, "vpp": strategy.vpp}
     fullest = {h: _fullest(schedule, own, sizes, microbatches, groups) for h, own in members(runs).items()}
     return Line(tuple(n for n in given[0] if n != "i"), runs, fullest)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The stages of a strategy, with the symbols of each, and its lines that were asked for."""
+
+    strategy: Strategy
+    stages: Sequence[Mapping[str, Number]]
+    _lines: dict[tuple[bytes, bytes], Line] = field(default_factory=dict)
+
+    def line(self, microbatches: np.ndarray, groups: np.ndarray) -> Line:
+        """As of `line_of`, the same object for the same numbers."""
+        key = microbatches.tobytes(), groups.tobytes()
+        if key not in self._lines:
+            self._lines[key] = line_of(self.strategy, self.stages, microbatches, groups)
+        return self._lines[key]
 
 
 def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
