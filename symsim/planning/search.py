@@ -33,7 +33,7 @@ from symsim.program.value import Value
 
 # bounds and values are sums of the same terms in other orders; closer than this they count as equal
 _ROUNDING = 1e-9
-_SMALL = 1 << 10
+_SMALL = 1 << 13
 # grids under one member's options that are kept
 _MOST_PARTED = 64
 _ALL = 1 << 62
@@ -325,11 +325,13 @@ def _of(cell: Cell, where: Array) -> Cell:
 
 
 def _arrays(wanted: Sequence[Value], numbers: Array, sizes: Sequence[int]) -> list[Array]:
-    """Values at some points of the grid, computed on the smallest grid that holds them."""
-    positions = np.unravel_index(numbers, sizes)
-    box = [np.unique(p) for p in positions]
-    _, made = restricted(wanted, box, _ALL)
-    at = [np.searchsorted(own, p) for own, p in zip(box, positions)]
+    """Values at some points of the grid; those that are not known yet computed on the smallest grid that holds them."""
+    at: Sequence[Array] = np.unravel_index(numbers, sizes)
+    made = wanted
+    if not all(value.known for value in wanted):
+        box = [np.unique(p) for p in at]
+        _, made = restricted(wanted, box, _ALL)
+        at = [np.searchsorted(own, p) for own, p in zip(box, at)]
     found = []
     for value in made:
         data = value.data
