@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import symsim
+from symsim.grid.processes import forked
 from symsim.inputs.models import load_model
+from symsim.planning import search
 from symsim.planning.command import run_diff
 from symsim.planning.difference import difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
@@ -53,6 +55,15 @@ def test_the_best_of_each_kind_is_that_of_all_configurations(made: Plan) -> None
     assert found.slower > 0 and found.evaluated <= ran
     # what was ruled out is behind its kind's best
     assert found.bound is not None and found.bound < float(made.best[0].result.value("tokens_per_second"))
+
+
+def test_two_processes_find_what_one_does(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    monkeypatch.setattr(search, "forked", lambda *given: begun.append(forked(*given)) or begun[-1])
+    monkeypatch.setattr(search, "cores", lambda: 2)
+    monkeypatch.setattr(search, "_FORK_PARTS", 2)
+    again = plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED)
+    assert len(begun) == 1 and again.to_json() == made.to_json()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import heapq
 import math
+import pickle
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -18,11 +20,12 @@ import numpy as np
 
 from symsim.grid.axes import Axis, DerivedAxis
 from symsim.grid.family import Array
+from symsim.grid.processes import cores, forked, shared
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import Memories, shape
-from symsim.grid.variant import Variant
+from symsim.grid.variant import Variant, neighbours
 from symsim.planning.certain import Derived, derived
 from symsim.planning.frameworks import Choice
 from symsim.planning.least import LEAST_MEMORY, LEAST_TIME, Least, least
@@ -37,6 +40,8 @@ _SMALL = 1 << 13
 # grids under one member's options that are kept
 _MOST_PARTED = 64
 _ALL = 1 << 62
+# so many parts are worth a process
+_FORK_PARTS = 16
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
@@ -69,6 +74,34 @@ class Account:
     def settled(self) -> int:
         return sum(self.refused.values()) + self.slower + self.larger + self.evaluated
 
+    def add(self, other: "Account") -> None:
+        """What became of further configurations."""
+        for name, number in other.refused.items():
+            self.refused[name] = self.refused.get(name, 0) + number
+        self.why = {**other.why, **self.why}
+        self.slower, self.larger, self.evaluated = self.slower + other.slower, self.larger + other.larger, self.evaluated + other.evaluated
+        self.derivations += other.derivations
+        self.bound = min(self.bound, other.bound)
+
+
+@dataclass
+class Known:
+    """What was found so far: the best of every kind; of every kind of options, by the kind of a point, the least; and what is needed to be one of the
+    best kinds."""
+
+    best: dict[tuple[Any, ...], Found] = field(default_factory=dict)
+    reached: dict[tuple[Any, ...], Array] = field(default_factory=dict)
+    enough: float = math.inf
+
+    def add(self, kind: tuple[Any, ...], code: int, found: Found, kinds: int, top: int) -> None:
+        """A configuration; of equal ones the first stays. kinds: how many kinds of points there are; top: how many of all are wanted."""
+        reached = self.reached.setdefault(kind, np.full(kinds, np.inf))
+        if found.value < reached[code]:
+            reached[code] = found.value
+            self.best[(*kind, code)] = found
+            if len(self.best) >= top:
+                self.enough = sorted(f.value for f in self.best.values())[top - 1]
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -90,6 +123,14 @@ class Goal:
     top: int
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A process that looks at cells beside this one. points: of the grid of sizes, those that are its own."""
+
+    pool: Executor
+    points: Array
+
+
 class Search:
     """The search of one space. axes, derived: the grid of sizes. choices: the options, each with its rows. make: the base of all points, given
     options."""
@@ -98,7 +139,8 @@ class Search:
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
         self.space = Space(make(self._options(())), self.axes, self.derived_axes)
         self.account = Account()
-        self.best: dict[tuple[Any, ...], Found] = {}
+        self.known = Known()
+        self._beside: Beside | None = None
         self._memories = Memories()
         self._derived: dict[str, Derived] = {}
         self._least: dict[tuple[str, frozenset[str]], Least] = {}
@@ -108,8 +150,6 @@ class Search:
         self._masks: Masks = {}
         self._parted: dict[tuple[int, ...], Parts] = {}
         self._codes, self._sized = self._kinds()
-        self._reached: dict[tuple[Any, ...], Array] = {}
-        self._enough = math.inf
 
     @property
     def configurations(self) -> int:
@@ -121,12 +161,16 @@ class Search:
         order, total = count(), float(self.configurations)
         first = Cell((), np.arange(self.space.points), np.zeros(self.space.points))
         waiting: list[tuple[float, int, int, Cell]] = [(0.0, 0, next(order), first)]
-        while waiting:
-            _, _, _, cell = heapq.heappop(waiting)
-            for child in self._cut(cell):
-                heapq.heappush(waiting, (float(child.low.min()), -len(child.rows), next(order), child))
-            progress("searching", float(self.account.settled), total)
-        return sorted(self.best.values(), key=lambda f: (f.value, f.point))[: self.goal.top]
+        try:
+            while waiting:
+                _, _, _, cell = heapq.heappop(waiting)
+                for child in self._cut(cell):
+                    heapq.heappush(waiting, (float(child.low.min()), -len(child.rows), next(order), child))
+                progress("searching", float(self.account.settled), total)
+        finally:
+            if self._beside is not None:
+                self._beside.pool.shutdown(cancel_futures=True)
+        return sorted(self.known.best.values(), key=lambda f: (f.value, f.point))[: self.goal.top]
 
     # cells -------------------------------------------------------------------------------------------------------------
 
@@ -149,12 +193,43 @@ class Search:
     def _most(self, cell: Cell) -> Any:
         """What a configuration has to be below at each point of a cell."""
         own = self._kind_of_options(cell.rows)
-        reached = self._reached.get(own) if own is not None else None
-        return self._enough if reached is None else np.minimum(self._enough, reached[self._codes[cell.points]])
+        reached, enough = self.known.reached.get(own) if own is not None else None, self.known.enough
+        return enough if reached is None else np.minimum(enough, reached[self._codes[cell.points]])
 
     def _looked(self, cell: Cell) -> list[Cell]:
-        """Evaluate the points of a cell, or bound them; what is left, part by part."""
+        """Evaluate the points of a cell, or bound them, some of them in another process; what is left."""
         self.account.cells += 1
+        beside = self._beside = self._beside or self._divided(cell)
+        if beside is None or not beside.points[cell.points].any():
+            return self._looked_here(cell)
+        theirs = beside.points[cell.points]
+        asked = beside.pool.submit(_answered, pickle.dumps((_of(cell, theirs), self.known)))
+        mine = [] if theirs.all() else self._looked_here(_of(cell, ~theirs))
+        left, account, known, idle = asked.result()
+        self.account.add(account)
+        for (*kind, code), found in known.best.items():
+            self.known.add(tuple(kind), code, found, self._sized, self.goal.top)
+        self._idle |= idle
+        return [*mine, *left]
+
+    def _divided(self, cell: Cell) -> "Beside | None":
+        """Another process for half of the parts of a cell that has many, and from then on for all cells of their points: neighbours share what passes
+        make, so that little is made twice."""
+        parts = self._parts(cell.rows)
+        if cores() < 2 or len(parts.parts) < _FORK_PARTS:
+            return None
+        order = neighbours([part.undone for part in parts.parts])
+        numbers = {id(part.undone): number for number, part in enumerate(parts.parts)}
+        later = [numbers[id(undone)] for undone in order[len(order) // 2 :]]
+        return Beside(forked(self, 1), np.isin(parts.part, later))
+
+    def answer(self, cell: Cell, known: Known) -> tuple[list[Cell], Account, Known, set[int]]:
+        """Of a search in another process that has found `known`: what is left of a cell, what became of the rest, and what is known then."""
+        self.account, self.known = Account(), known
+        return self._looked_here(cell), self.account, self.known, self._idle
+
+    def _looked_here(self, cell: Cell) -> list[Cell]:
+        """Evaluate the points of a cell, or bound them; what is left, part by part."""
         parts = self._parts(cell.rows)
         cell = self._allowed(cell, parts)
         here = parts.here[cell.points]
@@ -234,14 +309,8 @@ class Search:
         codes = self._codes[numbers]
         order = np.lexsort((numbers, values, codes))
         _, first = np.unique(codes[order], return_index=True)
-        reached = self._reached.setdefault(own, np.full(self._sized, np.inf))
         for k in order[first]:
-            code, value = int(codes[k]), float(values[k])
-            if value < reached[code]:
-                reached[code] = value
-                self.best[(*own, code)] = Found(value, int(numbers[k]), self._options(cell.rows))
-        if len(self.best) >= self.goal.top:
-            self._enough = sorted(f.value for f in self.best.values())[self.goal.top - 1]
+            self.known.add(own, int(codes[k]), Found(float(values[k]), int(numbers[k]), self._options(cell.rows)), self._sized, self.goal.top)
 
     def _derivation(self, asked: Derivable, whole: bool = True) -> tuple[Derived, str]:
         key = repr((whole, self._memories.spelt(asked.trained, asked.assumptions, asked.system), shape(asked.strategy, asked.trained)))
@@ -313,6 +382,11 @@ class Search:
                 codes = codes * len(which) + np.array([which[str(v)] for v in column.values]).reshape(shape)
                 several *= len(which)
         return codes.reshape(-1), several
+
+
+def _answered(asked: bytes) -> tuple[list[Cell], Account, Known, set[int]]:
+    found: tuple[list[Cell], Account, Known, set[int]] = shared().answer(*pickle.loads(asked))
+    return found
 
 
 def _point(part: Part) -> tuple[int, ...]:
