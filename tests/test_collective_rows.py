@@ -58,6 +58,15 @@ def test_one_of_another_name_is_the_same(op: str, monkeypatch: pytest.MonkeyPatc
     assert said(op) == said("twin")
 
 
+def test_one_that_is_carried_otherwise_needs_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no ring by default."""
+    monkeypatch.setitem(COLLECTIVES, "twin", replace(COLLECTIVES["all_gather"], carried="doubling"))  # type: ignore[arg-type]
+    strategy, n = Strategy(tp=16), symbol("n")
+    network = Network(Derivation(), load_system("h100-sxm"), strategy, mesh_of(strategy))
+    with pytest.raises(KeyError, match="doubling"):
+        network.seconds(Message("step", "twin", "tp", symbol("tp"), n, n * symbol("tp"), "bf16", "test"))
+
+
 def test_counts_by_a_collective_of_one_more_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tells ranks of their tokens, by a row that no pass has seen: a step, a table and definitions on demand."""
 

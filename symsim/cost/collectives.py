@@ -152,18 +152,24 @@ class Network:
     def _seconds(self, message: Message) -> Quantity:
         if self.collective is not None:
             return Quantity(self.collective(message), SECOND)
+        ways = {"direct": self._to_the_next, "exchange": self._to_every_other, "ring": self._around}
+        return ways[message.row.carried](message)
+
+    def _to_the_next(self, message: Message) -> Quantity:
+        size = maximum(message.send_bytes, message.receive_bytes)
+        return Quantity(size, BYTE) * self._direct(message) + self._hop(message.axis)
+
+    def _to_every_other(self, message: Message) -> Quantity:
+        if self.moe is not None and message.axis == "ep":
+            return self._by_kernels(message, self.moe)
+        return Quantity(message.payload_bytes, BYTE) * self._exchanged(message) + self._depth(message)
+
+    def _around(self, message: Message) -> Quantity:
         row = message.row
-        if row.carried == "direct":
-            size = maximum(message.send_bytes, message.receive_bytes)
-            return Quantity(size, BYTE) * self._direct(message) + self._hop(message.axis)
-        if row.carried == "exchange":
-            if self.moe is not None and message.axis == "ep":
-                return self._by_kernels(message, self.moe)
-            return Quantity(message.payload_bytes, BYTE) * self._exchanged(message) + self._depth(message)
-        if row.tree:
-            ring, tree = self.one_pass(message)
-            return Quantity(row.passes * minimum(ring.expr, tree.expr), SECOND)
-        return Quantity(row.passes * self._once_round(message).expr, SECOND)
+        if not row.tree:
+            return Quantity(row.passes * self._once_round(message).expr, SECOND)
+        ring, tree = self.one_pass(message)
+        return Quantity(row.passes * minimum(ring.expr, tree.expr), SECOND)
 
     def one_pass(self, message: Message) -> tuple[Quantity, Quantity]:
         """One pass of a message, of an all-reduce half of it, as a ring, and as a tree."""
