@@ -23,7 +23,9 @@ model.model_config.rope_interleaved model.model_config.z_loss_enabled model.mode
 model.model_config.ring_attn_heads_k_stride model.model_config._use_doc_masking tokenizer.tokenizer_revision tokens.val_check_interval
 tokens.limit_test_batches optimizer.weight_decay_exclude_named_params optimizer.optimizer_factory.adam_eps optimizer.adam_beta1
 optimizer.learning_rate_scheduler.lr_decay_steps logging.log_level_replica metrics_logging.log_level profiler.record_shapes lighteval.batch_size
-lighteval.slurm.gpus_per_node s3_upload.s5cmd_path parallelism.context_parallel_size parallelism.tp_recompute_allgather""".split()
+lighteval.slurm.gpus_per_node s3_upload.s5cmd_path parallelism.context_parallel_size parallelism.tp_recompute_allgather
+general.kill_switch_path model.seed profile
+checkpoints.s3.upload_s3_path optimizer.no_load_optim""".split()
 
 
 def job(tmp_path: Path, **more: Any) -> Job:

@@ -244,3 +244,27 @@ def test_modules_of_every_stage_are_a_layout(tmp_path: Path) -> None:
 def test_batches_that_cannot_be(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         job(tmp_path, f'[model]\nflavor = "8B"\n{text}\n')
+
+
+def test_a_module_of_primus_that_runs_torchtitan(tmp_path: Path) -> None:
+    """Its overrides are torchtitan's sections, its model's file says name, flavor and converter; what it leaves out is Primus's default."""
+    overrides = "      training: {seq_len: 8192, mock_data: true}\n      parallelism: {tensor_parallel_degree: 2}\n      sink_level: null\n"
+    turbo = "      primus_turbo: {enable_primus_turbo: true, use_moe_fp8: true}\n"
+    file = tmp_path / "p.yaml"
+    head = "modules:\n  pre_trainer:\n    framework: torchtitan\n    model: MODEL\n    overrides:\n"
+    file.write_text(head.replace("MODEL", "llama3.1_8B-fp8.yaml") + overrides + turbo)
+    made = load_job("torchtitan", str(file), variables={"world": "8"})
+    found, told = strategy(made), rows(made)
+    assert made.architecture is not None and made.architecture.name == "llama3-8b"
+    assert (found["tp"], found["seq_length"], found["micro_batch_size"], found["fp8"]) == (2, 8192, 8, "tensorwise")
+    assert told["training.mock_data"].fate == "no_cost_effect" and told["primus_turbo.use_moe_fp8"].fate == "not_modelled"
+    file.write_text(head.replace("MODEL", "qwen3_32b.yaml") + overrides)
+    plain = load_job("torchtitan", str(file))
+    assert plain.architecture is not None and plain.architecture.name == "qwen3-32b" and strategy(plain)["fusion"] == "compile"
+    for text, said in (("a: 1\n", "p.yaml: no module of Primus with framework: torch"), (head.replace("MODEL", "x"), "p.yaml:4: model is x; it")):
+        file.write_text(text)
+        with pytest.raises(InputError, match=said):
+            load_job("torchtitan", str(file))
+    file.write_text(head.replace("MODEL", "qwen3_32b.yaml") + overrides)
+    with pytest.raises(InputError, match="framework is torchtitan; 'symsim import torchtitan' reads it"):
+        load_job("megatron", str(file))

@@ -228,7 +228,8 @@ def of_primus(document: Document) -> Found:
         other = data.get("framework") if isinstance(data, dict) else None
         if other not in (None, "megatron", "megatron_bridge"):
             where = document.place(("modules", module, "framework"))
-            raise InputError(f"{where}: framework is {cut(str(other))}; modules of Megatron-LM are read, and those of others in their own files")
+            said = "'symsim import torchtitan' reads it" if other == "torchtitan" else "modules of Megatron-LM and torchtitan are read"
+            raise InputError(f"{where}: framework is {cut(str(other))}; {said}")
         overrides = data.get("overrides") if isinstance(data, dict) else None
         if not isinstance(overrides, dict):
             continue

@@ -20,6 +20,17 @@ def _of(section: str, keys: str) -> str:
 SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", PATHS, _of("general", "project run step consumed_train_samples benchmark_csv_path ignore_sanity_checks entity")),
     **silent("no_cost_effect", RNG, "general.seed"),
+    # of files from before it was published (brrr), StarCoder2's among them
+    **silent("no_cost_effect", PATHS, "general.kill_switch_path model.tokenizer_name_or_path checkpoints.load_from_specific_checkpoint"),
+    **silent("no_cost_effect", RNG, "model.seed"),
+    **silent("no_cost_effect", RATES, "optimizer.learning_rate"),
+    **silent(
+        "no_cost_effect",
+        "uploads of checkpoints belong to the run",
+        """checkpoints.s3.upload_s3_path checkpoints.s3.remove_after_upload checkpoints.s3.s5cmd_numworkers checkpoints.s3.s5cmd_concurrency
+        checkpoints.s3.s5cmd_path checkpoints.s3 optimizer.no_load_optim""",
+    ),
+    **silent("not_modelled", "belongs to the run: a profiler's hooks in the steps that it records", "profile"),
     **silent("not_modelled", SAVING, "checkpoints.checkpoint_interval"),
     **silent(
         "no_cost_effect",

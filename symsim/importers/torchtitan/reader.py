@@ -22,6 +22,8 @@ from symsim.importers.ranks import NODE, known_variables, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.torchtitan.older import of_today, with_names
+from symsim.importers.torchtitan.primus import TABLE as PRIMUS
+from symsim.importers.torchtitan.primus import read_primus
 from symsim.importers.torchtitan.tables import FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.trainer import buckets
@@ -50,13 +52,15 @@ _LESS_MEMORY = "kept by what the compiler chooses; nothing runs again here: an u
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a torchtitan TOML file. InputError for a key that there is not or a value that cannot be."""
-    if len(inputs) != 1 or not inputs[0].lower().endswith(".toml"):
-        raise InputError("'symsim import torchtitan' reads one .toml file")
+    kind = inputs[0].lower().rpartition(".")[2] if len(inputs) == 1 else ""
+    if kind not in ("toml", "yaml", "yml"):
+        raise InputError("'symsim import torchtitan' reads one .toml file, or a .yaml of Primus")
     known_variables(options, SAID)
-    written = of_sections(read_toml(inputs[0]))
+    written = of_sections(read_toml(inputs[0])) if kind == "toml" else read_primus(inputs[0])
+    table = SILENT if kind == "toml" else {**SILENT, **PRIMUS}
     given, old = of_today(written)
     empty = {section for section, one in given.items() if one.value == {} and any(key.startswith(f"{section}.") for key in SILENT)}
-    keys = Keys("a torchtitan file", {key: one for key, one in given.items() if key not in empty}, SILENT, options.lenient)
+    keys = Keys("a torchtitan file", {key: one for key, one in given.items() if key not in empty}, table, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
     architecture = _model(keys, options)
