@@ -38,10 +38,10 @@ class Interval:
         return max(self.shares, key=lambda kind: self.shares[kind])
 
 
-def moves(at: Evaluation, name: str = "t_step") -> Moves:
-    """By how much a definition of the step changes with each kind of numbers of the system, and with the bubble."""
+def moves(at: Evaluation, name: str = "t_step", known: Mapping[str, float] | None = None) -> Moves:
+    """By how much a definition of the step changes with each kind of numbers of the system, and with the bubble. known: its elasticities."""
     assert at.system is not None
-    found = elasticities(at, name)
+    found = known if known is not None else elasticities(at, name)
     made: Moves = {}
     for number in uncertain(at.system, found):
         key = (number.kind, "estimated" if number.tag == "estimated" else "measured")
@@ -58,11 +58,11 @@ def deviations(made: Moves, spreads: Spreads) -> dict[str, float]:
     return found
 
 
-def interval(at: Evaluation) -> Interval | None:
-    """The interval of a step; none without a system, or where another system's rules are followed (`--compat`)."""
+def interval(at: Evaluation, known: Mapping[str, float] | None = None) -> Interval | None:
+    """The interval of a step; none without a system, or where another system's rules are followed (`--compat`). known: the step's elasticities."""
     if at.system is None or at.lowered.profile.conventions != OWN:
         return None
-    return interval_of(float(at.step_numbers["t_step"]), moves(at), [a.moves for a in at.system.anchored])
+    return interval_of(float(at.step_numbers["t_step"]), moves(at, known=known), [a.moves for a in at.system.anchored])
 
 
 def interval_of(step: float, made: Moves, anchored: Sequence[Mapping[str, float]] = (), spreads: Spreads | None = None) -> Interval:

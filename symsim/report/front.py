@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.algebra.typeset import entry, symbol_latex
-from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import quantities, symbol_values
 from symsim.report import question
@@ -110,8 +109,7 @@ def binds(step: Step) -> Table:
     longest = step.kernels[0]
     bound = ", ".join(f"{b} {percent(shares[b] / kernels)}" for b in sorted(shares, key=lambda b: -shares[b]))
     parts = step.memory(step.fullest)
-    largest = max(parts, key=lambda p: parts[p])
-    held = f"{MEMORY_PARTS[largest]}, {human(parts[largest], BYTE)}, are the most of the peak, which is reached in: {step.moment(step.fullest)}."
+    held = ", ".join(f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
     rows: list[tuple[str, Spans]] = [
         ("the step", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.")),
         ("its stages", spans(step.why_slowest)),
@@ -125,15 +123,15 @@ def binds(step: Step) -> Table:
                 ".",
             ),
         ),
-        ("the memory", spans(held[:1].upper() + held[1:])),
+        ("the memory", spans(f"{held}; the peak is reached in: {step.moment(step.fullest)}.")),
     ]
-    return Table(spans("What binds."), (Column("of", 8), Column("is", 46)), tuple(Row(row) for row in rows), key="binds")
+    return Table(spans("What binds."), (Column("", 8), Column("", 46)), tuple(Row(row) for row in rows), key="binds")
 
 
 def helps(step: Step, ink: Ink) -> list[Part]:
     """By how much the step changes with a percent more of each number of the machine, and with twice the micro-batches."""
     values = symbol_values(step.system, step.result.strategy)
-    found = {n: e for n, e in elasticities(step.result).items() if n in values}
+    found = {n: e for n, e in step.elasticities.items() if n in values}
     # data sheets have these numbers: they are what is bought
     rates = [path for path, _ in quantities(step.system) if path[1] == "peak" or path[-1] in ("bandwidth", "memory_bandwidth")]
     bought = {symbol_of(step.system, path) for path in rates}

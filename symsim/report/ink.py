@@ -74,10 +74,12 @@ class Ink:
         """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
         equations of their own."""
         shorter, apart = self._apart(name, expression)
-        if self.equation(name, shorter, value, unit, beside=beside).length > LONGEST:
+        first = self.equation(name, shorter, value, unit, beside=beside)
+        if first.length > LONGEST:
             shorter, more = self.parts.subtotals(shorter)
             apart += more
-        made = [self._fitted(self.equation(name, shorter, value, unit, beside=beside), shorter, _ending(shorter, value, unit), beside)]
+            first = self.equation(name, shorter, value, unit, beside=beside)
+        made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
             made += self.spelled(inner, argument, beside=beside)
         return made

@@ -15,8 +15,10 @@ from symsim.cost.memory import binding_moment
 from symsim.cost.reserve import RESERVES
 from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
+from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
+from symsim.inputs.conventions import OWN
 from symsim.inputs.known import TAGS
 from symsim.inputs.spreads import KINDS
 from symsim.inputs.system import System, quantities
@@ -77,7 +79,13 @@ class Step:
     @cached_property
     def interval(self) -> Interval | None:
         """Between which seconds the step lies, by the spreads of what it stands on; none where another system's rules are followed."""
-        return interval(self.result)
+        own = self.result.lowered.profile.conventions == OWN
+        return interval(self.result, self.elasticities if own else None)
+
+    @cached_property
+    def elasticities(self) -> Mapping[str, float]:
+        """Percent by which the step changes for a percent more of each free symbol."""
+        return elasticities(self.result)
 
     @property
     def depth(self) -> int:

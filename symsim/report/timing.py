@@ -71,7 +71,7 @@ def _uncertainty(step: Step, ink: Ink) -> list[Section]:
     found = step.interval
     if found is None:
         return []
-    spreads, made = stored(), moves(step.result)
+    spreads, made = stored(), moves(step.result, known=step.elasticities)
     rows, told = [], set[str]()
     for (kind, tag), move in sorted(made.items(), key=lambda item: -found.shares.get(item[0][0], 0.0)):
         if abs(move) > _LEAST_MOVE:
