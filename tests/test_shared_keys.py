@@ -66,3 +66,11 @@ def test_what_is_refused(strategy: str, groups: int, said: str) -> None:
     with pytest.raises(InputError) as found:
         derive(model, load_strategy(strategy))
     assert said in str(found.value)
+
+
+def test_keys_that_are_values_too_are_projected_once() -> None:
+    """Gemma 4 12B: one key/value head of 512 in full layers, and no projection of values; 11.9 billion parameters without the towers."""
+    model = load_model("gemma-4-12b").architecture
+    result = derive(model, load_strategy(""))
+    assert int(result.numbers["N_full_attention"]) == 512 * 3840 * (16 + 1 + 16)
+    assert int(result.value("params.total")) == 11_907_350_272

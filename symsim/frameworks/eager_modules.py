@@ -58,6 +58,7 @@ class ModuleCode:
 
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
 _CENTRED = ModuleCode(centred_norm=True)
+_GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True)
 _ROUTER = ModuleCode(router_in_fp32=True)
 
 
@@ -83,7 +84,8 @@ MODULE_CODE = {
     "exaone_moe": _ROUTER,
     "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
     "flex_olmo": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True, router_casts_weights=True),
-    "gemma4_text": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": _GEMMA4,
     "glm": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4": ModuleCode(rotary_concatenates=True, rotary_repeated=True),
     "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),

@@ -84,10 +84,6 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         if attention.kind == "gqa" and groups % tp and tp % groups:
             valid = _divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
             raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {valid}")
-    for name in architecture.kind_names():
-        own = architecture.layer_kinds[name].num_query_groups
-        if own is not None and "attention" in architecture.layer_kinds[name].mixers:
-            _divides("tp", tp, f"layer_kinds.{name}.num_query_groups", own)
     if "short_convolution" in used:
         _divides("tp", tp, "hidden_size", architecture.hidden_size)
     mixers(architecture, strategy)

@@ -326,6 +326,13 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "mamba_dt_rank": within(1, 9),
         "num_key_value_heads": lambda d: d.groups,
     },
+    "gemma4_unified_text": {
+        "global_head_dim": lambda d: d.rng.choice([8, 12, 16, 32]),
+        "num_key_value_heads": lambda d: d.groups,
+        "num_global_key_value_heads": lambda d: d.maybe(d.rng.choice([g for g in range(1, d.heads + 1) if d.heads % g == 0])),
+        "attention_k_eq_v": FLAG,
+        "use_double_wide_mlp": FLAG,
+    },
     "gemma4_text": {
         "layer_types": lambda d: d.maybe([*(d.rng.choice(["full_attention", "sliding_attention"]) for _ in range(d.layers - 1)), "full_attention"]),
         "global_head_dim": lambda d: d.rng.choice([8, 12, 16, 32]),
@@ -368,6 +375,7 @@ REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
             "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
             "mamba": ("hidden_act",), "falcon_mamba": ("hidden_act",),
+            "gemma4_unified_text": ("global_head_dim", "num_key_value_heads"),
             "gemma4_text": ("global_head_dim", "num_key_value_heads", "hidden_size_per_layer_input", "vocab_size_per_layer_input"),
             "zamba2": ("layers_block_type", "n_mamba_heads", "mamba_ngroups", "num_key_value_heads", "tie_word_embeddings"),
             "jamba": ("hidden_act", "attn_layer_period", "attn_layer_offset", "num_key_value_heads"),

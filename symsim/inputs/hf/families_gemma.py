@@ -5,9 +5,11 @@ Source: transformers 5.23, src/transformers/models/gemma4/configuration_gemma4.p
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind, PerLayerInput
-from symsim.inputs.hf.config import Config, flag, given
+from symsim.inputs.hf.config import Config, given
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, FOUR_NORMS
 
@@ -58,16 +60,20 @@ def embeddings_of_layers(c: Config) -> PerLayerInput | None:
     return PerLayerInput(hidden_size=width, vocab_size=c.integer("vocab_size_per_layer_input")) if width else None
 
 
+_UNIFIED = Family(
+    {"global_head_dim": 512, "num_global_key_value_heads": None, "per_layer_config": None},
+    attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
+                        "kv_channels": lambda c: c.integer("head_dim")},
+    mixers=gemma4_mixers, names={"hidden_act": ("hidden_activation",)},
+    model={"embedding_scale": True, "norms": FOUR_NORMS, "layer_scale": True, "logit_softcap": given("final_logit_softcapping")},
+    require={"per_layer_config": (None, "sizes of single layers are read from global_head_dim and num_global_key_value_heads")},
+    unread={"is_causal": "set by use_bidirectional_attention"})
+
+
 GEMMAS: dict[str, Family] = {
-    "gemma4_text": Family(
-        {"global_head_dim": 512, "num_global_key_value_heads": None, "per_layer_config": None},
-        attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
-                            "kv_channels": lambda c: c.integer("head_dim")},
-        mixers=gemma4_mixers, names={"hidden_act": ("hidden_activation",)},
-        model={"embedding_scale": True, "norms": FOUR_NORMS, "layer_scale": True, "logit_softcap": given("final_logit_softcapping"),
-               "per_layer_input": embeddings_of_layers, "tie_word_embeddings": flag("tie_word_embeddings")},
-        require={"enable_moe_block": (False, "experts beside a dense network of the same layer are not read"),
-                 "per_layer_config": (None, "sizes of single layers are read from global_head_dim and num_global_key_value_heads")},
-        unread={"num_experts": "without enable_moe_block", "top_k_experts": "without enable_moe_block",
-                "moe_intermediate_size": "without enable_moe_block", "is_causal": "set by use_bidirectional_attention"}),
+    "gemma4_unified_text": _UNIFIED,
+    "gemma4_text": replace(
+        _UNIFIED, model=_UNIFIED.model | {"per_layer_input": embeddings_of_layers},
+        require={**_UNIFIED.require, "enable_moe_block": (False, "experts beside a dense network of the same layer are not read")},
+        unread={**_UNIFIED.unread, **dict.fromkeys(("num_experts", "top_k_experts", "moe_intermediate_size"), "without enable_moe_block")}),
 }

@@ -78,6 +78,12 @@ _UNTIED_BY_DEFAULT = {
 
 WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper("gemma3_text", default=True, fixed=True),
+    "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
+    "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
+    "lfm2_vl": Wrapper("lfm2", default=True),
+    "cosmos3_omni": Wrapper("qwen3_vl_text"),
+    "qwen3_5": Wrapper("qwen3_5_text", fixed=True),
+    "qwen3_5_moe": Wrapper("qwen3_5_moe_text", fixed=True),
     "llama4": Wrapper("llama4_text", "text", fixed=True),
     **{name: Wrapper(tower, default=True) for name, tower in _TIED_BY_DEFAULT.items()},
     **{name: Wrapper(tower) for name, tower in _UNTIED_BY_DEFAULT.items()},
