@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -207,3 +208,20 @@ def test_a_gate_of_a_shared_expert_is_one_number_a_token() -> None:
     result = derive(load_model("qwen1.5-moe-a2.7b").architecture, Strategy(seq_length=4096))
     assert result.value("Q_moe_moe_shared_expert_gate_gated") == 4096 * (2 * 2 * 2048 + 2)
     assert result.value("U_moe_moe_shared_expert_gate_gated_backward") == 4096 * (3 * 2 * 2048 + 2 * 2)
+
+
+@pytest.mark.parametrize(("options", "steps"), [({"cp": 4}, 4), ({"cp": 4, "cp_comm_type": "a2a"}, 1), ({"cp": 4, "fusion": "eager"}, 1)])
+def test_a_ring_of_attention_merges_its_steps(options: dict[str, Any], steps: int) -> None:
+    """TransformerEngine's ring of n: a result is written once (4 bytes: read, write) and added to n - 1 times (6), half of it half of the times;
+    backward so are three gradients. Keys and values are joined. And what a rank's attention moves by itself."""
+    model = load_model("llama3-8b").architecture
+    ring = derive(model, Strategy(seq_length=4096, **options), system=load_system("h100-sxm"))
+    plain = derive(model, Strategy(seq_length=1024, **{n: v for n, v in options.items() if "cp" not in n}), system=load_system("h100-sxm"))
+    queries, keys = 1024 * 32 * 128, 1024 * 8 * 128
+    each = (4 + 4.5 * (steps - 1)) if steps > 1 else 0
+
+    def more(name: str) -> float:
+        return float(ring.numbers[name]) - float(plain.numbers[name])
+
+    assert more("Q_dense_attention_core") == pytest.approx(queries * each + (2 * keys * 4 if steps > 1 else 0), abs=1)
+    assert more("U_dense_attention_core_backward") == pytest.approx((queries + 2 * keys) * each, abs=1)

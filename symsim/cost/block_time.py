@@ -26,7 +26,7 @@ from symsim.cost.exchange_overlap import left_of_exchange, slowed, taken_by_coll
 from symsim.cost.gathering import sharded
 from symsim.cost.graphs import launched
 from symsim.cost.half_batches import exposed, turns_of
-from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches
+from symsim.cost.kernel_time import backward_seconds, forward_seconds, launches, merging_seconds
 from symsim.frameworks.kernels import Profile
 from symsim.inputs.traced import once
 from symsim.ir.messages import Message, between_ranks
@@ -265,8 +265,9 @@ def _exposed(
     elif axis in lowered.mesh.ring_axes:
         degree = lowered.mesh.degree(axis)
         attention = [i for i in kernels.forward if OPERATIONS[remembered.placed.block.ops[i].kind].role == "attention"]
-        again = [kernels.forward[i] for i in attention if i in remembered.recomputed]
-        own = [kernels.forward[i] for i in attention] if forward else [kernels.backward[i, "backward"] for i in attention] + again
+        steps = {i: _without_merging(lowered, remembered, i, kernels.forward[i]) for i in attention}
+        again = [steps[i] for i in attention if i in remembered.recomputed]
+        own = list(steps.values()) if forward else [kernels.backward[i, "backward"] for i in attention] + again
         beside = total(own, SECOND) * ((degree - 1) / degree)
         hidden = slowed(_beyond(sent, beside), sent, network.processors(axis))
     elif axis == "ep":
@@ -282,6 +283,12 @@ def _exposed(
         assumptions=rests_on,
     )
     return key
+
+
+def _without_merging(lowered: Lowered, remembered: Remembered, index: int, attention: Quantity) -> Quantity:
+    """Attention's forward without what merges the steps of a ring behind the last of them."""
+    merging = merging_seconds(remembered.placed, index, lowered.profile, backward=False)
+    return Quantity(attention.expr - merging.expr, SECOND)
 
 
 def _in_halves(network: Network, lowered: Lowered, times: list[tuple[int, Message, Quantity]], remembered: Remembered, kernels: _Kernels) -> Quantity:

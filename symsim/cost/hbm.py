@@ -9,8 +9,9 @@ loss unfused, attention written out) moves what stands between them as well. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr
+from symsim.algebra.expr import ONE, ZERO, Expr, product
 from symsim.algebra.quantity import BYTE, Quantity, total
 from symsim.cost.linear_loss import linear_loss_bytes
 from symsim.cost.shapes import Shape, size
@@ -22,6 +23,7 @@ from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Cast, Dequanti
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp, elements, redistributions
 from symsim.placement.mesh import local_size
+from symsim.placement.sizes import reached_by
 
 # bytes a logit of unfused cross entropy, which reads and writes fp32 logits in ten elementwise kernels and reductions
 # forward, and in three backward (megatron.core tensor_parallel/cross_entropy.py)
@@ -56,7 +58,7 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
         return Quantity(_traffic(placed, op.inputs).expr * op.attrs.passes + _traffic(placed, op.outputs).expr * op.attrs.forms, BYTE)
     if isinstance(op.attrs, Rope) and op.attrs.apart:
         return Quantity(elements(placed, op.outputs[0]) * ROPE_APART["forward"], BYTE)
-    return _traffic(placed, touched(op))
+    return Quantity(_traffic(placed, touched(op)).expr + merged_bytes(placed, index, profile, backward=False), BYTE)
 
 
 def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:
@@ -79,8 +81,30 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return _loss_bytes(placed, op, "backward")
     if isinstance(op.attrs, Rope) and op.attrs.apart:
         return Quantity(elements(placed, op.outputs[0]) * ROPE_APART["backward"], BYTE)
-    masks = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
-    return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + masks, BYTE)
+    beside = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks + merged_bytes(placed, kernel.forward, profile, backward=True)
+    return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + beside, BYTE)
+
+
+def merged_bytes(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Expr:
+    """Bytes in 16 bits of what a ring of n ranks moves besides attention, in every one of its steps: its results are brought to one softmax
+    and added up, and backward the gradients of queries, keys and values are; the first step's are written, and under a causal mask half of them
+    are there in half of the others in the mean over ranks. Keys and values are joined to be sent (TransformerEngine pytorch/attention/
+    dot_product_attention/context_parallel.py AttnFuncWithCPAndKVP2P, flash_attn_fwd_out_correction)."""
+    op, n = placed.block.ops[index], ring_steps(placed, index, profile)
+    if n == ONE:
+        return ZERO
+    queries, keys, values = (elements(placed, t) for t in op.inputs[:3])
+    result = elements(placed, op.outputs[0])
+    whole = Fraction(3, 4) if reached_by(op.of(Attention).keys, profile.assumptions) != "both" else ONE
+    each = 4 + 6 * whole * (n - 1)
+    return (queries + keys + values) * each if backward else result * each + (keys + values) * 4
+
+
+def ring_steps(placed: Placed, index: int, profile: Profile) -> Expr:
+    """Steps of a ring of attention: as many as ranks; one without a ring, or in another framework's."""
+    if OPERATIONS[placed.block.ops[index].kind].inner != "ring" or profile.strategy.fusion != "te":
+        return ONE
+    return product(placed.mesh.degree(axis) for axis in placed.mesh.ring_axes)
 
 
 def _cast_in_backward(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quantity:

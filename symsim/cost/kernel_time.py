@@ -19,7 +19,9 @@ from symsim.cost.hbm import (
     attention_shapes,
     backward_bytes,
     forward_bytes,
+    merged_bytes,
     product_shape,
+    ring_steps,
     written_out,
 )
 from symsim.cost.linear_loss import Work, linear_loss_work
@@ -215,6 +217,7 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
     # a chunk is a short causal sequence; chosen keys are as many as those of a window
     reach, share = reached_by(at.keys, profile.assumptions), attended(strategy, profile.assumptions)
     keys = span("chunk" if reach == "chunk" else "all", strategy) * share
+    merged = merged_bytes(placed, index, profile, backward=backward)
     seconds = curves.attention(
         local("b"),
         local(at.heads),
@@ -226,12 +229,18 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         backward=backward,
         fp8=bool(at.multiplied),
         peak=symbol(f"Phi_{strategy.precision}"),
-        moved=moved.expr,
+        moved=moved.expr - merged,
         window=span(reach, strategy) * share if reach in ("window", "chosen") else None,
         visited=share,
     )
-    ordered = backward and profile.assumptions["deterministic_attention"] == "true"
-    return Quantity(seconds * _IN_ORDER if ordered else seconds, SECOND)
+    seconds = seconds * _IN_ORDER if backward and profile.assumptions["deterministic_attention"] == "true" else seconds
+    return Quantity(seconds, SECOND) + merging_seconds(placed, index, profile, backward=backward)
+
+
+def merging_seconds(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
+    """What merges the steps of a ring of attention: a kernel a step forward, behind the last; three in every step backward."""
+    merged, kernels = merged_bytes(placed, index, profile, backward=backward), ring_steps(placed, index, profile) * (3 if backward else 1)
+    return Quantity(curves.memory_bound(merged, kind="elementwise") + (kernels - 1) * symbol("t_mem") if merged else ZERO, SECOND)
 
 
 def _written_out_attention(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:
