@@ -139,6 +139,25 @@ def test_numbers_are_the_same_in_every_format() -> None:
     assert all(r"\label" in line or r"\notag" in line for line in aligned.strip().split(" \\\\\n"))
 
 
+def test_four_pages_answer_ten_questions() -> None:
+    result, text = result_of("deepseek-v3"), markdown.render(document_of("deepseek-v3", True)).replace("\u2009", " ")
+    stage = result.stage_numbers(result.stages[result.fullest])
+    activations, bubble = float(stage["M_stage_activations"]) / 2**30, result.value("time.bubble") / result.value("time.step")
+    answers = {
+        "how long does a step take": f"| one step | {float(result.value('time.step')):.4g} s",
+        "between what may it lie": "| between, in 80.0 % of cases |",
+        "tokens a second": f"| tokens a second | {float(result.value('tokens_per_second')):,.0f}".replace(",", " "),
+        "MFU": f"| {100 * float(result.value('mfu')):.1f} % |",
+        "does it fit": "| verdict | fits, ",
+        "what binds": f"| the step | pipeline bubble (waiting), {100 * float(bubble):.1f} %",
+        "which stage is the slowest": f"Stage {result.slowest} is the slowest",
+        "how much memory is activations": f"activations {activations:.4g} GiB",
+        "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 | 50 GB/s | -0.",
+        "how large is the model": "671 B parameters, of which a token uses 37.55 B",
+    }
+    assert [asked for asked, answer in answers.items() if answer not in text] == []
+
+
 def test_json_has_no_short_form(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--short is for a report that is read"):
         write_report(result_of("llama3-70b"), tmp_path / "x.json", short=True)

@@ -44,8 +44,8 @@ const line = element => {
   if (at !== "") {
     const link = document.createElement("a");
     link.href = `#${at}`;
-    link.textContent = ` (${at.slice(2)})`;
-    made.append(link);
+    link.textContent = `(${at.slice(2)})`;
+    made.append(" ", link);
   }
   return made;
 };

@@ -17,6 +17,7 @@ from symsim.report.templating import template
 
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
 _OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\rceil", r"\rfloor", r"\right")
+_AROUND = re.compile(r"([ ,.]*)(.*?)([ ,.]*)")  # what of a reference leads nowhere
 _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
 
 
@@ -84,7 +85,8 @@ def inline(cell: Cell) -> Markup:
         elif isinstance(span, Fold):
             made += Markup("<details><summary>{}</summary>{}</details>").format(span.name, span.meaning)
         elif isinstance(span, Ref):
-            made += Markup('{}<a href="#{}">{}</a>').format(" " * span.text.startswith(" "), span.anchor, span.text.strip())
+            before, said, after = _AROUND.fullmatch(span.text).groups()  # type: ignore[union-attr]
+            made += Markup('{}<a href="#{}">{}</a>{}').format(before, span.anchor, said, after)
         else:
             made += escape(span)
     return made
