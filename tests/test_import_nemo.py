@@ -132,5 +132,19 @@ def test_primus_turbos_exchange_is_deepeps(tmp_path: Path) -> None:
 def test_a_module_of_primus_for_another_framework_is_named(tmp_path: Path) -> None:
     path = tmp_path / "other.yaml"
     path.write_text("modules:\n  pre_trainer:\n    framework: torchtitan\n    config: a.yaml\n    overrides:\n      metrics: {log_freq: 1}\n")
-    with pytest.raises(InputError, match=r"other.yaml:3: framework is torchtitan; modules of Megatron-LM are read"):
+    with pytest.raises(InputError, match=r"other.yaml:3: framework is torchtitan; 'symsim import torchtitan' reads it"):
         load_job("megatron", str(path))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_adapters_in_a_section_of_primus(tmp_path: Path, on: bool) -> None:
+    """LoRA's own section counts where it is enabled; numbers for true and false; whose kernels run changes no FLOPs."""
+    file = tmp_path / "p.yaml"
+    section = f"{{enabled: {str(on).lower()}, dim: 16, alpha: 32, target_modules: [linear_qkv, linear_proj]}}"
+    more = "create_attention_mask_in_dataloader: 0, fused_padded_mla_attention: true"
+    file.write_text(f"modules: {{pre_trainer: {{framework: megatron, overrides: {{seq_length: 512, {more}, lora: {section}}}}}}}\n")
+    made = load_job("megatron", str(file), model="llama2-7b")
+    told, found = {row.key: row.fate for row in made.rows}, dict(made.strategy or {})
+    assert (found.get("tuner_type"), found.get("lora_rank")) == (("lora", 16) if on else (None, None))
+    assert told["overrides.lora.dim"] == ("mapped" if on else "no_cost_effect")
+    assert told["overrides.lora.alpha"] == told["overrides.fused_padded_mla_attention"] == "no_cost_effect"

@@ -12,7 +12,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Silent, silent
-from symsim.importers.megatron.adapters import ARGUMENTS
+from symsim.importers.megatron.adapters import ARGUMENTS, DIM, DROPOUT, SCHEME, TARGETS
 from symsim.inputs.reading import Document, KeyPath
 
 # (argument, key as written, its value for the argument, its value as written, where); an empty argument: the key is none of Megatron-LM's
@@ -109,7 +109,7 @@ PRIMUS: dict[str, Silent] = {
         "no_cost_effect",
         "whose kernels multiply: the same FLOPs and bytes, at the shares that the system's file has",
         """enable_primus_turbo use_turbo_attention use_turbo_gemm use_turbo_grouped_gemm use_turbo_grouped_mlp use_turbo_rms_norm
-        moe_use_legacy_grouped_gemm""",
+        moe_use_legacy_grouped_gemm fused_padded_mla_attention enable_turbo_gemm_float8 kda_backend use_fla_fused_swiglu use_fla_fused_rmsnorm""",
     ),
     **silent("not_modelled", "attention's products in 8 bits: at up to twice the rate", "enable_turbo_attention_float8"),
     **silent(
@@ -117,6 +117,7 @@ PRIMUS: dict[str, Silent] = {
         "a window of attention in layers with sinks: the share of scores outside it",
         "sink_sliding_window sink_window_even_layers_only",
     ),
+    **silent("no_cost_effect", "numbers of adapters' beginnings, or of adapters that are off", "lora"),
     **silent("no_cost_effect", "names a recipe, whose sizes --of MODEL gives", "flavor"),
     **silent("no_cost_effect", "learning rates, scales and the data", "finetune_lr peft_alpha nemo_aligned_lr_warmup data_paths dataset_name mock"),
     **silent("no_cost_effect", "of the run: checkpoints, random numbers and environment", "skip_save per_step_rng_reseed use_fla_data mlperf_mode"),
@@ -246,6 +247,9 @@ def of_primus(document: Document) -> Found:
             if key == "use_sink_attention":
                 yield "softmax_type", f"overrides.{key}", "learnable" if value is True else "vanilla", value, document.place(("modules", module))
                 continue
+            if key == "lora" and isinstance(value, dict):
+                yield from _adapted(value, document, module)
+                continue
             argument = "" if key in PRIMUS else _OF_PRIMUS.get(str(key), ARGUMENTS.get(str(key), str(key)))
             if argument.startswith("peft.") and isinstance(value, dict):
                 raise InputError(f"{document.place(('modules', module, 'overrides', key))}: {key} is a section, and a value is expected")
@@ -253,6 +257,15 @@ def of_primus(document: Document) -> Found:
     for key, value in document.data.items():
         if key != "modules":
             yield "", key, value, value, document.place((key,))
+
+
+def _adapted(data: Mapping[str, Any], document: Document, module: str) -> Found:
+    """The section of adapters (Primus backends/megatron, LoRA): off unless it is enabled."""
+    on = data.get("enabled") is True
+    for name, value in data.items():
+        argument = {"enabled": SCHEME, "dim": DIM, "dropout": DROPOUT, "target_modules": TARGETS}.get(name, "") if on else ""
+        where = document.place(("modules", module, "overrides", "lora", name))
+        yield argument, f"overrides.lora.{name}", "lora" if name == "enabled" else value, value, where
 
 
 def _exchanges(overrides: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:

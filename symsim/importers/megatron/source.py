@@ -307,9 +307,9 @@ def _opposite(value: Any, written: str, where: str) -> Any:
     text = shown(value).strip().lower()
     if value is None or isinstance(value, Unresolved):
         return value
-    if text not in ("true", "false"):
+    if text not in ("true", "false", "1", "0"):
         raise InputError(f"{where}: {written} is {cut(text)}; it should be true or false")
-    return text == "false"
+    return text in ("false", "0")
 
 
 def _resolved(value: Any, where: str, variables: Mapping[str, str]) -> Any:
