@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import in_process
 import pytest
@@ -15,8 +16,10 @@ from symsim.inputs.models import load_model
 from symsim.inputs.shipped import list_models, list_strategies, list_systems
 from symsim.inputs.strategy import Strategy
 
-# tied heads, learned positions, latent attention, experts of several kinds of layers, depths of multi-token prediction, states
-KINDS = ("gpt2", "gemma-3-1b", "deepseek-v3", "llama4-maverick", "kimi-linear-48b-a3b", "glm-4.5", "nemotron-h-8b", "bert-base", "opt-350m")
+# tied heads, learned positions, latent attention, experts of several kinds of layers, depths of prediction, states, blocks that layers share
+KINDS = ("gpt2", "gemma-3-1b", "deepseek-v3", "llama4-maverick", "kimi-linear-48b-a3b", "glm-4.5", "nemotron-h-8b", "bert-base", "zamba2-7b")
+
+CONFIG = '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}'
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -41,6 +44,21 @@ def test_models_stand_with_sizes_and_sources() -> None:
     assert shown[0].split() == ["model", "total", "active", "layers", "hidden", "source"] and max(map(len, shown)) == 80
 
 
+def test_what_a_download_left_is_listed_by_its_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert in_process.run("list", "downloads").stdout == ""
+    for name, text in (("us--small", CONFIG), ("us--strange", '{"model_type": "rubbish"}')):
+        folder = tmp_path / f"models--{name}/snapshots/a"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(text)
+    small, strange = LISTS["downloads"].rows()
+    alone = derive(load_model("us/small").architecture, Strategy())
+    assert (small["name"], small["params"]["total"], small["num_layers"]) == ("us/small", alone.value("params.total"), 3)
+    assert strange["name"] == "us/strange" and "rubbish" in strange["why"]
+    first, second = in_process.run("list", "downloads").stdout.splitlines()
+    assert first.split()[0] == "us/small" and second.split()[0] == "us/strange"
+
+
 def test_systems_and_strategies_begin_their_lines() -> None:
     for what, names in (("systems", list_systems()), ("strategies", list_strategies())):
         lines = in_process.run("list", what).stdout.splitlines()
@@ -51,7 +69,7 @@ def test_systems_and_strategies_begin_their_lines() -> None:
     assert "H100 datasheet" in row["source"] and row["source"] in row["sources"].values()
 
 
-@pytest.mark.parametrize("what", [name for name in LISTS if name not in ("definitions", "sources")])
+@pytest.mark.parametrize("what", [name for name in LISTS if name not in ("definitions", "sources", "downloads")])
 def test_every_list_is_json(what: str) -> None:
     told = json.loads(in_process.run("list", what, "--json").stdout)
     assert told and all(row["name"] for row in told)

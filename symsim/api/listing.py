@@ -192,6 +192,7 @@ def _citations() -> Iterator[tuple[str, str, str]]:
 
 LISTS: dict[str, Listing] = {
     "models": Listing(shipped_lists.models, shipped_lists.models_text),
+    "downloads": Listing(shipped_lists.downloads, shipped_lists.models_text),
     "systems": Listing(shipped_lists.systems, shipped_lists.systems_text),
     "strategies": Listing(shipped_lists.strategies, shipped_lists.strategies_text),
     "options": Listing(_options, lambda rows, header: "".join(map(_option_text, rows))),

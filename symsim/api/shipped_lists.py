@@ -1,6 +1,6 @@
-"""What comes with symsim, as tables: models with their sizes, systems with their rates, strategies with their degrees, each with its source.
+"""What comes with symsim or lies on this machine, as tables: models with their sizes, systems with their rates, strategies with their degrees.
 
-A row is what `--json` prints; a line of a table begins with the name, and what stands below it is indented.
+Each stands with its source. A row is what `--json` prints; a line of a table begins with the name, and what stands below it is indented.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symsim.inputs.architecture import Architecture
 
 Row = dict[str, Any]
 
@@ -45,22 +48,43 @@ def _cut(line: str) -> str:
 
 def models() -> list[Row]:
     """params: total and active (elements); the whole source."""
-    from symsim.evaluation.parameters import parameters
     from symsim.inputs.models import load_model
     from symsim.inputs.shipped import list_models
 
+    found = ((name, load_model(name).architecture) for name in list_models())
+    return [{"name": name, **_sizes(model), "source": model.source} for name, model in found]
+
+
+def downloads() -> list[Row]:
+    """The same of the configurations that a download of a hub's left on this machine, by their ids; those that cannot be read say why."""
+    from symsim.errors import InputError
+    from symsim.inputs.hub import downloaded_config, downloaded_ids
+    from symsim.inputs.models import import_hf
+
     rows = []
-    for name in list_models():
-        model = load_model(name).architecture
-        total, active = parameters(model)
-        sizes = {"params": {"total": total, "active": active}, "num_layers": model.num_layers, "hidden_size": model.hidden_size}
-        rows.append({"name": name, **sizes, "source": model.source})
+    for name in downloaded_ids():
+        config = downloaded_config(name)
+        if config is not None:
+            try:
+                rows.append({"name": name, **_sizes(import_hf(config, name).architecture), "source": config})
+            except InputError as error:
+                rows.append({"name": name, "why": str(error), "source": config})
     return rows
+
+
+def _sizes(model: "Architecture") -> Row:
+    from symsim.evaluation.parameters import parameters
+
+    total, active = parameters(model)
+    return {"params": {"total": total, "active": active}, "num_layers": model.num_layers, "hidden_size": model.hidden_size}
 
 
 def models_text(rows: Iterable[Row], header: bool) -> str:
     made = [["model", "total", "active", "layers", "hidden", "source"]] if header else []
     for row in rows:
+        if "why" in row:
+            made.append([row["name"], "", "", "", "", row["why"]])
+            continue
         total, active = (_billions(row["params"][which]) for which in ("total", "active"))
         numbers = [total, active if active != total else "", str(row["num_layers"]), str(row["hidden_size"])]
         made.append([row["name"], *numbers, _short(row["source"])])
