@@ -117,6 +117,14 @@ def test_elasticities_equal_central_differences() -> None:
         assert found == pytest.approx(wanted, rel=1e-6), name
 
 
+def test_a_number_that_can_only_rise_is_moved_up() -> None:
+    """A load imbalance is no less than 1, where it stands unless given."""
+    asked = "mixtral-8x7b", "tp=2,ep=4,etp=1,sp=true,dp=4"
+    (move,) = symsim.derive(*asked, system="h100-sxm").elasticity("M_stage_peak", by="lam").moves
+    here, there = (symsim.derive(*asked, overrides={"lam": lam}).value("memory.peak") for lam in (1, Fraction(5, 4)))
+    assert move.elasticity > 0.05 and move.elasticity == pytest.approx(4 * float(there / here - 1), rel=1e-9)
+
+
 def test_elasticities_of_all_symbols() -> None:
     found = _result().elasticity("t_step", by="B_1, eta_gemm, s")
     assert [abs(m.elasticity) for m in found.moves] == sorted((abs(m.elasticity) for m in found.moves), reverse=True)

@@ -195,11 +195,22 @@ class Moving:
         """Two further values that can run."""
         if not self.whole:
             here = Fraction(exactly(self.now))
-            return (here * Fraction(3, 4), here * Fraction(7, 8)) if here else (Fraction(1, 10**6), Fraction(2, 10**6))
+            if not here:
+                return Fraction(1, 10**6), Fraction(2, 10**6)
+            below, above = (here * Fraction(3, 4), here * Fraction(7, 8)), (here * Fraction(5, 4), here * Fraction(9, 8))
+            return below if self._can_run(below[0]) else above
         now = int(self.now)
         near = next(self.runnable(now + 1, 1, now + _MOST_PASSED), None)
         far = next(self.runnable(4 * now, now, 64 * now), None)
         return tuple(v for v in (near, far) if v is not None)
+
+    def _can_run(self, value: Number) -> bool:
+        """Whether a real symbol may be so small: a load imbalance is no less than 1."""
+        try:
+            self.at(value)
+        except InputError:
+            return False
+        return True
 
     def _along(self, name: str, found: list[Number]) -> Expr | None:
         """A number that moves with the symbol: in proportion, inversely, or along a line."""
