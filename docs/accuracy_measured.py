@@ -63,6 +63,10 @@ REASONS = (
     "gb300-nvl72 that had been fitted to steps in place of it are b200-sxm's again",
     "seconds and reports count the same HBM bytes (loss, written-out attention), and the dropout of embeddings and probabilities is counted",
     "the sum of tokens per expert for a router's bias is timed, and a table that three stages hold is summed over three",
+    "the host: casts of experts take it longer with every expert, experts wait for it where it reads how many rows come, and a Grace takes longer "
+    "than the hosts of x86",
+    "rows of experts are copied to be padded under FP8 and FP4 recipes, and what merges the steps of a ring of attention is counted",
+    "the rows of Korthikanti et al. gather and reduce beside the products of backward, as the code of that paper did",
 )
 
 

@@ -92,6 +92,16 @@ TIME = (
     + of(
         "cost/block_time.py",
         ("a ring hides beside c - 1 of c steps of attention", "total(own, SECOND) * ((degree - 1) / degree)", "total(own, SECOND)", "step_time.py"),
+        ("nothing of a ring hides beside what merges its steps", "attention.expr - merging.expr", "attention.expr", "step_time.py"),
+        ("experts wait for a host that has no launches ahead", "maximum(0, launching - meanwhile)", "maximum(0, ZERO)", "graphs.py"),
+    )
+    + of(
+        "cost/kernel_time.py",
+        ("a cast takes the host longer with every expert", "ONE + PLAIN * (_apart(placed, op, cast, profile) - 1)", "ONE", "narrow.py"),
+    )
+    + of(
+        "frameworks/narrow.py",
+        ("a dispatcher pads rows as it sorts them", "not (sorted_so or ", "not (", "narrow.py"),
     )
     + of(
         "cost/beside_product.py",
@@ -117,6 +127,7 @@ TIME = (
             "hbm_bytes.py step_time.py",
         ),
         ("the unfused loss moves 38 bytes a logit", '"forward": 38', '"forward": 34', "hbm_bytes.py"),
+        ("half of a ring's steps merge half", "Fraction(3, 4) if reached_by", "ONE if reached_by", "hbm_bytes.py"),
         (
             "a lookup reads rows, not its table",
             "return [op.inputs[0], op.outputs[0], *op.outputs]",
