@@ -15,7 +15,7 @@ from functools import cache
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
-from symsim.algebra.quantity import NONE, SECOND, Quantity, total
+from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
@@ -24,6 +24,7 @@ from symsim.cost.compressed import compressed, compression_passes, momentum_mess
 from symsim.cost.count import label, trained_part
 from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.forwards import further_seconds
+from symsim.cost.headlines import headlines
 from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_seconds
@@ -40,7 +41,6 @@ from symsim.cost.reduce import (
 from symsim.cost.repeated import repeated_share
 from symsim.cost.states import main_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
-from symsim.cost.utilisation import utilisation
 from symsim.errors import InputError
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs import curves
@@ -61,7 +61,6 @@ STAGE_TIMES = {
     **{said: of_stage("t", phase=phase) for said, phase in zip(("forward", "input_gradients", "weight_gradients", "recompute"), PHASES)},
     "tail": of_stage("t", "tail"),
 }
-HEADLINES = ("tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
 
 
 def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
@@ -478,25 +477,4 @@ def _step(book: Derivation, system: System, lowered: Lowered) -> None:
     define(of_step("t", "step"), Quantity(whole, SECOND), "one step", r"t_{\mathrm{step}}")
     compute = symbol("t_pipeline") - symbol("t_bubble") - over
     define(of_step("t", "compute"), Quantity(compute, SECOND), "kernels of the slowest stage", r"t_{\mathrm{compute}}")
-    _headlines(book, system, lowered)
-
-
-@once
-def _headlines(book: Derivation, system: System, lowered: Lowered) -> None:
-    """What people compare: tokens a second, utilisation, cost and energy."""
-
-    def define(key: Key, quantity: Quantity, meaning: str, latex: str) -> None:
-        book.define(key, quantity, meaning, unit=quantity.unit, latex=latex)
-
-    replicas = symbol("m") * symbol("dp")
-    tokens = Quantity(replicas * symbol("b") * symbol("s") / symbol("t_step"), NONE / SECOND)
-    define(of_step("tokens_per_second"), tokens, "tokens of all ranks a second", r"\mathrm{tokens}/\mathrm{s}")
-    utilisation(book, lowered)
-    over_tokens = 10**12 / symbol("tokens_per_second") * symbol("world")
-    if system.accelerator.price is not None:
-        cost = Quantity(over_tokens * symbol("c_chip"))
-        define(of_step("cost_per_trillion_tokens"), cost, "US dollars for 10^12 tokens", r"\mathrm{USD}/10^{12}\,\mathrm{tokens}")
-    if system.accelerator.power is not None:
-        energy = Quantity(over_tokens * symbol("W_chip") / (3600 * 10**6))
-        meaning = "MWh of the accelerators, at full power, for 10^12 tokens"
-        define(of_step("energy_per_trillion_tokens"), energy, meaning, r"\mathrm{MWh}/10^{12}\,\mathrm{tokens}")
+    headlines(book, system, lowered)

@@ -8,10 +8,11 @@ from typing import Any
 from symsim.algebra.expr import Number
 from symsim.algebra.key import Key, layers_of_model, of_stage, of_step
 from symsim.cost.count import flops, multiplicity
+from symsim.cost.headlines import HEADLINES
 from symsim.cost.memory import HOST_PARTS, STAGE_PARTS, binding_moment
 from symsim.cost.reduce import expert_groups
 from symsim.cost.reserve import RESERVES, fits
-from symsim.cost.step_time import HEADLINES, STAGE_TIMES, exposed_axes
+from symsim.cost.step_time import STAGE_TIMES, exposed_axes
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.evaluation.interval import Interval, interval
