@@ -33,7 +33,7 @@ ALLOWED: dict[str, str] = {
         lowering/checks.py:_layout program/module.py:free_names errors.py
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
         audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
-        planning/knobs.py:_one_axis grid/exported.py:exported
+        planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:decoder_layer.normed
@@ -55,7 +55,7 @@ ALLOWED: dict[str, str] = {
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
-        cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
+        cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored frameworks/streams.py:eager_hyper_weights.part lowering/adapt.py:module_names lowering/adapt.py:_of_loss
         lowering/marked.py:names_of""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
@@ -64,7 +64,7 @@ ALLOWED: dict[str, str] = {
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
         asking/text.py:over_text
-        report/typst.py report/typst_math.py report/timeline_tex.py report/closed_forms.py:_form
+        report/typst.py report/typst_math.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
         grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why",

@@ -84,7 +84,7 @@ TIME = (
         ("a bucket is left in the open", "c.expr - beside, c.expr / several.expr", "c.expr - beside, 0", "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
-            "maximum(whole.expr - after - compute, root[phase].expr)",
+            "maximum(whole.expr - after - compute, least)",
             "maximum(whole.expr - after - compute, 0)",
             "step_time.py",
         ),
