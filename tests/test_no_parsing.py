@@ -55,8 +55,8 @@ ALLOWED: dict[str, str] = {
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
-        cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored frameworks/streams.py:eager_hyper_weights.part lowering/adapt.py:module_names lowering/adapt.py:_of_loss
-        lowering/marked.py:names_of""",
+        cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
+        lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
