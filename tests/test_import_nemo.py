@@ -148,3 +148,15 @@ def test_adapters_in_a_section_of_primus(tmp_path: Path, on: bool) -> None:
     assert (found.get("tuner_type"), found.get("lora_rank")) == (("lora", 16) if on else (None, None))
     assert told["overrides.lora.dim"] == ("mapped" if on else "no_cost_effect")
     assert told["overrides.lora.alpha"] == told["overrides.fused_padded_mla_attention"] == "no_cost_effect"
+
+
+def test_names_of_nemos_other_models(tmp_path: Path) -> None:
+    more = "  override_vocab_size: 32000\n  precision: bf16\n  apply_embedding_scaling: true\n"
+    file = tmp_path / "n.yaml"
+    file.write_text(NEMO.rstrip("\n").replace("\nmodel:\n", f"\nmodel:\n{more}", 1) + "\n")
+    made = load_job("megatron", str(file))
+    told = {row.key: row.fate for row in made.rows}
+    assert made.architecture is not None and made.architecture.vocab_size == 32000
+    assert (told["model.override_vocab_size"], told["model.precision"], told["model.apply_embedding_scaling"]) == (
+        *("mapped", "no_cost_effect", "not_modelled"),
+    )

@@ -31,6 +31,8 @@ _RENAMED = {
     "gc_interval": "manual_gc_interval",
     "bias": "add_bias_linear",
     "qkv_bias": "add_qkv_bias",
+    "mamba_ssm_ngroups": "mamba_num_groups",
+    "override_vocab_size": "padded_vocab_size",
     "optim.lr": "lr",
     "optim.overlap_grad_sync": "overlap_grad_reduce",
     "optim.overlap_param_sync": "overlap_param_gather",
@@ -56,7 +58,8 @@ TABLE: dict[str, Silent] = {
     **silent("no_cost_effect", "fp32 main parameters, or fp32 weights that are cast: as many bytes", "megatron_amp_O2"),
     **silent("no_cost_effect", "learning rates cost the same at any value", "reset_lr reset_lr_steps"),
     **silent("not_modelled", "a step runs all layers here", "drop_layers"),
-    **silent("not_modelled", "a pass over what the stream begins with", "scale_positional_embedding"),
+    **silent("not_modelled", "a pass over what the stream begins with", "scale_positional_embedding apply_embedding_scaling"),
+    **silent("no_cost_effect", "the trainer's decides", "precision"),
     **silent(
         "no_cost_effect",
         "scales of losses and gradients, and other numbers that cost the same at any value",
