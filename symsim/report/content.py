@@ -46,7 +46,7 @@ def _chapters(result: Evaluation, step: Step | None, ink: Ink, counts: Totals) -
 
 def _short(result: Evaluation, step: Step | None, ink: Ink, counts: Totals) -> list[Section]:
     if step is None:
-        chapters = totals.of_stage(result, ink, counts, 1)[:1] + totals.of_model(result, ink, counts)[:1]
+        chapters = totals.in_short(result, ink, counts)
     else:
         chapters = [timing.section(step, ink, short=True), pipeline.section(step, ink, short=True), memory.section(step, ink, short=True)]
     return [*chapters, assumed.section(result, ink, short=True)]

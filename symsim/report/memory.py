@@ -15,7 +15,7 @@ from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 24  # bars of a picture
-_LESS = ("constant", "transient")  # parts whose formulas a short report leaves out
+_LESS = ("constant", "transient", "peak")  # parts whose formulas a short report leaves out
 
 
 def sections(step: Step, ink: Ink) -> list[Section]:
@@ -32,7 +32,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     book, peak = step.result.derivation.definitions["M_peak"], step.peak(step.fullest)
     opening = Equations(tuple(ink.spelled("M_peak", book.expr, peak, BYTE)))
     every = step.result.derivation.of("M", "M_at", "M_fp8", "M_reserve", "H", "H_stage_link", "alive_i")
-    # a short report has the moments in its table, and says how the fullest of them comes about
+    # a short report has the moments in its table, the fullest first, and says how that one comes about
     fullest = binding_moment(step.result.derivation, step.stage(step.fullest)) if short else None
     left = {d.symbol for d in every if d.key.quantity in ("M_at", "M_reserve") and d is not fullest or d.key.part in _LESS} if short else set()
     names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]

@@ -16,10 +16,11 @@ _MOST_STAGES = 256  # of a pipeline whose order is replayed for a picture
 
 
 def section(step: Step, ink: Ink, short: bool = False) -> Section:
-    """short: without the table of what is in flight."""
+    """short: without the messages between stages, and the table of what is in flight."""
     result = step.result
     schedule = schedule_of(result.strategy)
-    opening, *rest = (_equations(step, ink, name) for name in PIPELINE if name in result.derivation.definitions)
+    shown = [n for n in PIPELINE if n in result.derivation.definitions and not (short and n == "exposed_pp")]
+    opening, *rest = (_equations(step, ink, name) for name in shown)
     after = Equations(tuple(e for equations in rest for e in equations))
     if result.strategy.pp == 1:
         said = "One stage holds the whole model, so the micro-batches run one after the other and no rank waits for another."

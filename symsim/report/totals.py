@@ -159,6 +159,11 @@ def of_model(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
     return [_parameters(result, ink, totals), _flops(result, ink, totals)]
 
 
+def in_short(result: Evaluation, ink: Ink, totals: Totals) -> list[Section]:
+    """A stage and the model, each with the formula it begins with and its table."""
+    return [_stages(result, ink, totals, 1, short=True), _parameters(result, ink, totals, short=True)]
+
+
 def of_stage(result: Evaluation, ink: Ink, totals: Totals, level: int = 2) -> list[Section]:
     """What stages hold and compute, and the messages of the busiest. level: 1 where nothing is above them."""
     return [_stages(result, ink, totals, level), _messages(result, ink, totals)]
@@ -169,7 +174,7 @@ def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
     return Equations(tuple(ink.equation(n, book[n].expr, number.get(n), book[n].unit) for n in names if n in book))
 
 
-def _parameters(result: Evaluation, ink: Ink, totals: Totals) -> Section:
+def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = False) -> Section:
     number = result.numbers
     rows = [Row((m.replace("_", " "), exact(n), human(n, ELEMENT), percent(float(n / number["N"])))) for m, n in totals.parameters().items()]
     rows.append(Row(("all", exact(number["N"]), human(number["N"], ELEMENT), percent(1.0)), "total"))
@@ -188,7 +193,7 @@ def _parameters(result: Evaluation, ink: Ink, totals: Totals) -> Section:
             Paragraph(spans(*said, *routed)),
             _equations(result, ink, ["N"]),
             Table(spans("Parameters by module (B: ", Math("10^9"), ")."), columns, tuple(rows)),
-            _equations(result, ink, names),
+            *([] if short else [_equations(result, ink, names)]),
         ),
     )
 
@@ -214,7 +219,7 @@ def _flops(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     return Section("FLOPs", (said, _equations(result, ink, names), Table(spans("FLOPs by module, one micro-batch."), columns, tuple(rows))), 2)
 
 
-def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int) -> Section:
+def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int, short: bool = False) -> Section:
     book = result.derivation.definitions
     held = [d.symbol for d in result.derivation.of("L", scope="stage")]
     summed = [n for n in ("P_output", *_STAGE_TOTALS) if n in book and (n != "Z_stage" or result.numbers["R"])]
@@ -227,16 +232,11 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int) -> Section
         *([" Layers of a stage: ", *joined([(ink.sources.cited(s),) for s in sources]), "."] if sources else []),
     )
     opening = ["X_stage"] if level == 1 else []
-    first, rest = (
-        Equations(tuple(e for n in names for e in ink.spelled(n, book[n].expr)))
-        for names in (opening, [n for n in (*held, *summed) if n not in opening])
-    )
-    shown = (first, *_stage_tables(result, ink, totals), rest) if opening else (rest, *_stage_tables(result, ink, totals))
-    return Section("A stage" if opening else "What a stage holds", (Paragraph(said), *shown), level)
-
-
-def _stage_tables(result: Evaluation, ink: Ink, totals: Totals) -> tuple[Table, Table]:
-    return _stage_table(result, ink, totals), _exact_stages(ink, totals)
+    parts: list[Part] = [Paragraph(said)]
+    for names in (opening, [] if short else [n for n in (*held, *summed) if n not in opening]):
+        parts += [Equations(tuple(e for n in names for e in ink.spelled(n, book[n].expr)))] if names else []
+    parts += [_stage_table(result, ink, totals), *([] if short else [_exact_stages(ink, totals)])]
+    return Section("A stage" if opening else "What a stage holds", tuple(parts), level)
 
 
 def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
@@ -253,7 +253,7 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
         Column(ink.symbol("i"), 9),
         Column("stages", 5, True),
         Column("each runs", 13),
-        *(Column(Math(ink.names[n]), 8, True) for n in shown),
+        *(Column(ink.symbol(n), 8, True) for n in shown),
     )
     return Table(spans("What stages hold, and one rank of each, one micro-batch."), columns, tuple(rows))
 
