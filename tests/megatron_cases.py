@@ -10,7 +10,8 @@ from symsim.api.result import Result, derive
 from symsim.cost.count import flops as executed
 from symsim.cost.reduce import tensor_parallel_gradients
 from symsim.evaluation.buffers import gradient_buffers
-from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe, compress
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
+from symsim.inputs.layer_pattern import compress
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.differentiate import elements

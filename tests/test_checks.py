@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from symsim.errors import InputError
-from symsim.inputs.architecture import Architecture, compress
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.layer_pattern import compress
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import check

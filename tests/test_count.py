@@ -12,7 +12,8 @@ from symsim.algebra.expr import symbol
 from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.grid.api import sweep
-from symsim.inputs.architecture import Architecture, Mlp, parse_layers
+from symsim.inputs.architecture import Architecture, Mlp
+from symsim.inputs.layer_pattern import parse_layers
 from symsim.inputs.models import format_model, load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy

@@ -14,7 +14,7 @@ from symsim.algebra.expr import symbol
 from symsim.algebra.formula import Formula
 from symsim.algebra.written import cases
 from symsim.api.result import Result
-from symsim.inputs.architecture import parse_layers
+from symsim.inputs.layer_pattern import parse_layers
 
 SYSTEM = "h100-sxm"
 FULL = "recompute=full,recompute_num_layers=2,recompute_method="

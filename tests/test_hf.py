@@ -14,11 +14,12 @@ from pydantic import ValidationError
 
 from symsim.api.result import derive
 from symsim.errors import InputError
-from symsim.inputs.architecture import Architecture, LayerKind, format_layers, parse_layers
+from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.hf import SUPPORTED, read_config
 from symsim.inputs.hf.families import FAMILIES
 from symsim.inputs.hf.family import _facts
 from symsim.inputs.hf.refused import REFUSED
+from symsim.inputs.layer_pattern import format_layers, parse_layers
 from symsim.inputs.models import format_model, load_model
 from symsim.inputs.reading import read_yaml
 from symsim.inputs.strategy import Strategy

@@ -15,7 +15,8 @@ import pytest
 from symsim.algebra.kinds import ORDINARY, SPELT, kind_of, spelt
 from symsim.api.result import Result, derive
 from symsim.grid.api import sweep
-from symsim.inputs.architecture import Architecture, LayerKind, Mlp, Segment, parse_layers
+from symsim.inputs.architecture import Architecture, LayerKind, Mlp
+from symsim.inputs.layer_pattern import Segment, parse_layers
 from symsim.inputs.models import format_model, load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.system import System

@@ -11,8 +11,8 @@ import pytest
 from symsim.api.result import derive
 from symsim.evaluation import evaluated
 from symsim.evaluation.idle import idle_fields, idle_options
-from symsim.inputs.architecture import parse_layers
 from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.layer_pattern import parse_layers
 from symsim.inputs.models import load_model, override_architecture
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symsim.inputs.architecture import compress, format_layers, parse_layers
+from symsim.inputs.layer_pattern import compress, format_layers, parse_layers
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.stages import kinds_between, layers_before, stage_layer_formula, stages

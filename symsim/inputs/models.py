@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from symsim.errors import InputError, cut, nearest
-from symsim.inputs.architecture import Architecture, format_layers
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
+from symsim.inputs.layer_pattern import format_layers
 from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
 from symsim.inputs.shipped import list_models, models_directory
 from symsim.inputs.validation import validate

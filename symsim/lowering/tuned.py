@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from symsim.algebra.kinds import EMBEDDING, spelt
 from symsim.frameworks.choices import FRAMEWORKS
-from symsim.inputs.architecture import Architecture, LayerKind, Segment
+from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.inputs.layer_pattern import Segment
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import ELEMENT
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.architecture import format_layers
+from symsim.inputs.layer_pattern import format_layers
 from symsim.inputs.lengths import row_tokens
 from symsim.inputs.strategy import Strategy
 from symsim.report.amounts import exact, human

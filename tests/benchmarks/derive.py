@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.formula import Derivation
 from symsim.api.result import Result, derive
-from symsim.inputs.architecture import Architecture, Segment
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.layer_pattern import Segment
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System

@@ -13,7 +13,8 @@ from symsim.errors import InputError
 from symsim.importers.keys import Keys
 from symsim.importers.ranks import variable
 from symsim.importers.rules import padded_vocabulary
-from symsim.inputs.architecture import Architecture, compress
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.layer_pattern import compress
 from symsim.inputs.limits import MOST_LAYERS
 from symsim.inputs.models import load_model
 from symsim.inputs.validation import validate

@@ -10,8 +10,9 @@ from symsim.errors import InputError
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron import hybrid
 from symsim.importers.rules import padded_vocabulary
-from symsim.inputs.architecture import Architecture, LayerKind, compress
+from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.hub import shipped_model
+from symsim.inputs.layer_pattern import compress
 from symsim.inputs.limits import MOST_LAYERS
 from symsim.inputs.models import load_model
 from symsim.inputs.shipped import list_models

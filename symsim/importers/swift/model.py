@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.importers.keys import Keys
 from symsim.importers.weights import model_of
-from symsim.inputs.architecture import Architecture, format_layers
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.layer_pattern import format_layers
 from symsim.inputs.models import load_model
 from symsim.inputs.validation import validate
 

@@ -26,7 +26,6 @@ from symsim.inputs.architecture import (
     Moe,
     SelectiveScan,
     ShortConvolution,
-    compress,
 )
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
@@ -34,6 +33,7 @@ from symsim.inputs.hf.family import Family, sizes_of
 from symsim.inputs.hf.fields import BASE, HEADS
 from symsim.inputs.hf.refused import REFUSED
 from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
+from symsim.inputs.layer_pattern import compress
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
