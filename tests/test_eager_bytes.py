@@ -154,6 +154,12 @@ GEMMA4 = GROUPED | {
     "hidden_size_per_layer_input": 12,
 }
 EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
+OLMO_HYBRID = GROUPED | {"model_type": "olmo_hybrid", "num_hidden_layers": 4, "intermediate_size": 96} | {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+}
 JAMBA = {
     "model_type": "jamba",
     "hidden_size": 32,
@@ -244,6 +250,9 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "gemma 4, others' keys": (GEMMA4, 4, "eager", 2, 40, 468544 + 1920, 2560),
     "gemma 4, others' keys, all of them": (GEMMA4, 5, "eager", 2, 40, 509536 + 1920, 3840),
     "gemma 4, keys as values": (GEMMA4 | EQUAL_KEYS, 1, "eager", 2, 48, 589504, 4608),
+    "olmo hybrid, delta net": (OLMO_HYBRID, 0, "eager", 2, 48, 1152992, 0),
+    "olmo hybrid, delta net, chunks": (OLMO_HYBRID, 0, "eager", 3, 200, 7188096, 0),
+    "olmo hybrid, attention": (OLMO_HYBRID, 3, "eager", 2, 48, 542208, 3072),
     "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
 }

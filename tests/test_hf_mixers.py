@@ -80,6 +80,19 @@ GEMMA4 = {
     "vocab_size_per_layer_input": 90,
 }
 EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
+OLMO_HYBRID = {
+    "model_type": "olmo_hybrid",
+    "vocab_size": 90,
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 96,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+}
 LING = {
     "model_type": "bailing_hybrid",
     "vocab_size": 727,
@@ -142,6 +155,7 @@ COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
         },
         None,
     ),
+    "olmo_hybrid": (OLMO_HYBRID, {"embedding": 5760, "mlp": 73728, "norm": 708, "attention": 48600, "lm_head": 5760}, 12098048),
     "gemma4_text": (GEMMA4, {"embedding": 17488, "attention": 81920, "norm": 2196, "mlp": 156672}, 11447040),
     "gemma4_text, keys as values": (GEMMA4 | EQUAL_KEYS, {"embedding": 6400, "attention": 78336, "norm": 1840, "mlp": 110592}, 9059072),
     "zamba2": (ZAMBA2, {"embedding": 6400, "attention": 270112, "norm": 1408, "mlp": 54272}, 19876864),
@@ -183,6 +197,7 @@ def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
         (GEMMA4 | {"use_bidirectional_attention": "all"}, "'use_bidirectional_attention' is all, but only causal attention"),
         (GEMMA4 | {"enable_moe_block": True}, "experts beside a dense network of the same layer"),
         (GEMMA4 | {"layer_types": ["mamba"] * 6}, "names 'mamba', which this model_type does not have"),
+        (OLMO_HYBRID | {"layer_types": ["full_attention"] * 4}, "layers of one type alone, and transformers asks for both"),
         (LING | {"layer_types": ["mamba"] * 5}, "names 'mamba', which this model_type does not have"),
     ],
 )

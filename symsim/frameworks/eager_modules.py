@@ -108,6 +108,7 @@ MODULE_CODE = {
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
+    "olmo_hybrid": _OLMO2,
     "persimmon": ModuleCode(rotary_concatenates=True),
     "mellum": ModuleCode(router_casts_weights=True),
     "solar_open": _ROUTER,

@@ -89,6 +89,7 @@ class LinearAttention(Part):
         description="the modelling code runs one GEMM for q, k, v and the output gate, and one for both gates of the state; false: one each, "
         "with q, k and v in one (Qwen3.5)",
     )
+    separate_qkv: bool = Field(False, description="q, k and v are made by a GEMM each, and laid side by side for the convolution (OLMo Hybrid)")
 
 
 class LightningAttention(Part):
@@ -217,6 +218,9 @@ class LayerKind(Part):
     bidirectional: bool = Field(False, description="attention is not causal (encoders)")
     rope: bool = True
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
+    norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] | None = Field(
+        None, description="where this kind has norms, when not where the model has (OLMo Hybrid)"
+    )
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
     kv_channels: Size | None = Field(None, description="head dimension of this kind, when not attention's")
     num_query_groups: Size | None = Field(None, description="key/value heads of this kind, when not attention's")

@@ -36,7 +36,7 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
     where the model has them."""
 
     def normed(t: str, position: str) -> str:
-        if position not in model.norms:
+        if position not in (model.norms if kind.norms is None else kind.norms):
             return t
         return n.norm(
             net,

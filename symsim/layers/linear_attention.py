@@ -20,6 +20,12 @@ def linear_attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> 
     if spec.fused_in_proj:
         qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
         gates = [net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))]
+    elif spec.separate_qkv:
+        widths = {"q": "H_k D_k", "k": "H_k D_k", "v": "H_v D_v", "b": "H_v", "a": "H_v", "g": "H_v D_v"}
+        projections = [(to, f"{name}_proj") for name, to in widths.items()]
+        *parts, b, a, z = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])
+        gates, conv_in = [b, a], net.tensor("joined", "b s qkv_c")
+        net.op("concat", "join", parts, [conv_in])
     else:
         projections = [("qkv_c", "in_proj_qkv"), ("H_v D_v", "in_proj_z"), ("H_v", "in_proj_b"), ("H_v", "in_proj_a")]
         conv_in, z, *gates = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])

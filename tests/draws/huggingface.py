@@ -274,6 +274,7 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         kind: {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)}
         for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     },
+    "olmo_hybrid": {"layer_types": layer_types("full_attention", "linear_attention"), "hidden_act": lambda d: "silu"},
     "minimax": {"layer_types": layer_types("full_attention", "linear_attention")},
     "kimi_linear": {"layer_types": layer_types("full_attention", "linear_attention"), "first_k_dense_replace": within(0, 3)},
     "lfm2": {"layer_types": layer_types("full_attention", "conv")},

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import DEEPSEEK_MOE, MLA, after, experts, sparse
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, MLA, SQUARE, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
-from symsim.inputs.hf.patterns_mixers import bailing_mixers, glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed
+from symsim.inputs.hf.patterns_mixers import OLMO_DELTA_NET, bailing_mixers, glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed, olmo_mixers
 
 # fmt: off
 
@@ -59,6 +59,11 @@ _MINIMAX_FACTORS = [f"{branch}_{which}_factor" for branch in ("full_attn", "line
 
 
 MIXING: dict[str, Family] = {
+    "olmo_hybrid": Family(
+        attention=BIASED | SQUARE | {"qk_norm": "full"}, linear=OLMO_DELTA_NET, mixers=olmo_mixers,
+        unread={"linear_allow_neg_eigval": "a factor of the state's gates",
+                **dict.fromkeys(("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
+                                "initial weights")}),
     "deepseek_v32": Family(attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, ffns=sparse_from("first_k_dense_replace"), unread=_LATENT_UNREAD),
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),

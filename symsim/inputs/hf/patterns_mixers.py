@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
-from symsim.inputs.hf.config import Config
+from symsim.inputs.hf.config import Config, Fields
 from symsim.inputs.hf.fields import Mixers
 
 
@@ -34,6 +34,43 @@ def lfm2_width(c: Config) -> int:
         return width
     step = c.integer("block_multiple_of")
     return max(step, step * -(-int(c.number("block_ffn_dim_multiplier", 0, 1e6) * width) // step))
+
+
+def olmo_mixers(c: Config) -> list[LayerKind]:
+    """configuration_olmo_hybrid.py: every fourth layer is attention, or the last where there is none; its norms stand behind, those of a delta net
+    in front."""
+    default = ["full_attention" if i % 4 == 3 else "linear_attention" for i in range(c.depth)]
+    if "full_attention" not in default:
+        default[-1] = "full_attention"
+    types = c.items("layer_types", str, c.depth) or default
+    wrong = [t for t in types if t not in ("linear_attention", "full_attention")]
+    if wrong:
+        raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]:.40}', which this model_type does not have.")
+    if len(set(types)) < 2:
+        raise InputError(f"{c.where}: key 'layer_types' has layers of one type alone, and transformers asks for both.")
+    said = c.values.get("rope_parameters")
+    turned = not (isinstance(said, Mapping) and said.get("rope_theta", "") is None)  # modeling_olmo_hybrid.py: no angles without a base
+    delta, whole = LayerKind(mixer="linear_attention"), LayerKind(rope=turned, norms=("post_attention", "post_mlp"))
+    return [delta if t == "linear_attention" else whole for t in types]
+
+
+def _delta_keys(c: Config) -> int:
+    return c.optional("linear_key_head_dim") or int(0.75 * c.integer("hidden_size") / (c.optional("linear_num_key_heads") or _heads(c)))
+
+
+def _heads(c: Config) -> int:
+    return c.integer("num_attention_heads")
+
+
+OLMO_DELTA_NET: Fields = {
+    "linear_num_key_heads": lambda c: c.optional("linear_num_key_heads") or _heads(c),
+    "linear_num_value_heads": lambda c: c.optional("linear_num_value_heads") or _heads(c),
+    "linear_key_head_dim": _delta_keys,
+    "linear_value_head_dim": lambda c: c.optional("linear_value_head_dim") or 2 * _delta_keys(c),
+    "linear_conv_kernel_dim": lambda c: c.integer("linear_conv_kernel_dim"),
+    "fused_in_proj": False,
+    "separate_qkv": True,
+}
 
 
 def glm_indexers(c: Config) -> list[LayerKind]:
