@@ -107,16 +107,17 @@ class Outline:
 
     def number(self, name: str) -> Hashable:
         """KeyError for a name that is neither a symbol nor defined."""
-        found = self._known.get(name)
+        known = self._known
+        found = known.get(name)
         if found is None:
             if name in self.definitions:
                 expression, exact = self.definitions[name]
                 program = self.base.program
                 number, used, _ = program.number_of(expression)
-                key = (number, exact, *map(self.number, used))
+                key = (number, exact, *[known.get(own) or self.number(own) for own in used])
                 # below zero, where no value has its number
                 found = program.outlines.setdefault(key, -1 - len(program.outlines))
             else:
                 found = self.base.value(name).id
-            self._known[name] = found
+            known[name] = found
         return found
