@@ -281,14 +281,14 @@ class Sweep:
         points = Space(self.space.base, [Axis(names, shown_values)], self.space.given, self.space.documents)
         found = {n: np.zeros(len(numbers)) for n in self.question.columns}
         texts: dict[str, Array] = {}
-        for family in families(points):
-            for variant in with_formulas(list(variants(family)), self._memories):
-                self._fill(variant, found, texts, len(numbers))
+        program = Program(points.sizes, small=1 << 62)
+        for variant in with_formulas([one for family in families(points) for one in variants(family)], self._memories):
+            self._fill(Reported(variant, program), found, texts)
         rows = self._rows(numbers, found, {n: "" for n in texts})
         return {**rows, **{n: t for n, t in texts.items() if n not in names}}
 
-    def _fill(self, variant: Variant, found: dict[str, Array], texts: dict[str, Array], count: int) -> None:
-        reported = Reported(variant, Program((count,), small=1 << 62))
+    def _fill(self, reported: Reported, found: dict[str, Array], texts: dict[str, Array]) -> None:
+        variant, (count,) = reported.variant, reported.program.sizes
         own = variant.chosen[0][np.broadcast_to(variant.running(), variant.sizes)]
         for name in self.question.columns:
             made: Value | str = shown(reported, name)
