@@ -54,6 +54,7 @@ def run_here(sweep: "Sweep", wanted: Sequence[int], bound: Callable[[], float], 
         return
     # of few points the programs are the work, and neighbours share most of theirs
     pools = [forked(sweep, workers)] if points >= _FORK_POINTS else [forked(sweep, 1) for _ in range(workers)]
+    wanted = wanted if points >= _FORK_POINTS else sorted(wanted, key=sweep.place)
     shares = [deque(wanted[len(wanted) * k // len(pools) : len(wanted) * (k + 1) // len(pools)]) for k in range(len(pools))]
     try:
         yield from _submitted([pool.submit for pool in pools], shares, bound, 2 * workers // len(pools))

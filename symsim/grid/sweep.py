@@ -83,6 +83,7 @@ class Sweep:
     _families: list[Family] = field(default_factory=list)
     _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
+    _places: dict[int, int] = field(default_factory=dict)
     _program: Program | None = None
     _memories: Memories = field(default_factory=Memories)
 
@@ -100,7 +101,10 @@ class Sweep:
                     self._impossible.append((family, error))
             if not undone:
                 raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
-            self.variants = with_formulas(neighbours(undone), self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
+            order = neighbours(undone)
+            made = with_formulas([undone[k] for k in order], self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
+            self._places = {variant: place for place, variant in enumerate(order)}
+            self.variants = [made[self._places[variant]] for variant in range(len(undone))]
         program = Program(self.space.sizes, small=1 << 10)
         check_names(self.question, [Reported(v, program) for v in self.variants])
         self.parts = [task for index in range(len(self.variants)) for task in self._tasks(index)]
@@ -186,6 +190,10 @@ class Sweep:
         if task.last is None:
             return self.variants[task.variant].points
         return (task.last - task.first) * self.work(task.variant).plan.block_points
+
+    def place(self, part: int) -> int:
+        """Where a part stands among the others when those that share most of their programs are neighbours."""
+        return self._places[self.parts[part].variant]
 
     def sink(self, worst: float = np.inf) -> Best | Front | Rows:
         if self.question.top is not None:

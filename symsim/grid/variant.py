@@ -72,11 +72,11 @@ class Undone:
         return Asked(fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, system)
 
 
-def neighbours(undone: Sequence[Undone]) -> list[Undone]:
-    """Variants in an order in which those whose degrees decide the same stand together. Layouts follow from degrees, and of layouts all else: what
-    passes made of one such variant is of use to those beside it, wherever the others are derived."""
+def neighbours(undone: Sequence[Undone]) -> list[int]:
+    """Numbers of variants in an order in which those whose degrees decide the same stand together. Layouts follow from degrees, and of layouts all
+    else: what passes made of one such variant is of use to those beside it, wherever the others are derived."""
     model = {id(u.family): deciding(u.asked.trained) for u in undone}
-    return sorted(undone, key=lambda u: [read(u.asked.strategy) for read in model[id(u.family)].values()])
+    return sorted(range(len(undone)), key=lambda k: [read(undone[k].asked.strategy) for read in model[id(undone[k].family)].values()])
 
 
 def with_formulas(

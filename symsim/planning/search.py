@@ -219,9 +219,7 @@ class Search:
         if cores() < 2 or len(parts.parts) < _FORK_PARTS:
             return None
         order = neighbours([part.undone for part in parts.parts])
-        numbers = {id(part.undone): number for number, part in enumerate(parts.parts)}
-        later = [numbers[id(undone)] for undone in order[len(order) // 2 :]]
-        return Beside(forked(self, 1), np.isin(parts.part, later))
+        return Beside(forked(self, 1), np.isin(parts.part, order[len(order) // 2 :]))
 
     def answer(self, cell: Cell, known: Known) -> tuple[list[Cell], Account, Known, set[int]]:
         """Of a search in another process that has found `known`: what is left of a cell, what became of the rest, and what is known then."""
