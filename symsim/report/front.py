@@ -125,7 +125,7 @@ def binds(step: Step) -> Table:
         ),
         ("the memory", spans(f"{held}; the peak is reached in: {step.moment(step.fullest)}.")),
     ]
-    return Table(spans("What binds."), (Column("", 8), Column("", 46)), tuple(Row(row) for row in rows), key="binds")
+    return Table(spans("What binds."), (Column("", 7.5), Column("", 41)), tuple(Row(row) for row in rows), key="binds")
 
 
 def helps(step: Step, ink: Ink) -> list[Part]:
