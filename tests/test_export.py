@@ -331,3 +331,10 @@ def test_layers_that_no_file_can_say_are_refused(model: str, tmp_path: Path) -> 
     architecture = symsim.load_model(model)
     with pytest.raises(InputError, match=f"cannot say the layers of {model}: \\w+ has mixer: "):
         export("megatron", Asked(architecture, load_strategy("tp=1")), tmp_path / "train.sh")
+
+
+def test_what_no_file_can_say_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot say what gemma-4-12b has: kv_channels of its layers full"):
+        export("megatron", Asked(symsim.load_model("gemma-4-12b"), load_strategy("tp=1")), tmp_path / "x.sh")
+    with pytest.raises(InputError, match="cannot say what gemma-4-e2b has: per_layer_input"):
+        export("megatron", Asked(symsim.load_model("gemma-4-e2b"), load_strategy("tp=1")), tmp_path / "x.sh")

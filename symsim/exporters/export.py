@@ -68,6 +68,8 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
         other = other or next((m for m in mixers if m == "linear_attention"), None)
     if target.has_model and other is not None:
         raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {mixers[other]} has mixer: {other}")
+    if target.has_model and (own := _beyond(asked.architecture)):
+        raise InputError(f"{target.title} cannot say what {asked.architecture.name} has: {own}")
     writer = import_module(f"symsim.exporters.{target.module}")
     made = writer.files(asked)
     said = [*lost(kind, asked, made), *writer.said(asked)]
@@ -82,6 +84,18 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     for name, text in made.items():
         write_text(place / name, text)
     return [place / name for name in made], said
+
+
+def _beyond(model: Architecture) -> str:
+    """What an architecture has that no file of another system says; "" where there is nothing."""
+    for section in ("per_layer_input", "hyper_connections", "shared_block"):
+        if getattr(model, section) is not None:
+            return section
+    for name in model.kind_names():
+        for field_of in ("kv_channels", "num_query_groups", "keys_as_values", "shared_keys", "norms"):
+            if getattr(model.layer_kinds[name], field_of):
+                return f"{field_of} of its layers {name}"
+    return ""
 
 
 def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:

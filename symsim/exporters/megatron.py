@@ -126,7 +126,7 @@ def _layers(a: Architecture) -> Iterator[Argument]:
     if a.linear_attention is not None and any(kind.mixer == "linear_attention" for kind in kinds):
         yield ("--experimental-attention-variant", "gated_delta_net")
         yield ("--linear-attention-freq", _pattern([kind.mixer == "linear_attention" for kind in kinds]))
-        for name, size in a.linear_attention.model_dump(exclude={"fused_in_proj", "low_rank_gates", "kind"}).items():
+        for name, size in a.linear_attention.model_dump(exclude={"fused_in_proj", "separate_qkv", "low_rank_gates", "kind"}).items():
             yield from _given(name.replace("_", "-"), size)
     windows = {kind.window for kind in kinds if kind.window}
     if windows:
