@@ -158,7 +158,7 @@ def plain_model(architecture: Architecture) -> dict[str, Any]:
     # what Hugging Face's modules do is no part of the model
     del data["attention"]["fused_qkv"]
     if data["linear_attention"] is not None:
-        del data["linear_attention"]["fused_in_proj"]
+        del data["linear_attention"]["fused_in_proj"], data["linear_attention"]["separate_qkv"]
     if data["mlp"] is not None:
         del data["mlp"]["fused_gate_up"]
     data["attention"]["kv_channels"] = architecture.head_dim if architecture.attention.kind == "gqa" else None
