@@ -16,27 +16,26 @@ from symsim.audit.running import asked, audit  # noqa: E402
 from symsim.audit.subjects import Derivations  # noqa: E402
 from symsim.inputs.models import load_model  # noqa: E402
 from symsim.inputs.strategies import load_strategy  # noqa: E402
+from symsim.inputs.systems import load_system  # noqa: E402
 from symsim.report import rendered, write_report  # noqa: E402
 
 EXAMPLES = {
-    "llama3-70b": "tp=8,pp=4,sp=true,micro_batch_size=1,num_microbatches=8,dp=2,seq_length=8192",
-    "qwen3-235b-a22b": "tp=4,pp=4,ep=8,etp=1,sp=true",
-    "deepseek-v3": "tp=8,pp=16,ep=8,sp=true",
+    "llama3-70b": ("tp=8,sp=true,pp=4,dp=4,global_batch_size=128,seq_length=8192", "h100-sxm"),
+    "mixtral-8x7b": ("tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256", "h100-sxm"),
+    "deepseek-v3": ("deepseek-v3-2048", "h800-sxm"),
 }
 SUFFIXES = (".md", ".html", ".tex")
 
 
-def stale(folder: Path = FOLDER) -> list[str]:
-    """Names of the reports that differ from what symsim writes now."""
-    with tempfile.TemporaryDirectory() as directory:
-        remake(Path(directory))
-        made = sorted(p.name for p in Path(directory).iterdir())
-        return [n for n in made if not (folder / n).is_file() or (folder / n).read_bytes() != (Path(directory) / n).read_bytes()]
+def stale(fresh: Path, folder: Path = FOLDER) -> list[str]:
+    """Names of the reports of a folder that are missing or differ from those just made in another."""
+    made = sorted(p.name for p in fresh.iterdir())
+    return [n for n in made if not (folder / n).is_file() or (folder / n).read_bytes() != (fresh / n).read_bytes()]
 
 
 def remake(folder: Path = FOLDER) -> None:
-    for model, placed in EXAMPLES.items():
-        result = derive(load_model(model).architecture, load_strategy(placed, {}))
+    for model, (placed, system) in EXAMPLES.items():
+        result = derive(load_model(model).architecture, load_strategy(placed, {}), system=load_system(system))
         for suffix in SUFFIXES:
             write_report(result, folder / f"{model}{suffix}")
 
@@ -53,7 +52,9 @@ def main() -> int:
         remake()
         remake_audit()
         return 0
-    old = stale()
+    with tempfile.TemporaryDirectory() as directory:
+        remake(Path(directory))
+        old = stale(Path(directory))
     if old:
         print(f"stale: {', '.join(old)}; 'python reports/remake.py' makes them again", file=sys.stderr)
     return int(bool(old))

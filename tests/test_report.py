@@ -329,8 +329,11 @@ def test_kept_reports_are_current(tmp_path: Path) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.stale() == []
-    module.remake(tmp_path)
-    (tmp_path / "deepseek-v3.md").unlink()
-    (tmp_path / "llama3-70b.html").write_text("old")
-    assert module.stale(tmp_path) == ["deepseek-v3.md", "llama3-70b.html"]
+    fresh, kept = tmp_path / "fresh", tmp_path / "kept"
+    fresh.mkdir()
+    module.remake(fresh)
+    assert module.stale(fresh) == []
+    shutil.copytree(fresh, kept)
+    (kept / "deepseek-v3.md").unlink()
+    (kept / "llama3-70b.html").write_text("old")
+    assert module.stale(fresh, kept) == ["deepseek-v3.md", "llama3-70b.html"]
