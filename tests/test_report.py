@@ -85,7 +85,7 @@ def atoms(text: str) -> set[str]:
     text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z/]+\}", " ", text)
     text = re.sub(r"\\big\|_\{i:\\,(.*?)=\\max\}", r" i \1 ", text)
     text = re.sub(r"\\(?:max|sum)_\{(?:k>)?i\}", " ", text).replace("(k)", "(i)")
-    text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge)(?![A-Za-z])|\\,", " ", text)
+    text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|overline|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge)(?![A-Za-z])|\\,", " ", text)
     assert not re.search(r"[^-+=/(){}^,.\d\s>\[\]]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))
 

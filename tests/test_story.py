@@ -116,6 +116,15 @@ def test_a_short_report_is_four_pages_and_defines_what_it_uses(model: str, tmp_p
     assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document)))) == 4
 
 
+@pytest.mark.parametrize(
+    ("strategy", "system"), [("deepseek-v3-2048", "h800-sxm"), ("tp=8,pp=16,ep=8,sp=true,num_microbatches=64", "h800-sxm")], ids=["dualpipe", "deep"]
+)
+def test_a_deep_pipeline_has_four_pages_too(strategy: str, system: str) -> None:
+    document = report(symsim.derive("deepseek-v3", strategy, system=system), short=True)
+    assert undefined(document) == set()
+    assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document)))) == 4
+
+
 def test_a_short_report_without_a_system_tells_of_stages_and_the_model() -> None:
     document = report(symsim.derive("llama3-8b", "tp=2,pp=2"), short=True)
     assert [s.heading for s in document.sections][:3] == ["The answer", "A stage", "The model"] and undefined(document) == set()

@@ -8,7 +8,7 @@ from symsim.inputs.effects import Effect, said_in_brief, stored
 from symsim.report.document import Code, Column, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
-_MATTER = 5  # of a short report
+_MATTER = 4  # of a short report
 _MOVED = ("step", "peak")  # by which an alternative matters
 _COLUMNS = (Column("assumption", 10), Column("in force", 6), Column("meaning", 23), Column("by", 2.6), Column("an alternative moves", 16))
 _BRIEF = (Column("assumption", 9), Column("in force", 5), Column("meaning", 28), Column("an alternative moves", 14))

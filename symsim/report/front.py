@@ -62,7 +62,7 @@ def answer(step: Step) -> Table:
         (f"MFU, of {rate(float(numbers['Phi']), 'FLOP/s')} an accelerator", percent(step.number("mfu")), "=mfu"),
         ("HFU, recomputation included", percent(step.number("hfu")), "=hfu"),
         (f"peak memory, of {human(step.capacity, BYTE)}", human(step.peak(step.fullest), BYTE), "=M_peak"),
-        ("verdict", step.verdict, "Memory"),
+        ("verdict", step.verdict_in_brief, "Memory"),
     ]
     for name, what in (
         ("cost_per_trillion_tokens", "cost of a trillion tokens, USD"),

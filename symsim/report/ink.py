@@ -70,6 +70,11 @@ class Ink:
             value=human(value, unit) if value is not None and unit is not None else "",
         )
 
+    def fits(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> bool:
+        """Whether the equation is one line."""
+        room = LINE - max(width(symbol_latex(name, self.names)), beside) - width("=")
+        return len(lines(expression, self.names, room, room, _ending(expression, value, unit))) == 1
+
     def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
         """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
         equations of their own."""

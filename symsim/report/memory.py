@@ -16,6 +16,7 @@ from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 24  # bars of a picture
 _LESS = ("constant", "transient", "peak")  # parts whose formulas a short report leaves out
+_DETAILS = ("M_at", "M_fp8", "M_reserve")  # quantities of which it leaves out all but the moment of the peak
 
 
 def sections(step: Step, ink: Ink) -> list[Section]:
@@ -23,7 +24,7 @@ def sections(step: Step, ink: Ink) -> list[Section]:
 
 
 def section(step: Step, ink: Ink, short: bool = False) -> Section:
-    """short: without the bytes of every stage in digits."""
+    """short: without the bytes of every stage in digits, and of a part's formulas those alone that are a line."""
     which = f" of stage {step.fullest}" if step.depth > 1 else ""
     said = (
         "The peak is that of the rank that holds most, at the moment of a step at which it does. "
@@ -34,12 +35,12 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     every = step.result.derivation.of("M", "M_at", "M_fp8", "M_reserve", "H", "H_stage_link", "alive_i")
     # a short report has the moments in its table, the fullest first, and says how that one comes about
     fullest = binding_moment(step.result.derivation, step.stage(step.fullest)) if short else None
-    left = {d.symbol for d in every if d.key.quantity in ("M_at", "M_reserve") and d is not fullest or d.key.part in _LESS} if short else set()
+    left = {d.symbol for d in every if d.key.quantity in _DETAILS and d is not fullest or d.key.part in _LESS} if short else set()
     names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
     moment, digits = _tables(step, ink)
     tables = [moment] if short else [moment, digits]
-    return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names)))
+    return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
 
 
 def _working(step: Step, ink: Ink) -> Section:
@@ -89,16 +90,14 @@ def _alike(step: Step, stages: Sequence[tuple[int, ...]]) -> list[tuple[list[int
     return [(sorted(members), members[0]) for members in classes.values()]
 
 
-def _equations(step: Step, ink: Ink, names: Sequence[str]) -> Equations:
+def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equations:
     """The definitions in order, with the fullest stage's values; what is nothing comes last."""
     book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stage(step.fullest)}
     widest = max(width(ink.names[n]) for n in names)
-    made = [
-        e
-        for n in names
-        if book[n].expr
-        for e in ink.spelled(n, book[n].expr, values[n], book[n].unit if book[n].unit != NONE else None, beside=widest)
-    ]
+    told = {n: (book[n].expr, values[n], book[n].unit if book[n].unit != NONE else None) for n in names if book[n].expr}
+    if short:
+        told = {n: own for n, own in told.items() if book[n].key.quantity == "M_at" or not book[n].key.part or ink.fits(n, *own, beside=widest)}
+    made = [e for n, own in told.items() for e in ink.spelled(n, *own, beside=widest)]
     nothing = [n for n in names if not book[n].expr]
     return Equations((*made, ink.zeros(nothing)) if nothing else tuple(made))
 

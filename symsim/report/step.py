@@ -218,14 +218,22 @@ class Step:
 
     @property
     def verdict(self) -> str:
-        """'fits, 12.3 GiB (15 %) to spare', why it is tight where the reserve decides, or by how much and on which stages it does not."""
-        room = self.capacity - self.peak(self.fullest)
-        amount = f"{human(abs(room), BYTE)} ({100 * abs(room) / self.capacity:.0f} %)"
-        if room >= self.reserve["all"]:
-            return f"fits, {amount} to spare"
-        if room >= 0:
-            parts = [f"{human(self.reserve[part], BYTE)} {said}" for part, said in RESERVES.items() if self.reserve[part]]
-            return f"fits, tight: {amount} to spare, where {human(self.reserve['all'], BYTE)} should be: {', '.join(parts)}"
+        """The verdict in brief, and why it is tight where the reserve decides."""
+        if not self.fits or self._room >= self.reserve["all"]:
+            return self.verdict_in_brief
+        parts = [f"{human(self.reserve[part], BYTE)} {said}" for part, said in RESERVES.items() if self.reserve[part]]
+        return f"{self.verdict_in_brief}, where {human(self.reserve['all'], BYTE)} should be: {', '.join(parts)}"
+
+    @property
+    def _room(self) -> int:
+        return self.capacity - self.peak(self.fullest)
+
+    @property
+    def verdict_in_brief(self) -> str:
+        """'fits, 12.3 GiB (15 %) to spare', 'fits, tight: ...' where the reserve decides, or by how much and on which stages it does not."""
+        amount = f"{human(abs(self._room), BYTE)} ({100 * abs(self._room) / self.capacity:.0f} %)"
+        if self.fits:
+            return f"fits, {'' if self._room >= self.reserve['all'] else 'tight: '}{amount} to spare"
         over = self._over()
         where = f" on stage{'s' if len(over) > 1 else ''} {ranges(over)}" if self.depth > 1 else ""
         return f"does not fit: {amount} too much{where}"

@@ -102,7 +102,7 @@ def wide(part: Picture | Gauges | Roofline | Timeline) -> str:
     if isinstance(part, Picture) or isinstance(part, Gauges) and len(part.gauges) == 1:
         return "86%"
     found = _BOX.search(_svg(part))
-    most = 38 if isinstance(part, Timeline) else 50
+    most = 33 if isinstance(part, Timeline) else 50
     return f"{min(100.0, most * float(found[1]) / float(found[2])):.0f}%" if found is not None else "100%"
 
 
