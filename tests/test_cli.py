@@ -238,7 +238,15 @@ def test_import_hf_writes_a_model_and_says_what_became_of_every_key(tmp_path: Pa
 def test_keys_of_a_config_that_are_not_read_are_named(tmp_path: Path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(LLAMA | {"hidden_siz": 8192}))
-    assert "config.json: hidden_siz is not read ('symsim import hf' says why)" in in_process.run("eval", str(config)).stderr
+    for command, *more in (
+        ("eval",),
+        ("sweep", "--axis", "tp=1,2"),
+        ("plan", "-y", "h100-sxm", "--world", "1", "--global-batch-size", "1", "--fix", "recompute=none,micro_batch_size=1"),
+        ("diff", "-y", "h100-sxm", "-s", "tp=1", "-s", "tp=2"),
+        ("compile",),
+    ):
+        done = in_process.run(command, str(config), *more)
+        assert done.returncode == 0 and done.stderr.count("config.json: hidden_siz is not read ('symsim import hf' says why)") == 1, command
     config.write_text(json.dumps(LLAMA))
     assert "not read" not in in_process.run("eval", str(config)).stderr
 
@@ -513,6 +521,14 @@ def test_impossible_settings_are_refused(arguments, sentence):
     ("arguments", "note"),
     [
         (("llama3-8b", "--set", "P=5"), "position_embedding_rows has no effect on llama3-8b"),
+        (
+            ("llama3-8b", "-s", "fusion=eager", "--set", "assume.te_dummy_wgrad=false"),
+            "assume.te_dummy_wgrad=false has no effect on llama3-8b under this strategy without a system",
+        ),
+        (
+            ("deepseek-v3", "-y", "h100-sxm", "--set", "assume.pipeline_scatter_gather=True"),
+            "assume.pipeline_scatter_gather=True has no effect on deepseek-v3 under this strategy",
+        ),
         (("gpt2", "-s", "seq_length=2048"), "seq_length=2048 is longer than the 1024 learned positions of gpt2"),
     ],
 )
@@ -522,7 +538,7 @@ def test_settings_without_effect_and_too_few_positions_are_noted(arguments, note
 
 
 def test_a_setting_with_effect_is_not_noted():
-    done = in_process.run("eval", "gpt2", "-s", "seq_length=1024", "--set", "V=1024")
+    done = in_process.run("eval", "gpt2", "-s", "seq_length=1024", "--set", "V=1024", "--set", "assume.causal=half")
     assert done.returncode == 0 and done.stderr == ""
 
 

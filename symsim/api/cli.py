@@ -218,11 +218,14 @@ def make(
 
     if output is not None and output.suffix != ".py":
         raise InputError(f"{output}: a Python module ends in .py")
-    source = compile_module(read_base(model, strategy, system, settings or ()), free_names(free))
+    base = read_base(model, strategy, system, settings or ())
+    source = compile_module(base, free_names(free))
     if output is None:
         print_out(source)
     else:
         write_text(output, source)
+    if base.note:
+        say(base.note)
 
 
 @app.command()
@@ -396,6 +399,7 @@ def anchor(
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "tuple[Result, list[str]]":
     """What is asked for, and what a user should know of it besides, to be said once it is answered."""
     from symsim.api.result import derive
+    from symsim.inputs.assumptions import Remembered
     from symsim.inputs.models import load_model, override_architecture
     from symsim.inputs.settings import split_settings
     from symsim.inputs.strategies import load_strategy
@@ -411,12 +415,13 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
         raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None
     remembers = watched(architecture) if asked.architecture else architecture
-    result = derive(remembers, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, machine)
+    assumed = {**loaded.assumptions, **asked.assumptions}
+    result = derive(remembers, placed, Remembered(assumed) if asked.assumptions else assumed, asked.symbols, machine)
     notes = [loaded.note] if loaded.note else []
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
-    from symsim.evaluation.idle import idle_fields, idle_options, untimed_options
+    from symsim.evaluation.idle import idle_assumptions, idle_fields, idle_options, untimed_options
 
     for name in untimed_options(result):
         notes.append(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
@@ -425,6 +430,9 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
         notes.append(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
     for path in idle_fields(result, loaded.architecture, asked.architecture):
         notes.append(f"{path} has no effect on {architecture.name} under this strategy")
+    for name in idle_assumptions(result, asked.assumptions):
+        without = "" if machine is not None else " without a system"
+        notes.append(f"assume.{name}={assumed[name]} has no effect on {architecture.name} under this strategy{without}")
     return result, notes
 
 

@@ -220,7 +220,7 @@ def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable
         made = 2 * made
     if graphs and backward is not None:
         made = made + graphs * symbol("t_launch")
-    if profile.assumptions["fsdp_unit"] == "module" and profile.strategy.zero == 3 and backward is not None:
+    if profile.strategy.zero == 3 and backward is not None and profile.assumptions["fsdp_unit"] == "module":
         held = {t.name for t in placed.block.parameters()}
         modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i, label in run if label != CAST)
         reading = ((n, op.attrs, op) for n, op in modules if held & set(op.inputs))

@@ -61,7 +61,7 @@ def kept_layers(lowered: Lowered, kind: str) -> Expr:
 def by_parameter(lowered: Lowered) -> bool:
     """Whether parameters are gathered one by one, and not a layer's together."""
     limited = (getattr(lowered.profile.strategy, name) is not None for name in ("prefetch_bucket_size", "max_live_parameters"))
-    return lowered.profile.assumptions["fsdp_unit"] == "module" and any(limited)
+    return any(limited) and lowered.profile.assumptions["fsdp_unit"] == "module"
 
 
 def at_work(lowered: Lowered, kind: str) -> Expr:

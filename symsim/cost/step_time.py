@@ -80,8 +80,8 @@ def from_blocks(book: Derivation, system: System, lowered: Lowered, network: Net
 
 def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     """What the messages of a step take on a system."""
-    once, rule = lowered.profile.assumptions["moe_exchange"] == "once_per_node", lowered.profile.conventions.collective
-    experts = lowered.profile.model.moe
+    experts, rule = lowered.profile.model.moe, lowered.profile.conventions.collective
+    once = experts is not None and lowered.profile.assumptions["moe_exchange"] == "once_per_node"
     copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
     strategy = lowered.profile.strategy
     moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None

@@ -30,7 +30,7 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     """Definitions `mfu` and `hfu`, and where layers have windows or chunks F_outside, G_outside and R_outside: FLOPs of one
     micro-batch, whole model, that F, G and R count outside of them."""
     assume = lowered.profile.assumptions
-    outside = _outside(book, lowered) if assume["mfu_windows"] == "computed" else {}
+    outside = _outside(book, lowered)
     forward, backward, again = (Key(n).expr - (Key(n, part="outside").expr if n in outside else 0) for n in ("F", "G", "R"))
     share = repeated_share(lowered.profile.strategy)
     if share != ONE:
@@ -68,12 +68,15 @@ def _without(book: Derivation, lowered: Lowered) -> Expr:
 
 
 def _outside(book: Derivation, lowered: Lowered) -> set[str]:
-    """Defines what is counted outside windows and chunks; the letters of the totals that have any."""
+    """Defines what is counted outside windows and chunks; the letters of the totals that have any. None where they
+    are left in (assumption mfu_windows)."""
     strategy = lowered.profile.strategy
     beyond: dict[str, Expr] = {}
     for name, reach in KEYS.items():
         if Key(name, "sizes") not in book or book[Key(name, "sizes")].expr == keys_per_query("exact", reach, strategy):
             continue
+        if lowered.profile.assumptions["mfu_windows"] == "counted":
+            return set()
         meaning = f"keys that a query sees inside its {reach}, on average"
         inside = Quantity(keys_per_query("exact", reach, strategy))
         keys = Key(name, "sizes", part="in")

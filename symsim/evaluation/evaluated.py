@@ -62,7 +62,9 @@ def evaluated(
         asked = settings_of(overrides)
         model, strategy = override_architecture(model, asked.architecture), override_strategy(strategy, asked.strategy)
         system = override_system(system, asked.system)
-        assumptions, symbols = {**(assumptions or {}), **asked.assumptions}, asked.symbols
+        # as they are where no more are given: they may remember what is read
+        assumptions = {**(assumptions or {}), **asked.assumptions} if asked.assumptions else assumptions
+        symbols = asked.symbols
     model = trained(model, strategy.mtp_num_layers, strategy.task_type)
     check(model, strategy)
     forget(strategy)

@@ -11,6 +11,7 @@ from symsim.errors import InputError
 from symsim.evaluation.json_object import json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import trained
@@ -224,6 +225,18 @@ def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[Pat
     changed = override_architecture(original, changes) if unread else original
     sizes = {name for d in result.derivation.definitions.values() for name in d.expr.symbols()} if unread else set()
     return [".".join(path) for path in unread if _is_idle(result, original, changed, changes, path, sizes)]
+
+
+def idle_assumptions(result: Evaluation, given: Collection[str]) -> list[str]:
+    """Given assumptions without effect: those that nothing read, neither for the derivation nor for the output. The result is of assumptions
+    that remember (`Remembered`); nothing is derived again."""
+    assumptions = result.assumptions
+    # `get` is no reading of it
+    named = [n for n in given if assumptions.get(n) != ASSUMPTIONS[n].default]
+    if not named or not isinstance(assumptions, Remembered):
+        return []
+    json_object(result)
+    return [n for n in named if n not in assumptions.read]
 
 
 def _is_idle(

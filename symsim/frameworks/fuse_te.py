@@ -319,7 +319,7 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     logits, target = op.inputs
     rows = k.dims_of(target)
     written = k.profile.strategy.cross_entropy_fusion
-    if k.profile.assumptions["loss_parallel"] == "false":
+    if k.profile.splits("V", op) and k.profile.assumptions["loss_parallel"] == "false":
         logits = gathered_logits(k, logits)
     if written == "te":  # the gradient is written over the logits
         extra = [k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)]

@@ -85,7 +85,7 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
     strategy = k.profile.strategy
     how = LINEAR_LOSSES[strategy.cross_entropy_fusion]
     product = next(o for o in k.ops if logits in o.outputs)
-    if k.profile.assumptions["loss_parallel"] == "false" and k.profile.splits("V", product):
+    if k.profile.splits("V", product) and k.profile.assumptions["loss_parallel"] == "false":
         raise InputError(f"assume.loss_parallel=false gathers whole logits, which cross_entropy_fusion={strategy.cross_entropy_fusion} never has")
     k.ops.remove(product)
     k.source = replace(op, name=product.name, module=product.module, parts=(*product.parts, *op.parts), regions=product.regions | op.regions)

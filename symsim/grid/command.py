@@ -150,6 +150,8 @@ def sweep(
                 _say(f"stopped; the blocks that are finished are kept in {options.output}.parts, and --resume goes on from them")
             raise
     _summary(made, found, options, time.perf_counter() - began, as_json=as_json)
+    if base.note:
+        _say(base.note)
     if options.output is not None:
         return ""
     assert found.rows is not None

@@ -374,4 +374,17 @@ def resolve(given: Mapping[str, str]) -> dict[str, str]:
             raise InputError(f"assume.{name} is not an assumption: {nearest(name, list(ASSUMPTIONS))}")
         if str(value).lower() not in ASSUMPTIONS[name].choices:
             raise InputError(f"assume.{name}={value} is not a choice: {nearest(str(value), ASSUMPTIONS[name].choices)}")
-    return {name: str(given.get(name, a.default)).lower() for name, a in ASSUMPTIONS.items()}
+    resolved = {name: str(given.get(name, a.default)).lower() for name, a in ASSUMPTIONS.items()}
+    return Remembered(resolved, given.read) if isinstance(given, Remembered) else resolved
+
+
+class Remembered(dict[str, str]):
+    """Assumptions that remember which of them were read as `[name]`; those resolved of them remember together."""
+
+    def __init__(self, given: Mapping[str, str], read: set[str] | None = None):
+        super().__init__(given)
+        self.read: set[str] = set() if read is None else read
+
+    def __getitem__(self, name: str) -> str:
+        self.read.add(name)
+        return super().__getitem__(name)

@@ -22,8 +22,9 @@ def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
     """How far attention over a dimension of keys reaches as it runs: kernels that know of chosen keys by a mask alone work through all, and so
     does the stage that warms the indexer up."""
     reach = REACHES[keys]
-    masked = assumptions["attention_kernel"] != "flash" or assumptions["dsa_stage"] == "warm_up"
-    return "all" if reach == "chosen" and masked else reach
+    if reach != "chosen":
+        return reach
+    return "all" if assumptions["attention_kernel"] != "flash" or assumptions["dsa_stage"] == "warm_up" else reach
 
 
 def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:

@@ -17,7 +17,7 @@ from symsim.grid.answer import Progress
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
-from symsim.inputs.models import load_model
+from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
@@ -82,8 +82,9 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     sizing = len(sizes) * len(systems) > 1 or request.need.asks or request.plot is not None
     if sizing and (why_not is not None or written is not None):
         raise InputError("--why-not and --export are of one number of accelerators: give one --world and one -y, without a run")
+    loaded = load_model(request.model)
     with shown_progress() as progress:
-        plans = [_planned(request, system, world, 1 if sizing else request.top, progress) for system in systems for world in sizes]
+        plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, progress) for system in systems for world in sizes]
     found = plans[0]
     if sizing:
         _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)
@@ -99,6 +100,8 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         for note in lost:
             say(note)
         say(f"wrote {', '.join(map(str, files))}")
+    if loaded.note:
+        say(loaded.note)
 
 
 def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: Write, say: Write) -> None:
@@ -113,9 +116,9 @@ def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: 
     say(f"wrote {request.plot}")
 
 
-def _planned(request: Request, system: str | None, world: int, top: int, progress: Progress) -> Plan:
+def _planned(loaded: LoadedModel, request: Request, system: str | None, world: int, top: int, progress: Progress) -> Plan:
     return plan(
-        load_model(request.model),
+        loaded,
         system,
         world=world,
         global_batch_size=request.batch,
@@ -162,7 +165,7 @@ def _why_not(found: Plan, text: str, as_json: bool) -> str:
 
 
 def run_diff(
-    models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], overrides: Mapping[str, str], as_json: bool, write: Write
+    models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], overrides: Mapping[str, str], as_json: bool, write: Write, say: Write
 ) -> None:
     """Print two evaluations side by side. InputError where nothing is given twice, or anything three times."""
     for what, given in (("MODEL", models), ("-s", strategies), ("-y", systems)):
@@ -171,17 +174,29 @@ def run_diff(
     if max(len(models), len(strategies), len(systems)) < 2:
         raise InputError("there is nothing to set side by side: give two models, or -s or -y twice")
 
+    loaded = [load_model(model) for model in models]
+
     def made(which: int) -> Result:
         def of(given: Sequence[str]) -> str | None:
             return given[min(which, len(given) - 1)] if given else None
 
-        result = derive(of(models) or "", of(strategies), overrides=overrides, system=of(systems))
+        model = loaded[min(which, len(loaded) - 1)]
+        strategy, system = of(strategies), of(systems)
+        result = derive(
+            model.architecture,
+            strategy if strategy is not None else model.strategy,
+            model.assumptions,
+            overrides,
+            system if system is not None else model.system,
+        )
         if result.system is None:
             raise InputError("steps are set side by side on a system: give one with -y")
         return result
 
     found = difference(made(0), made(1))
     write(json.dumps(found.to_json(), allow_nan=False) + "\n" if as_json else difference_text(found, ("first", "second")))
+    for note in dict.fromkeys(model.note for model in loaded if model.note):
+        say(note)
 
 
 def _tokens(text: str) -> int:

@@ -17,7 +17,7 @@ from symsim.inputs.systems import no_system
 @dataclass(frozen=True)
 class Base:
     """What every point of the space has in common, before its own values: as `symsim eval` reads it. settled: what --set gave. ranks: of every
-    point, where the strategy says so (its dp is not yet that which follows)."""
+    point, where the strategy says so (its dp is not yet that which follows). note: what a user should know of how the model was found."""
 
     architecture: Architecture
     strategy: Strategy
@@ -27,6 +27,7 @@ class Base:
     system_changes: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
     ranks: Ranks | None = None
+    note: str = ""
 
 
 def read_base(
@@ -42,4 +43,5 @@ def read_base(
     architecture = override_architecture(loaded.architecture, asked.architecture)
     named = read_strategy(None, asked.strategy)[0].model_fields_set if asked.strategy else set()
     settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
-    return Base(architecture, placed, {**loaded.assumptions, **asked.assumptions}, asked.symbols, system, asked.system, settled, ranks)
+    assumed = {**loaded.assumptions, **asked.assumptions}
+    return Base(architecture, placed, assumed, asked.symbols, system, asked.system, settled, ranks, loaded.note)
