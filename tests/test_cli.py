@@ -529,6 +529,7 @@ def test_impossible_settings_are_refused(arguments, sentence):
             ("deepseek-v3", "-y", "h100-sxm", "--set", "assume.pipeline_scatter_gather=True"),
             "assume.pipeline_scatter_gather=True has no effect on deepseek-v3 under this strategy",
         ),
+        (("gpt2", "-s", "moe_router_padding_for_quantization=true"), "moe_router_padding_for_quantization=true has no effect on gpt2"),
         (("gpt2", "-s", "seq_length=2048"), "seq_length=2048 is longer than the 1024 learned positions of gpt2"),
     ],
 )

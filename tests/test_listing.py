@@ -46,7 +46,8 @@ def test_models_stand_with_sizes_and_sources() -> None:
 
 def test_what_a_download_left_is_listed_by_its_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert in_process.run("list", "downloads").stdout == ""
+    none = in_process.run("list", "downloads")
+    assert none.stdout == "" and str(tmp_path) in none.stderr and "HF_HUB_CACHE" in none.stderr
     for name, text in (("us--small", CONFIG), ("us--strange", '{"model_type": "rubbish"}')):
         folder = tmp_path / f"models--{name}/snapshots/a"
         folder.mkdir(parents=True)
@@ -67,6 +68,11 @@ def test_systems_and_strategies_begin_their_lines() -> None:
     assert systems_text([row], False).splitlines()[0] == "h100-sxm  80 GiB  989.4 TFLOP/s  3.35 TB/s  450, 50 GB/s"
     assert row["memory"] == 80 * 2**30 and row["peak"]["fp8"] == 1978.9e12 and row["network"][0]["ranks"] == 8
     assert "H100 datasheet" in row["source"] and row["source"] in row["sources"].values()
+
+
+def test_values_of_an_option_go_on_below_it() -> None:
+    assert max(map(len, in_process.run("list", "options").stdout.splitlines())) <= 80
+    assert in_process.run("list", "options").stdout.count("onebit_lamb") == 1
 
 
 @pytest.mark.parametrize("what", [name for name in LISTS if name not in ("definitions", "sources", "downloads")])

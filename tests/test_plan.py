@@ -194,6 +194,11 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     assert ended.returncode == 0 and {"time", "memory"} == json.loads(ended.stdout).keys()
 
 
+def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:
+    with pytest.raises(symsim.InputError, match="optimizer=onebit_adam keeps whole momenta on every rank"):
+        symsim.plan("llama3-8b", SYSTEM, world=8, global_batch_size=16, fix="optimizer=onebit_adam")
+
+
 def test_a_difference_needs_two_of_something() -> None:
     ended = run("diff", MODEL, "-s", "tp=1", "-s", "pp=2", "-y", SYSTEM)
     assert ended.returncode == 0 and "Time of a step" in ended.stdout and "pipeline bubble" in ended.stdout

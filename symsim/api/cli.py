@@ -422,12 +422,12 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
     from symsim.evaluation.idle import idle_assumptions, idle_fields, idle_options, untimed_options
+    from symsim.grid.names import text_of
 
     for name in untimed_options(result):
-        notes.append(f"{name}={getattr(placed, name)} shows in times only; -y SYSTEM gives them")
-
+        notes.append(f"{name}={text_of(getattr(placed, name))} shows in times only; -y SYSTEM gives them")
     for name in idle_options(result):
-        notes.append(f"{name}={getattr(placed, name)} has no effect on {architecture.name} under this strategy")
+        notes.append(f"{name}={text_of(getattr(placed, name))} has no effect on {architecture.name} under this strategy")
     for path in idle_fields(result, loaded.architecture, asked.architecture):
         notes.append(f"{path} has no effect on {architecture.name} under this strategy")
     for name in idle_assumptions(result, asked.assumptions):

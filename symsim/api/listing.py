@@ -13,17 +13,19 @@ import typer
 
 from symsim.api import shipped_lists
 from symsim.api.completing import kinds
-from symsim.api.shipped_lists import Row, wrapped
-from symsim.api.terminal import print_out
+from symsim.api.shipped_lists import WIDTH, Row, wrapped
+from symsim.api.terminal import print_out, say
 from symsim.errors import InputError, nearest
 
 
 @dataclass(frozen=True)
 class Listing:
-    """rows: what `--json` prints; text: the same for people, with the names of columns in front where a terminal shows it."""
+    """rows: what `--json` prints; text: the same for people, with the names of columns in front where a terminal shows it; none: why a list
+    may be empty."""
 
     rows: Callable[[], list[Row]]
     text: Callable[[list[Row], bool], str]
+    none: Callable[[], str] = lambda: "nothing is listed"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -66,7 +68,8 @@ def option_text(name: str) -> str:
 def _option_text(row: Row) -> str:
     default = row["default"]
     shown = "" if default is None else "+".join(default) if isinstance(default, tuple) else str(default)
-    return f"{row['name']}={shown.lower() if isinstance(default, bool) else shown}  ({row['values']})\n{wrapped(row['meaning'])}"
+    head = f"{row['name']}={shown.lower() if isinstance(default, bool) else shown}  ({row['values']})"
+    return f"{textwrap.fill(head, WIDTH, subsequent_indent='      ', break_on_hyphens=False)}\n{wrapped(row['meaning'])}"
 
 
 def values_of(annotation: Any) -> str:
@@ -192,7 +195,7 @@ def _citations() -> Iterator[tuple[str, str, str]]:
 
 LISTS: dict[str, Listing] = {
     "models": Listing(shipped_lists.models, shipped_lists.models_text),
-    "downloads": Listing(shipped_lists.downloads, shipped_lists.models_text),
+    "downloads": Listing(shipped_lists.downloads, shipped_lists.models_text, shipped_lists.no_downloads),
     "systems": Listing(shipped_lists.systems, shipped_lists.systems_text),
     "strategies": Listing(shipped_lists.strategies, shipped_lists.strategies_text),
     "options": Listing(_options, lambda rows, header: "".join(map(_option_text, rows))),
@@ -214,4 +217,7 @@ def list_all(
         raise InputError(f"there is no list of '{what}': {nearest(what, list(LISTS))}")
     rows = LISTS[what].rows()
     header = sys.stdout is not None and sys.stdout.isatty()
-    print_out(json.dumps(rows, indent=2) + "\n" if as_json else LISTS[what].text(rows, header))
+    if not rows:
+        say(LISTS[what].none())
+    if rows or as_json:
+        print_out(json.dumps(rows, indent=2) + "\n" if as_json else LISTS[what].text(rows, header))

@@ -72,6 +72,12 @@ def downloads() -> list[Row]:
     return rows
 
 
+def no_downloads() -> str:
+    from symsim.inputs.hub import cache_directory
+
+    return f"{cache_directory()} has no model of a hub; HF_HUB_CACHE and HF_HOME say where else one may lie"
+
+
 def _sizes(model: "Architecture") -> Row:
     from symsim.evaluation.parameters import parameters
 

@@ -243,7 +243,7 @@ def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
             system = value
         elif column is not None and column.place.part != "ranks":
             settings[name] = value
-    text = ",".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else text_of(v)}" for n, v in options.items() if v is not None)
+    text = ",".join(f"{n}={text_of(v)}" for n, v in options.items() if v is not None)
     words = [*(["-s", text] if text else []), *(w for n, v in settings.items() for w in ("--set", f"{n}={v}")), *(["-y", system] if system else [])]
     return shlex.join(words)
 

@@ -73,6 +73,9 @@ def is_whole(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
+    """A value as `-s` and `--axis` take it."""
+    if isinstance(value, (tuple, list)):
+        return "+".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -17,7 +17,7 @@ from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid import within
 from symsim.grid.family import Array
-from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, field_of, is_number, text_of
 from symsim.grid.variant import Variant, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
@@ -314,7 +314,7 @@ class Reported:
         found = self.variant.fields.get(field_of(name))
         if field_of(name) not in self.variant.fields or isinstance(found, np.ndarray):
             return None
-        return "+".join(map(str, found)) if isinstance(found, tuple) else str(found).lower() if isinstance(found, bool) else str(found)
+        return text_of(found)
 
     def runs(self) -> Value:
         """Where points of the variant can run: true or false."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from symsim.algebra.quantity import BYTE, SECOND
@@ -49,8 +50,8 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int =
     lines = [[str(k + 1), *(cells[c.name][k] for c in kept)] for k in range(count)]
     body = table(title, ["", *(_SHORT.get(c.name, c.name) for c in kept)], lines, left=0, width=width)
     left_out = [c.name for c in (*shown, *rest) if c not in kept]
-    more = f"\n(not shown: {', '.join(left_out)}; {whole} has every column)" if left_out else ""
-    return body.lstrip("\n") + more + "\n"
+    more = [f"(not shown: {', '.join(left_out)}; {whole} has every column)"] if left_out else []
+    return "\n".join([body.lstrip("\n"), *(line for said in more for line in wrap(said, width, subsequent_indent="  "))]) + "\n"
 
 
 def sweep_shown(columns: Sequence[Column], rows: Mapping[str, Any], most: int) -> Shown:

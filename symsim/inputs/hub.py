@@ -32,7 +32,7 @@ def downloaded_config(reference: str) -> str | None:
 
     Source: huggingface_hub's documented cache layout, models--OWNER--NAME/snapshots/REVISION/ below HF_HUB_CACHE, or hub/ of HF_HOME.
     """
-    folder = _cache() / f"models--{reference.replace('/', '--')}"
+    folder = cache_directory() / f"models--{reference.replace('/', '--')}"
     try:
         return max(map(str, folder.glob("snapshots/*/config.json")), key=os.path.getmtime, default=None)
     except OSError:
@@ -42,13 +42,14 @@ def downloaded_config(reference: str) -> str | None:
 def downloaded_ids() -> list[str]:
     """Hub ids of the models that a download left there."""
     try:
-        folders = [path.name for path in _cache().glob("models--*--*")]
+        folders = [path.name for path in cache_directory().glob("models--*--*")]
     except OSError:
         return []
     return sorted(name.removeprefix("models--").replace("--", "/", 1) for name in folders)
 
 
-def _cache() -> Path:
+def cache_directory() -> Path:
+    """Where huggingface_hub keeps what it downloads: its documented HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME."""
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
 

@@ -23,6 +23,7 @@ from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
 from symsim.lowering.checks_tuning import tuning
 from symsim.lowering.checks_update import on_the_host, optimizer_states
+from symsim.lowering.shares import divides, divisors
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
 from symsim.placement import names
@@ -38,17 +39,6 @@ def check(architecture: Architecture, strategy: Strategy) -> None:
 
 def _has_moe(architecture: Architecture) -> bool:
     return any(architecture.layer_kinds[kind].ffn == "moe" for kind in architecture.kind_names())
-
-
-def _divisors(value: int, fits: Callable[[int], bool] = lambda n: True) -> str:
-    # trial division only as far as anyone would set a degree
-    found = [n for n in range(1, min(value, 4096) + 1) if value % n == 0 and fits(n)]
-    return ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
-
-
-def _divides(degree_name: str, degree: int, size_name: str, size: int) -> None:
-    if size % degree:
-        raise InputError(f"{degree_name}={degree} does not divide {size_name}={size}; valid: {_divisors(size)}")
 
 
 def _depths(architecture: Architecture, strategy: Strategy) -> None:
@@ -79,18 +69,18 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("distribute_saved_activations=true needs tp above 1: it splits saved activations over the tensor-parallel ranks")
     used = {mixer for kind in architecture.kind_names() for mixer in architecture.layer_kinds[kind].mixers}
     if used & {"attention", "lightning_attention"} or architecture.mtp_num_layers or strategy.mtp_num_layers:
-        _divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
+        divides("tp", tp, "num_attention_heads", attention.num_attention_heads)
         groups = architecture.query_groups
         if attention.kind == "gqa" and groups % tp and tp % groups:
-            valid = _divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
+            valid = divisors(attention.num_attention_heads, lambda n: groups % n == 0 or n % groups == 0)
             raise InputError(f"tp={tp} neither divides num_query_groups={groups} nor is a multiple of it; valid: {valid}")
     if "short_convolution" in used:
-        _divides("tp", tp, "hidden_size", architecture.hidden_size)
+        divides("tp", tp, "hidden_size", architecture.hidden_size)
     mixers(architecture, strategy)
     others = set(names.BY_TENSOR) - _OWN_RULES
     for dim, size in values(architecture, strategy).items() if others else ():
         if dim in others:
-            _divides("tp", tp, f"{dim} ({SYMBOLS[dim].meaning})", int(size))
+            divides("tp", tp, f"{dim} ({SYMBOLS[dim].meaning})", int(size))
     if architecture.vocab_size % tp and not WHOLE_VOCABULARY <= set(strategy.placement or ()):
         # Megatron's default make_vocab_size_divisible_by is 128 for each tensor-parallel rank
         step = 128 * tp
@@ -102,10 +92,10 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     for kind_name in architecture.kind_names():
         kind = architecture.layer_kinds[kind_name]
         if kind.has_mlp and architecture.mlp is not None:
-            _divides("tp", tp, "ffn_hidden_size", kind.ffn_hidden_size or architecture.mlp.ffn_hidden_size)
+            divides("tp", tp, "ffn_hidden_size", kind.ffn_hidden_size or architecture.mlp.ffn_hidden_size)
     if _has_moe(architecture) and architecture.moe is not None:
         if architecture.moe.moe_shared_expert_intermediate_size is not None:
-            _divides("tp", tp, "moe_shared_expert_intermediate_size", architecture.moe.moe_shared_expert_intermediate_size)
+            divides("tp", tp, "moe_shared_expert_intermediate_size", architecture.moe.moe_shared_expert_intermediate_size)
         if tp > 1 and not strategy.sp:
             raise InputError(f"a mixture of experts with tp={tp} needs sp=true: Megatron-Core refuses to train it without sequence parallelism")
 
@@ -121,14 +111,14 @@ def _experts(architecture: Architecture, strategy: Strategy) -> None:
             name = "moe_expert_capacity_factor" if strategy.moe_expert_capacity_factor is not None else "moe_pad_expert_input_to_capacity"
             raise InputError(f"{name} needs a mixture of experts, and {architecture.name} has none")
         return
-    _divides("ep", ep, "num_moe_experts", moe.num_moe_experts)
-    _divides("etp", etp, "moe_ffn_hidden_size", moe.moe_ffn_hidden_size)
+    divides("ep", ep, "num_moe_experts", moe.num_moe_experts)
+    divides("etp", etp, "moe_ffn_hidden_size", moe.moe_ffn_hidden_size)
     ranks = strategy.tp * strategy.cp * strategy.dp
     if ranks % (etp * ep):
         default = "" if strategy.etp is not None else " (etp is tp unless given)"
         raise InputError(
             f"etp*ep={etp}*{ep} does not divide the {ranks} ranks of a pipeline stage (tp*cp*dp={strategy.tp}*{strategy.cp}*"
-            f"{strategy.dp}){default}; the product must be one of: {_divisors(ranks)}"
+            f"{strategy.dp}){default}; the product must be one of: {divisors(ranks)}"
         )
     if strategy.moe_pad_expert_input_to_capacity and strategy.moe_expert_capacity_factor is None:
         raise InputError("moe_pad_expert_input_to_capacity=true needs moe_expert_capacity_factor, the capacity to pad to")
@@ -211,7 +201,7 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
             if count % exchanged:
                 raise InputError(
                     f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
-                    f"valid: {_divisors(count)}, or cp_comm_type=p2p or all_gather"
+                    f"valid: {divisors(count)}, or cp_comm_type=p2p or all_gather"
                 )
     windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]
     if windowed and kind in ("p2p", "a2a+p2p"):
@@ -286,7 +276,7 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
     elif ends:
         for name, count in ends:
             if count % vpp:
-                raise InputError(f"vpp={vpp} does not divide {name}={count}; valid: {_divisors(count)}")
+                raise InputError(f"vpp={vpp} does not divide {name}={count}; valid: {divisors(count)}")
         middle = pp - len(ends)
         rest = layers - ends_count
         if rest < 0 or (middle == 0 and rest):
@@ -367,17 +357,17 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if instances > 1 and strategy.zero == 0:
         raise InputError(f"num_distributed_optimizer_instances={instances} needs zero=1 or above: there is no sharded optimizer to replicate")
     if ranks % instances:
-        raise InputError(f"num_distributed_optimizer_instances={instances} does not divide dp*cp={ranks}; valid: {_divisors(ranks)}")
+        raise InputError(f"num_distributed_optimizer_instances={instances} does not divide dp*cp={ranks}; valid: {divisors(ranks)}")
     if _has_moe(architecture) and strategy.expert_dp % instances:
         raise InputError(
             f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
-            f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {_divisors(strategy.expert_dp)}"
+            f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {divisors(strategy.expert_dp)}"
         )
     kept = strategy.reshard_after_forward
     if not isinstance(kept, bool) and (ranks // instances) % kept:
         raise InputError(
             f"reshard_after_forward={kept} does not divide the {ranks // instances} ranks that share a parameter; "
-            f"valid: {_divisors(ranks // instances)}"
+            f"valid: {divisors(ranks // instances)}"
         )
 
 

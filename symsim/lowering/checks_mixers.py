@@ -7,6 +7,7 @@ from __future__ import annotations
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, LinearAttention, Mamba
 from symsim.inputs.strategy import Strategy
+from symsim.lowering.shares import divides, divisors
 
 _ALONE = {"short_convolution": "a short convolution", "lightning_attention": "lightning attention", "selective_scan": "Mamba-1"}
 
@@ -16,14 +17,14 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
     used = {mixer for kind in architecture.kind_names() for mixer in architecture.layer_kinds[kind].mixers}
     for name in architecture.kind_names():
         own = architecture.layer_kinds[name].num_query_groups
-        if own is not None and own % strategy.tp:
-            raise InputError(f"tp={strategy.tp} does not divide layer_kinds.{name}.num_query_groups={own}")
+        if own is not None:
+            divides("tp", strategy.tp, f"layer_kinds.{name}.num_query_groups", own)
     for mixer, named in _ALONE.items():
         if mixer in used and strategy.cp > 1:
             raise InputError(f"cp={strategy.cp} splits sequences, and no framework that symsim knows runs {named} on parts of one; give cp=1")
     scan = architecture.selective_scan
-    if "selective_scan" in used and scan is not None and scan.channels % strategy.tp:
-        raise InputError(f"tp={strategy.tp} does not divide selective_scan.channels={scan.channels}, which tensor ranks share")
+    if "selective_scan" in used and scan is not None:
+        divides("tp", strategy.tp, "selective_scan.channels", scan.channels)
     if "linear_attention" in used and architecture.linear_attention is not None:
         _delta_rule(architecture.linear_attention, strategy)
     if "mamba" in used and architecture.mamba is not None:
@@ -39,22 +40,23 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
 def _delta_rule(spec: LinearAttention, strategy: Strategy) -> None:
     tp, cp = strategy.tp, strategy.cp
     for name, many in (("linear_num_key_heads", spec.linear_num_key_heads), ("linear_num_value_heads", spec.linear_num_value_heads)):
-        if many % tp:
-            valid = ", ".join(str(n) for n in range(1, min(many, 4096) + 1) if many % n == 0)
-            raise InputError(f"tp={tp} does not divide {name}={many}; valid: {valid}")
-        if many // tp % cp:
-            raise InputError(f"cp={cp} spreads the heads of a delta rule over its ranks, and does not divide {name}/tp={many // tp}")
+        divides("tp", tp, name, many)
+        _spread(cp, "a delta rule", f"{name}/tp", many // tp)
 
 
 def _state_space(spec: Mamba, strategy: Strategy) -> None:
     tp, cp, heads, groups = strategy.tp, strategy.cp, spec.mamba_num_heads, spec.mamba_num_groups
     for name, many in (("mamba_num_heads", heads), ("mamba_num_groups", groups)):
-        if many % tp:
-            raise InputError(f"tp={tp} does not divide {name}={many}: Megatron-Core gives every tensor rank whole heads and groups")
+        divides("tp", tp, name, many)
     if cp > 1 and strategy.fusion != "te":
         raise InputError(f"cp={cp} needs fusion=te: transformers runs a state-space mixer on whole sequences")
-    if heads // tp % cp:
-        raise InputError(f"cp={cp} spreads the heads of a state-space mixer over its ranks, and does not divide mamba_num_heads/tp={heads // tp}")
+    _spread(cp, "a state-space mixer", "mamba_num_heads/tp", heads // tp)
     own = groups // tp
     if own % cp and cp % own:
-        raise InputError(f"cp={cp} neither divides mamba_num_groups/tp={own} nor is a multiple of it")
+        valid = divisors(heads // tp, lambda n: own % n == 0 or n % own == 0)
+        raise InputError(f"cp={cp} neither divides mamba_num_groups/tp={own} nor is a multiple of it; valid: {valid}")
+
+
+def _spread(cp: int, mixer: str, size_name: str, size: int) -> None:
+    if size % cp:
+        raise InputError(f"cp={cp} spreads the heads of {mixer} over its ranks, and does not divide {size_name}={size}; valid: {divisors(size)}")

@@ -190,7 +190,7 @@ def _fits(at: Evaluation) -> bool:
 def _change(change: Options, first: Evaluation, other: Evaluation) -> Change:
     here, there = ({p.name: p.seconds for p in Step(at).parts} for at in (first, other))
     part = min(here, key=lambda name: there.get(name, 0.0) - here[name])
-    text = ",".join(f"{n}={'+'.join(v) if isinstance(v, (tuple, list)) else text_of(v)}" for n, v in change.items())
+    text = ",".join(f"{n}={text_of(v)}" for n, v in change.items())
     memory = int(other.value("memory.peak") - first.value("memory.peak"))
     before, after = (float(at.value("time.step")) for at in (first, other))
     return Change(text, before, after, memory, part, here[part], there.get(part, 0.0))

@@ -21,7 +21,7 @@ from symsim.errors import InputError, nearest
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
 from symsim.grid.collection import no_collection
-from symsim.grid.family import Family
+from symsim.grid.family import DERIVED, Family
 from symsim.grid.names import field_of, text_of
 from symsim.grid.space import Space
 from symsim.inputs.models import LoadedModel
@@ -94,7 +94,7 @@ class Choice:
         """As -s takes it: what differs from the defaults."""
         given = self.result.strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
         told = {**{n: v for n, v in given.items() if n != "dp"}, "world": self.options["world"]}
-        return ",".join(f"{n}={'+'.join(map(str, v)) if isinstance(v, list) else text_of(v)}" for n, v in told.items())
+        return ",".join(f"{n}={text_of(v)}" for n, v in told.items())
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -304,9 +304,9 @@ def _sizes_at(space: Space, point: int) -> dict[str, Any]:
 
 
 def _reason(search: Search) -> str:
-    """The rule that stops the most configurations, in its words."""
+    """The rule that stops the most configurations, in its words; that degrees of the grid make no whole ranks only where no other stops any."""
     refused = search.account.refused
-    return search.account.why[max(refused, key=lambda rule: refused[rule])] if refused else ""
+    return search.account.why[max(refused, key=lambda rule: (not rule.startswith(DERIVED), refused[rule]))] if refused else ""
 
 
 def _certificate(search: Search, largest: Callable[[float], float]) -> Certificate:
