@@ -78,6 +78,7 @@ N_i     | N_i           | 1    | dimension of the state of each
 r_i     | r_i           | 1    | rank of their steps
 W_i     | W_i           | 1    | width of their convolution
 n_r     | n_r           | 1    | residual streams
+r_u     | r_u           | 1    | rank of a branch beside attention
 h_p     | h_p           | 1    | width of a layer's own embeddings
 V_p     | V_p           | 1    | rows of their table
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share

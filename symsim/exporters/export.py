@@ -88,11 +88,11 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
 
 def _beyond(model: Architecture) -> str:
     """What an architecture has that no file of another system says; "" where there is nothing."""
-    for section in ("per_layer_input", "hyper_connections", "shared_block"):
+    for section in ("per_layer_input", "hyper_connections", "shared_block", "altup", "laurel_rank"):
         if getattr(model, section) is not None:
             return section
     for name in model.kind_names():
-        for field_of in ("kv_channels", "num_query_groups", "keys_as_values", "shared_keys", "norms"):
+        for field_of in ("kv_channels", "num_query_groups", "keys_as_values", "shared_keys", "norms", "activation_sparsity"):
             if getattr(model.layer_kinds[name], field_of):
                 return f"{field_of} of its layers {name}"
     return ""

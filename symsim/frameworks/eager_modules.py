@@ -84,6 +84,7 @@ MODULE_CODE = {
     "exaone_moe": _ROUTER,
     "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
     "flex_olmo": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True, router_casts_weights=True),
+    "gemma3n_text": _GEMMA4,
     "gemma4_text": _GEMMA4,
     "gemma4_unified_text": _GEMMA4,
     "glm": ModuleCode(rotary_concatenates=True, rotary_repeated=True),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symsim.frameworks import streams
+from symsim.frameworks import alternating, streams
 from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.frameworks.eager_lightning import eager_lightning
 from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
@@ -58,6 +58,8 @@ def eager_linear(k: Kernels, op: Op) -> None:
         x = cast(k, x, "fp32")
         saves = [x] if code.router_weight_in_fp32 else [x, cast(k, parameters[0], "fp32")]
         k.retype(op.outputs[0], dtype="fp32")
+    if at.labels == ("correction_coefs",):  # clamped in training (Gemma3nTextAltUp.correct)
+        saves = [x, run(k, "clamp", [parameters[0]], kind="index")]
     if at.fused and count > 1:
         joined_linear(k, op, x, saves)
         return
@@ -357,6 +359,6 @@ LOWERINGS: dict[str, Lowering] = {
     "selective_scan": eager_selective_scan,
     "state_space": eager_state_space,
     "kda": delta_rule,  # flash-linear-attention's kernel: torch's own code makes [chunk chunk D_k] of every chunk
-    **streams.EAGER,
+    **{**streams.EAGER, **alternating.EAGER},
     "clip": eager_clip,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.algebra.expr import symbol
-from symsim.frameworks import fuse_flex, streams
+from symsim.frameworks import alternating, fuse_flex, streams
 from symsim.frameworks.fuse_eager import eager_activation, eager_norm
 from symsim.frameworks.kernels import (
     Kernels,
@@ -481,7 +481,7 @@ LOWERINGS: dict[str, Lowering] = {
     "add": te_add,
     "sigmoid": te_sigmoid,
     **dict.fromkeys(("multiply", "clip"), keep_inputs),
-    **streams.TE,
+    **{**streams.TE, **alternating.TE},
     "embed": te_embed,
     "add_positions": te_positions,
     "dropout": te_dropout,

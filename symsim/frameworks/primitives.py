@@ -27,6 +27,8 @@ def kept(k: Kernels, primitive: str, inputs: Sequence[str], outputs: Sequence[st
     rule = OPERATIONS[primitive].keeps
     if rule == "inputs":
         return list(inputs)
+    if rule == "all":
+        return [*inputs, outputs[0]]
     if rule == "result":
         return [outputs[0]]
     if rule == "partners":

@@ -21,10 +21,10 @@ def te_collapse(k: Kernels, op: Op) -> None:
 
 def te_mix(k: Kernels, op: Op) -> None:
     """Mixing and spreading in one kernel."""
-    k.emit("mix_streams", op.inputs, op.outputs, saves=op.inputs, **_products())
+    k.emit("mix_streams", op.inputs, op.outputs, saves=op.inputs, **mixing_products())
 
 
-def _products() -> dict[str, Any]:
+def mixing_products() -> dict[str, Any]:
     mixed = ("b", "s", "n_r", "n_q", "h")
     return {"products": [mixed], "backward": [("dgrad", mixed), ("wgrad", mixed)]}
 
@@ -68,7 +68,7 @@ def eager_mix(k: Kernels, op: Op) -> None:
     narrow = [cast(k, t, dtype) for t in (post, mixing)]
     placed = run(k, "mul", [narrow[0], y], k.dims_of(x), dtype)
     mixed = k.make("mixed", k.dims_of(x), dtype)
-    k.emit("mix_streams", [narrow[1], x], [mixed], saves=[narrow[1], x], name="product", **_products())
+    k.emit("mix_streams", [narrow[1], x], [mixed], saves=[narrow[1], x], name="product", **mixing_products())
     run(k, "add", [placed, mixed], into=op.outputs[0])
 
 

@@ -153,6 +153,13 @@ class HyperConnections(Part):
     sinkhorn_iterations: Size = Field(20, description="turns in which rows and columns of the mixing matrix are made to sum to one")
 
 
+class AltUp(Part):
+    """Several residual streams, of which a layer computes on one, and predicts and corrects the others (AltUp, arXiv 2301.13310; Gemma 3n)."""
+
+    num_inputs: Size = Field(4, ge=2, description="streams")
+    correct_scale: bool = Field(True, description="the corrected stream is multiplied by a weight where it gates the layer's embeddings")
+
+
 class PerLayerInput(Part):
     """Embeddings of every token for every layer, which the layer gates and adds (Gemma 3n, Gemma 4)."""
 
@@ -224,6 +231,7 @@ class LayerKind(Part):
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
     kv_channels: Size | None = Field(None, description="head dimension of this kind, when not attention's")
     num_query_groups: Size | None = Field(None, description="key/value heads of this kind, when not attention's")
+    activation_sparsity: bool = Field(False, description="gate values of the dense network below a quantile of their row become zero (Gemma 3n)")
     keys_as_values: bool = Field(False, description="values are the keys as they were projected (Gemma 4)")
     shared_keys: bool = Field(False, description="without keys and values of its own: those of the last such layer that has them (Gemma 3n, Gemma 4)")
 
@@ -270,6 +278,8 @@ class Architecture(Part):
     shared_block: SharedBlock | None = None
     per_layer_input: PerLayerInput | None = None
     hyper_connections: HyperConnections | None = None
+    altup: AltUp | None = None
+    laurel_rank: Size | None = Field(None, description="rank of a branch beside attention (LAuReL, arXiv 2411.07501; Gemma 3n)")
     mlp: Mlp | None = None
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
@@ -357,9 +367,19 @@ class Architecture(Part):
         others = ("parallel_block", "residual_after_norm", "norms_after_residual", "mtp_num_layers", "per_layer_input", "shared_block", "layer_scale")
         if self.hyper_connections and any(getattr(self, name) for name in others):
             raise ValueError(f"hyper_connections go without {', '.join(others[:-1])} and {others[-1]}")
+        self._altup()
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self
+
+    def _altup(self) -> None:
+        whole = all(self.layer_kinds[k].mixer != "none" and self.layer_kinds[k].ffn != "none" for k in self.kind_names())
+        others = ("parallel_block", "mtp_num_layers", "hyper_connections", "shared_block", "layer_scale")
+        if (self.altup or self.laurel_rank) and (not whole or any(getattr(self, name) for name in others)):
+            raise ValueError(f"altup and laurel_rank go with whole layers, and without {', '.join(others[:-1])} and {others[-1]}")
+        for kind in self.kind_names():
+            if self.layer_kinds[kind].activation_sparsity and not (self.layer_kinds[kind].ffn == "mlp" and self.mlp and self.mlp.gated):
+                raise ValueError(f"layer kind '{kind}' has activation_sparsity, which goes with a gated dense network")
 
     @property
     def shares_weights(self) -> bool:

@@ -288,7 +288,7 @@ class Operation:
     over: tuple[str, ...] = ()
     inner: Literal["", "softmax", "statistics", "balance", "tokens", "ring", "maxima"] = ""
     bound: Literal["gemm", "attention", "elementwise", "unvectorised", "permute", "cross_entropy", "linear_loss", "exchange"] = "elementwise"
-    keeps: Literal["", "inputs", "result", "partners", "integers"] = ""
+    keeps: Literal["", "inputs", "result", "all", "partners", "integers"] = ""
     assumed: tuple[str, ...] = ()
     counted_by: tuple[str, ...] = ()
     gradients_by: tuple[str, ...] = ()
@@ -353,7 +353,9 @@ OPERATIONS: dict[str, Operation] = {
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
     "multiply": Operation("kernel"),
-    **{kind: Operation("kernel") for kind in ("hyper_weights", "collapse_streams", "mix_streams")},
+    **{kind: Operation("kernel") for kind in ("hyper_weights", "collapse_streams", "mix_streams", "predict_streams", "correct_streams")},
+    **{kind: Operation("kernel") for kind in ("take_stream", "stack_streams", "average_streams", "match_magnitude")},
+    "gaussian_top_k": Operation("kernel", Norm),
     "add": Operation("kernel"),
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
@@ -377,7 +379,7 @@ OPERATIONS: dict[str, Operation] = {
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
     **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "gather", "softplus")},
-    **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax")},
+    **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     **{kind: Operation("primitive") for kind in ("cast", "copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
@@ -388,6 +390,7 @@ OPERATIONS: dict[str, Operation] = {
     "plus": Operation("primitive", transpose="shared"),
     "index": Operation("primitive", bound="permute", keeps="integers"),
     "sort": Operation("primitive", bound="permute"),
+    "std": Operation("primitive", keeps="all"),
 }
 
 KINDS = frozenset(OPERATIONS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net
 from symsim.layers import notation as n
+from symsim.layers.altup import corrected, laurel, predicted
 from symsim.layers.attention import attention
 from symsim.layers.hyper_connections import closed, opened
 from symsim.layers.lightning_attention import lightning_attention
@@ -35,19 +37,7 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
     """`x[b s h] -> y[b s h]`: sequential (x + mixer, then + ffn, of which a kind may have one alone) or parallel (x + mixer + ffn), norms
     where the model has them."""
 
-    def normed(t: str, position: str) -> str:
-        if position not in (model.norms if kind.norms is None else kind.norms):
-            return t
-        return n.norm(
-            net,
-            t,
-            f"{position}_norm",
-            kind=model.normalization,
-            bias=model.norm_bias,
-            weight=model.norm_weight,
-            unit_offset=model.norm_unit_offset,
-            part="input_norm" if position.startswith("pre") else None,
-        )
+    normed = partial(_normed, net, model, kind)
 
     def mixed(t: str) -> str:
         branches = []
@@ -66,7 +56,8 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         spec = model.mlp
         assert spec is not None
         with net.within("mlp", "mlp"):
-            return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up)
+            cut = kind.activation_sparsity
+            return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=spec.bias, fused=spec.fused_gate_up, sparse=cut)
 
     def added(t: str, stream: str, position: str, name: str) -> str:
         if model.norms_after_residual:
@@ -80,17 +71,37 @@ def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
     if model.hyper_connections:
         return _among_streams(net, x, kind, {"attention": mixed, "mlp": fed}, normed)
+    predictions, x = predicted(net, x) if model.altup else ("", x)
+    active = x
     if kind.mixer != "none":
         entering = x if kind.shared_block == "none" else n.add(net, x, shared_block(net, x, model, kind), "add_shared_block")
         read = normed(entering, "pre_attention")
         x = added(mixed(read), read if model.residual_after_norm else x, "post_attention", "add_attention")
+        x = laurel(net, read, x) if model.laurel_rank else x
     if kind.ffn == "none":
         return x
     read = normed(x, "pre_mlp")
     x = added(fed(read), read if model.residual_after_norm else x, "post_mlp", "add_ffn")
+    if model.altup:
+        return corrected(net, predictions, active, x, model)
     if model.per_layer_input:
         x = n.add(net, per_layer_input(net, x, model), x, "add_per_layer_input")
     return n.scale(net, x, "layer_scale") if model.layer_scale else x
+
+
+def _normed(net: Net, model: Architecture, kind: LayerKind, t: str, position: str) -> str:
+    if position not in (model.norms if kind.norms is None else kind.norms):
+        return t
+    return n.norm(
+        net,
+        t,
+        f"{position}_norm",
+        kind=model.normalization,
+        bias=model.norm_bias,
+        weight=model.norm_weight,
+        unit_offset=model.norm_unit_offset,
+        part="input_norm" if position.startswith("pre") else None,
+    )
 
 
 def _among_streams(net: Net, x: str, kind: LayerKind, sites: Mapping[str, Callable[[str], str]], normed: Callable[[str, str], str]) -> str:

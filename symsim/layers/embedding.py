@@ -5,6 +5,7 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.altup import begun
 from symsim.layers.hyper_connections import spread
 from symsim.layers.per_layer_input import embeddings_of_layers
 
@@ -34,6 +35,9 @@ def embedding(net: Net, model: Architecture) -> list[str]:
             x = n.norm(net, x, "norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight)
         if model.dropped_embedding:
             x = n.dropout(net, x, "dropout")
+        words = x
         if model.hyper_connections:
             x = spread(net, x)
-    return [x, embeddings_of_layers(net, ids, x, model)] if model.per_layer_input else [x]
+    if model.altup:
+        x = begun(net, x)
+    return [x, embeddings_of_layers(net, ids, words, model)] if model.per_layer_input else [x]

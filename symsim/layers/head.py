@@ -5,13 +5,14 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.altup import ended
 from symsim.layers.hyper_connections import collapsed
 
 
 def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
     """`x[b s h] -> loss`: norm and scores `[b s y]`, of every token, or of the last (transformers modeling_layers.py); embeddings `[b h]` have no
     scores, and their loss runs over them."""
-    x = collapsed(net, x) if model.hyper_connections else x
+    x = collapsed(net, x) if model.hyper_connections else ended(net, x) if model.altup else x
     if model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
     if task == "token_cls":
@@ -45,7 +46,7 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, tied
 
     tied: the weight is the embedding's; borrows: the whole output layer is another head's.
     """
-    x = collapsed(net, x) if model.hyper_connections else x
+    x = collapsed(net, x) if model.hyper_connections else ended(net, x) if model.altup else x
     if final_norm and model.final_norm:
         x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
     if model.head_transform:

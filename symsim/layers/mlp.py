@@ -6,13 +6,15 @@ from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 
 
-def mlp(net: Net, x: str, *, width: str, gated: bool, activation: str, bias: bool = False, fused: bool = False) -> str:
+def mlp(net: Net, x: str, *, width: str, gated: bool, activation: str, bias: bool = False, fused: bool = False, sparse: bool = False) -> str:
     """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down."""
     up, down = f"b s h, {width} h -> b s {width}", f"b s {width}, h {width} -> b s h"
     if gated:
         wide = net.einsums("gate_up", x, [(up, Weight("gate_proj", bias)), (up, Weight("up_proj", bias))], fused=fused)
     else:
         wide = (net.einsum(up, x, Weight("up_proj", bias)),)
+    if sparse:
+        wide = (n.gaussian_top_k(net, wide[0]), *wide[1:])
     if activation == "xielu":  # two learned slopes (Huang and Schlag 2024, arXiv 2411.13010)
         net.parameter("alpha_p", "one")
         net.parameter("alpha_n", "one")

@@ -79,6 +79,13 @@ def activate(net: Net, parts: tuple[str, ...], name: str, function: str, *, scal
     return y
 
 
+def gaussian_top_k(net: Net, x: str) -> str:
+    """x where it is above a quantile of the normal distribution that its row has, less that; else zero."""
+    y = net.tensor("cut.out", net.dims_of(x))
+    net.op("gaussian_top_k", "cut", [x], [y], over=net.dims_of(x)[-1:])
+    return y
+
+
 def convolve(net: Net, x: str, name: str, taps: str, *, bias: bool = False, activation: str = "", joined: bool = True) -> str:
     """Each channel (the last dimension of x) convolved over the last `taps` positions of its sequence, and activated."""
     held = [net.weight(name, (net.dims_of(x)[-1], taps))]

@@ -106,7 +106,8 @@ def _net(profile: Profile, mesh: Mesh, name: str, kind: LayerKind | None = None)
 
 
 def _stream(net: Net, profile: Profile) -> str:
-    return net.input("x", STREAMS if profile.model.hyper_connections else "b s h", "fp32" if profile.strategy.fp32_residual_connection else None)
+    dims = STREAMS if profile.model.hyper_connections or profile.model.altup else "b s h"
+    return net.input("x", dims, "fp32" if profile.strategy.fp32_residual_connection else None)
 
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:

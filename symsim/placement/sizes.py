@@ -115,6 +115,10 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
         found |= {"D_i": scan.channels, "N_i": scan.state_dim, "r_i": scan.step_rank, "W_i": scan.conv_kernel_dim}
     if model.hyper_connections:
         found["n_r"] = model.hyper_connections.streams
+    if model.altup:
+        found["n_r"] = model.altup.num_inputs
+    if model.laurel_rank:
+        found["r_u"] = model.laurel_rank
     if model.per_layer_input:
         found |= {"h_p": model.per_layer_input.hidden_size, "V_p": model.per_layer_input.vocab_size}
     if model.shared_block:

@@ -41,7 +41,7 @@ Json = dict[str, Any]
 Counts = dict[str, int]
 
 # wrappers that transformers builds with no more than a text_config and one layer of the other towers
-NOT_SMALL = {"fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo"}
+NOT_SMALL = {"fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo", "gemma3n"}
 WRAPPED = tuple(name for name in WRAPPERS if name not in NOT_SMALL)
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
@@ -327,6 +327,19 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "mamba_dt_rank": within(1, 9),
         "num_key_value_heads": lambda d: d.groups,
     },
+    "gemma3n_text": {
+        "intermediate_size": lambda d: d.width() if d.flag() else [d.rng.choice([24, 40]) for _ in range(d.layers)],
+        "layer_types": layer_types("full_attention", "sliding_attention"),
+        "activation_sparsity_pattern": lambda d: d.maybe([d.rng.choice([0.0, 0.9]) for _ in range(d.layers)]),
+        "num_key_value_heads": lambda d: d.groups,
+        "head_dim": lambda d: d.head_dim,
+        "num_kv_shared_layers": within(0, 2),
+        "hidden_size_per_layer_input": within(1, 20),
+        "vocab_size_per_layer_input": within(3, 900),
+        "altup_num_inputs": within(2, 5),
+        "altup_correct_scale": FLAG,
+        "laurel_rank": within(1, 9),
+    },
     "gemma4_unified_text": {
         "global_head_dim": lambda d: d.rng.choice([8, 12, 16, 32]),
         "num_key_value_heads": lambda d: d.groups,
@@ -376,6 +389,7 @@ REQUIRED = {"helium": ("head_dim",), "lfm2_moe": ("layer_types",), "gpt_neo": ("
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
             "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
             "mamba": ("hidden_act",), "falcon_mamba": ("hidden_act",),
+            "gemma3n_text": ("num_key_value_heads", "head_dim", "hidden_size_per_layer_input", "vocab_size_per_layer_input"),
             "gemma4_unified_text": ("global_head_dim", "num_key_value_heads"),
             "gemma4_text": ("global_head_dim", "num_key_value_heads", "hidden_size_per_layer_input", "vocab_size_per_layer_input"),
             "zamba2": ("layers_block_type", "n_mamba_heads", "mamba_ngroups", "num_key_value_heads", "tie_word_embeddings"),

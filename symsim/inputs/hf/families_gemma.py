@@ -1,6 +1,6 @@
-"""Gemma 4: layers of two head dimensions, of which the last may take keys and values from earlier ones, and embeddings for every layer.
+"""Gemma 3n and Gemma 4: layers of two head dimensions, of which the last may take keys and values from earlier ones, and embeddings for every layer.
 
-Source: transformers 5.23, src/transformers/models/gemma4/configuration_gemma4.py and modeling_gemma4.py.
+Source: transformers 5.23, src/transformers/models, configuration_gemma3n.py and modeling_gemma3n.py of gemma3n, those of gemma4.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.errors import InputError
-from symsim.inputs.architecture import LayerKind, PerLayerInput
-from symsim.inputs.hf.config import Config, given
+from symsim.inputs.architecture import AltUp, LayerKind, PerLayerInput
+from symsim.inputs.hf.config import Config, act, given, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, FOUR_NORMS
+from symsim.inputs.limits import LARGEST_SIZE
 
 # fmt: off
 
 
-def _types(c: Config) -> list[str]:
-    """Every sixth layer attends to everything, and so does the last, whatever the config says of it."""
-    types = c.items("layer_types", str, c.depth) or ["sliding_attention" if (i + 1) % 6 else "full_attention" for i in range(c.depth)]
+def _types(c: Config, every: int) -> list[str]:
+    """One layer of so many attends to everything, unless the config says which do."""
+    types = c.items("layer_types", str, c.depth) or ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(c.depth)]
     wrong = [t for t in types if t not in ("sliding_attention", "full_attention")]
     if wrong:
         raise InputError(f"{c.where}: key 'layer_types' names '{wrong[0]:.40}', which this model_type does not have.")
-    return [*types[:-1], "full_attention"]
+    return types
 
 
 def taking_over(c: Config, types: list[str]) -> list[bool]:
@@ -41,7 +42,8 @@ def _groups(c: Config, key: str) -> int:
 
 
 def gemma4_mixers(c: Config) -> list[LayerKind]:
-    types, window, wide, equal = _types(c), c.optional("sliding_window"), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
+    types = [*_types(c, 6)[:-1], "full_attention"]  # the last too, whatever the config says of it
+    window, wide, equal = c.optional("sliding_window"), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
     own_groups = _groups(c, "num_global_key_value_heads") if equal and c.look("num_global_key_value_heads")[1] is not None else None
     doubled = 2 * c.integer("intermediate_size") if c.flag("use_double_wide_mlp") else None
     made = []
@@ -60,6 +62,47 @@ def embeddings_of_layers(c: Config) -> PerLayerInput | None:
     return PerLayerInput(hidden_size=width, vocab_size=c.integer("vocab_size_per_layer_input")) if width else None
 
 
+def _widths(c: Config) -> list[int]:
+    """Of the network of every layer."""
+    name, value = c.look("intermediate_size")
+    widths = c.items("intermediate_size", int, c.depth) if isinstance(value, list | tuple) else [c.integer("intermediate_size")] * c.depth
+    assert widths is not None
+    wrong = [width for width in widths if isinstance(width, bool) or not 1 <= width <= LARGEST_SIZE]
+    if wrong:
+        raise c.refuse(name, f"positive integers of at most {LARGEST_SIZE}", wrong[0])
+    return widths
+
+
+def _cut(c: Config) -> list[bool]:
+    """Whether gate values of each layer are cut off: of the first ten, where the config says nothing and there are more."""
+    name, pattern = c.look("activation_sparsity_pattern")
+    if pattern is None:
+        return [i < 10 < c.depth for i in range(c.depth)]
+    if not isinstance(pattern, list | tuple) or not all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < 1 for v in pattern):
+        raise c.refuse(name, "a list of numbers from 0 to below 1", pattern)
+    if len(pattern) != c.depth:
+        raise InputError(f"{c.where}: key '{name}' has {len(pattern)} entries, but there are {c.depth} layers.")
+    return [value > 0 for value in pattern]
+
+
+def gemma3n_mixers(c: Config) -> list[LayerKind]:
+    types, window, widths = _types(c, 5), c.optional("sliding_window"), _widths(c)
+    return [
+        LayerKind(window=window if kind == "sliding_attention" else None, shared_keys=shares, activation_sparsity=cut,
+                  ffn_hidden_size=width if width != widths[0] else None)
+        for kind, shares, cut, width in zip(types, taking_over(c, types), _cut(c), widths, strict=True)
+    ]
+
+
+def _altup(c: Config) -> AltUp:
+    name, at = c.look("altup_active_idx")
+    if at != 0:
+        raise c.refuse(name, "0: the stream that layers compute on is the first", at)
+    if c.look("altup_coef_clip")[1] is None:
+        raise c.refuse("altup_coef_clip", "a number: weights are clamped in training", None)
+    return AltUp(num_inputs=c.integer("altup_num_inputs", 2), correct_scale=c.flag("altup_correct_scale"))
+
+
 _UNIFIED = Family(
     {"global_head_dim": 512, "num_global_key_value_heads": None, "per_layer_config": None},
     attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
@@ -71,6 +114,14 @@ _UNIFIED = Family(
 
 
 GEMMAS: dict[str, Family] = {
+    "gemma3n_text": Family(
+        attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
+                            "kv_channels": integer("head_dim")},
+        mlp={"ffn_hidden_size": lambda c: _widths(c)[0], "activation": act()},
+        mixers=gemma3n_mixers, names={"hidden_act": ("hidden_activation",)}, heads_divide=True,
+        model={"embedding_scale": True, "norms": FOUR_NORMS, "logit_softcap": given("final_logit_softcapping"), "altup": _altup,
+               "laurel_rank": integer("laurel_rank"), "per_layer_input": lambda c: PerLayerInput(
+                   hidden_size=c.integer("hidden_size_per_layer_input"), vocab_size=c.integer("vocab_size_per_layer_input"))}),
     "gemma4_unified_text": _UNIFIED,
     "gemma4_text": replace(
         _UNIFIED, model=_UNIFIED.model | {"per_layer_input": embeddings_of_layers},

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,6 +61,8 @@ _MIXER_TAGS = {
 def _tag(kind: LayerKind) -> str:
     if kind.shared_block != "none":
         return "hybrid" if kind.shared_block == "held" else "hybrid_again"
+    if kind.activation_sparsity:
+        return "sparse_" + _tag(kind.model_copy(update={"activation_sparsity": False}))
     if kind.mixer in _MIXER_TAGS:
         return _MIXER_TAGS[kind.mixer]
     if kind.shared_keys:
@@ -85,8 +88,9 @@ def _layers(c: Config, family: Family) -> dict[str, Any]:
         short = "moe" if ffn == "moe" else "dense"
         parts = [_tag(mixer)] if len(tags) > 1 and mixer.mixer != "none" else []
         parts += [short] if ffn != "none" and (len(ffns) > 1 or len(tags) == 1) else []
-        names.append("_".join(parts or [_tag(mixer)]))
-        kinds[names[-1]] = mixer.model_copy(update={"ffn": ffn})
+        kind, name = mixer.model_copy(update={"ffn": ffn}), "_".join(parts or [_tag(mixer)])
+        names.append(next(own for i in count(1) if kinds.get(own := name if i == 1 else f"{name}_{i}", kind) == kind))
+        kinds[names[-1]] = kind
     return {"layers": compress(names), "layer_kinds": kinds}
 
 

@@ -78,6 +78,7 @@ _UNTIED_BY_DEFAULT = {
 
 WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper("gemma3_text", default=True, fixed=True),
+    "gemma3n": Wrapper("gemma3n_text", default=True, fixed=True),
     "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
     "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
     "lfm2_vl": Wrapper("lfm2", default=True),
