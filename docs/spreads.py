@@ -30,7 +30,7 @@ from symsim.inputs.spreads import OF_STEP  # noqa: E402
 
 LEVEL = 0.8
 FACTOR = NormalDist().inv_cdf((1 + LEVEL) / 2)
-# of each kind: the spread expected of what was measured, and where that is from; what was estimated is taken to be RATIO times as far off
+# of each kind: the spread expected of what was measured, and where that is from; what was estimated is further off, by the share MORE
 PRIOR = {
     "gemm": (0.06, "mean held-out error of single products, `symsim calibrate` (tests/test_calibrate.py)"),
     "grouped_gemm": (0.10, "mean held-out error of single grouped products, `symsim calibrate`; uneven loads of experts besides"),
@@ -46,7 +46,7 @@ PRIOR = {
     "run": (0.03, "the same"),
     "settings": (0.05, "assumed"),
 }
-RATIO = 1.5
+MORE = 0.5
 WIDTH = math.log(2)  # of the prior, in logarithms
 MANY = 1000  # predictions of a source from which on it has rows of its own in the table of anchoring
 ANCHORED = 3  # times the spread of a run: what a step that a system was anchored on may be off for reasons of its own
@@ -99,7 +99,7 @@ def _spreads(logs: Sequence[float]) -> dict[tuple[str, str], float]:
     found = {}
     for kind, log in zip(PRIOR, logs):
         found[kind, "measured"] = math.exp(log)
-        found[kind, "estimated"] = math.exp(log) * (1 if kind in OF_STEP else math.exp(logs[-1]))
+        found[kind, "estimated"] = math.exp(log) * (1 if kind in OF_STEP else 1 + math.exp(logs[-1]))
     return found
 
 
@@ -144,7 +144,7 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
         members.setdefault((row.source, row.system), []).append(row)
     groups = [_Group(_moves(own), np.array([row.error for row in own])) for own in members.values()]
     weights = [np.ones(len(group.errors)) for group in groups]
-    centre = np.array([math.log(s) for s, _ in PRIOR.values()] + [math.log(RATIO)])
+    centre = np.array([math.log(s) for s, _ in PRIOR.values()] + [math.log(MORE)])
 
     def cost(logs: Sequence[float]) -> float:
         spreads = _matrix(_spreads(logs))
@@ -155,7 +155,7 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
             total += float(np.log(lower.diagonal()).sum() + 0.5 * np.sum(np.linalg.solve(lower, group.errors) ** 2))
         return total
 
-    at, step = (list(centre), 0.8) if start is None else ([math.log(start.spreads[k, "measured"]) for k in PRIOR] + [_ratio(start)], 0.2)
+    at, step = (list(centre), 0.8) if start is None else ([math.log(start.spreads[k, "measured"]) for k in PRIOR] + [_more(start)], 0.2)
     for _ in range(ROUNDS):
         at = _least(cost, at, step)
         spreads, step = _matrix(_spreads(at)), 0.2
@@ -169,8 +169,8 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
     return Fit({key: scale * spread for key, spread in found.spreads.items()})
 
 
-def _ratio(fit: Fit) -> float:
-    return math.log(fit.spreads["gemm", "estimated"] / fit.spreads["gemm", "measured"])
+def _more(fit: Fit) -> float:
+    return math.log(fit.spreads["gemm", "estimated"] / fit.spreads["gemm", "measured"] - 1)
 
 
 def _least(cost: Callable[[Sequence[float]], float], start: Sequence[float], step: float) -> list[float]:
