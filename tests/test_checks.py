@@ -109,6 +109,7 @@ RULES: list[tuple[Architecture, dict[str, Any], str, dict[str, Any]]] = [
         "belongs to cp_comm_type=a2a+p2p, and cp_comm_type is p2p",
         {"cp_comm_type": "a2a+p2p"},
     ),
+    (WINDOWED, {"cp": 4, "tp": 4, "cp_comm_type": "a2a"}, "valid: 1, 2, or cp_comm_type=all_gather", {"cp_comm_type": "all_gather"}),
     (WINDOWED, {"cp": 2}, "does not support sliding-window attention (layers 'dense')", {"cp_comm_type": "all_gather"}),
     (SINKS, {"cp": 2, "cp_comm_type": "all_gather"}, "does not support learned softmax offsets", {"cp_comm_type": "a2a"}),
     (DENSE, {"tp": 8, "sp": True, "seq_length": 4100}, "the next length that fits is 4104", {"seq_length": 4104}),

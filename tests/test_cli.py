@@ -538,6 +538,11 @@ def test_settings_without_effect_and_too_few_positions_are_noted(arguments, note
     assert done.returncode == 0 and note in done.stderr
 
 
+def test_a_module_that_is_written_is_named(tmp_path):
+    done = in_process.run("compile", "gpt2", "-o", str(tmp_path / "gpt2.py"))
+    assert (done.stdout, done.stderr) == ("", f"symsim: wrote {tmp_path / 'gpt2.py'}\n") and (tmp_path / "gpt2.py").exists()
+
+
 def test_a_setting_with_effect_is_not_noted():
     done = in_process.run("eval", "gpt2", "-s", "seq_length=1024", "--set", "V=1024", "--set", "assume.causal=half")
     assert done.returncode == 0 and done.stderr == ""

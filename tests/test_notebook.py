@@ -111,7 +111,7 @@ WRONG: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda result, swept: symsim.next_changes("llama3-8b", "tp=2"), "--next compares steps on a system"),
     (lambda result, swept: symsim.next_changes("llama3-8b", "tp=2", "h100-sxm", most=0), "most=0: a whole number"),
     (lambda result, swept: symsim.sizing("llama3-8b", "h100-sxm", world=[], global_batch_size=8), "sizing() needs a number of accelerators"),
-    (lambda result, swept: symsim.sizing("llama3-8b", "h100-sxm", world=[8], overrides={"mtbf": "3 h"}), "nothing says how long it is"),
+    (lambda result, swept: symsim.sizing("llama3-8b", "h100-sxm", world=8, overrides={"mtbf": "3 h"}), "nothing says how long it is"),
 ]
 
 

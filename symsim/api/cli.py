@@ -224,6 +224,7 @@ def make(
         print_out(source)
     else:
         write_text(output, source)
+        say(f"wrote {output}")
     if base.note:
         say(base.note)
 

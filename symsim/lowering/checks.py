@@ -192,18 +192,19 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
             f"seq_length={seq} is not a multiple of {'cp' if kind == 'a2a' else '2*cp'}={chunks}, the chunks that "
             f"cp={cp} with cp_comm_type={kind} cuts a sequence into"
         )
+    windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]
     exchanged = cp if kind == "a2a" else sizes[0] if sizes is not None else 1
     if exchanged > 1:
         # each rank trades its slice of the sequence for a share of the heads it holds after tp (TE context_parallel.py:4246)
         heads = attention.num_attention_heads // strategy.tp
         groups = heads if attention.kind == "mla" else max(architecture.query_groups // strategy.tp, 1)
+        others = "" if attention.sinks else ", or cp_comm_type=all_gather" if windowed else ", or cp_comm_type=p2p or all_gather"
         for name, count in (("num_attention_heads", heads), ("num_query_groups", groups)):
             if count % exchanged:
                 raise InputError(
                     f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
-                    f"valid: {divisors(count)}, or cp_comm_type=p2p or all_gather"
+                    f"valid: {divisors(count)}{others}"
                 )
-    windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]
     if windowed and kind in ("p2p", "a2a+p2p"):
         raise InputError(
             f"cp={cp} with cp_comm_type={kind} does not support sliding-window attention (layers '{windowed[0]}'); use cp_comm_type=a2a or all_gather"

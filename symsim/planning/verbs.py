@@ -109,7 +109,7 @@ def sizing(
     model: Any,
     system: str | Sequence[str],
     *,
-    world: Sequence[int],
+    world: int | Sequence[int],
     tokens: float | str | None = None,
     days: float | None = None,
     budget: float | str | None = None,
@@ -127,7 +127,7 @@ def sizing(
     >>> found.smallest.world, [size.does for size in found.sizes]
     (4, [True, True])
     """
-    sizes, systems = list(world), [system] if isinstance(system, str) else list(system)
+    sizes, systems = [world] if isinstance(world, int) else list(world), [system] if isinstance(system, str) else list(system)
     if not sizes or not systems:
         raise InputError("sizing() needs a number of accelerators and a system: world=[64, 128] and 'h100-sxm'")
     run = {name: value for name, value in (overrides or {}).items() if name in RUN}
