@@ -95,6 +95,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 2},
     "deepseek_ocr2_text": {"num_experts_per_tok": 2},
     "helium": {"head_dim": 64, "num_key_value_heads": 4},
+    "gemma3n_text": {"num_kv_shared_layers": 2},
     "zamba2": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},

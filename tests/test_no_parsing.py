@@ -36,7 +36,7 @@ ALLOWED: dict[str, str] = {
         planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
     "an option's value": """
-        cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:decoder_layer.normed
+        cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:_normed
         frameworks/fuse_eager.py:eager_activation""",
     "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
         evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/reported.py:Reported.sort
@@ -67,7 +67,7 @@ ALLOWED: dict[str, str] = {
         report/typst.py report/typst_math.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
         grid/shown.py grid/space.py:Space._setting grid/refused.py
         compat/simumax/messages.py:Messages.gathered_again""",
-    "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why",
+    "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why planning/plan.py:_reason",
     "a file's name or contents, or another program's": """
         calibration/points.py calibration/steps.py grid/store.py program/c_build.py program/cache.py
         audit/between.py audit/claims.py:_has_claims audit/printed.py audit/running.py compat/simumax/settings.py:version_of""",

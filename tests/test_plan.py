@@ -206,7 +206,7 @@ def test_a_difference_needs_two_of_something() -> None:
         ended = run("diff", MODEL, *given, "-y", SYSTEM)
         assert ended.returncode == 2 and said in ended.stderr
     with pytest.raises(symsim.InputError, match="give one with -y"):
-        run_diff([MODEL, "llama3-8b"], (), (), {}, False, print)
+        run_diff([MODEL, "llama3-8b"], (), (), {}, False, print, print)
 
 
 def test_several_sizes_are_a_curve_of_the_best_of_each() -> None:

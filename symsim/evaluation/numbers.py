@@ -26,7 +26,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
-from symsim.pipeline.stages import Stage, gathers_on_arrival, kinds_between, sizes_of_kinds, stages, table_copies
+from symsim.pipeline.stages import Stage, kinds_between, sizes_of_kinds, stages, table_copies
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 
@@ -283,7 +283,8 @@ class Evaluation:
         if partial is not None:
             window = self.strategy.pp - stage.index
             found |= {"window_i": window, "whole_i": min(partial, window)}
-        if gathers_on_arrival(self.strategy, self.assumptions):
+        # a sweep asks for them where another of its strategies gathers; `get` is no reading of an assumption
+        if self.assumptions.get("pipeline_scatter_gather") == "true":
             found |= {"received_i": stage.received, "returned_i": stage.sent}
         return found
 
