@@ -8,6 +8,7 @@ import pytest
 
 from symsim.algebra.kinds import spelt
 from symsim.api.result import Result, derive
+from symsim.cost.reduce import narrow_of_block
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
@@ -40,6 +41,13 @@ def test_gradients_of_what_is_borrowed_are_sent_once() -> None:
     assert 4 * numbers["P_stage"] == numbers["M_stage_gradients"]
     reduced = result.lowered.blocks[KINDS[1]].differentiated.reduced_over
     assert "tp" in reduced["shared_block.input_norm.weight"]  # a partial sum all the same, which the held one's gradient takes up
+
+
+def test_copies_of_what_is_borrowed_are_kept_once() -> None:
+    """A recipe's copies of a block's weights are no more than its parameters, though its products multiply more than these."""
+    result = zamba2("fp8=delayed")
+    held, again = (int(narrow_of_block(result.lowered, kind).evaluate(result.numbers)) for kind in KINDS[:2])
+    assert 0 < again <= sum(result.numbers[f"N_{KINDS[1]}_{module}"] for module in ("attention", "mlp", "norm")) < held
 
 
 @pytest.mark.parametrize(
