@@ -79,7 +79,7 @@ def test_every_quantity_has_its_value(model: str, strategy: str) -> None:
         ("time.stpe", "did you mean 'time.step'?"),
         ("F_dens", "did you mean 'F_dense'?"),
         ("step", "did you mean 'time.step'?"),
-        ("zzz", "'symsim formula MODEL' and result.definitions() have the names"),
+        ("zzz", "'symsim list quantities' has names, 'symsim formula MODEL' those of formulas"),
         ("M_stage_peak", "each stage has its own M_stage_peak"),
     ],
 )

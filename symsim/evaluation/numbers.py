@@ -425,4 +425,4 @@ def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
         hint = nearest(name, choices, "")
         if hint:
             return UnknownName(f"there is no '{cut(name)}': {hint}")
-    return UnknownName(f"there is no '{cut(name)}': 'symsim formula MODEL' and result.definitions() have the names")
+    return UnknownName(f"there is no '{cut(name)}': 'symsim list quantities' has names, 'symsim formula MODEL' those of formulas")
