@@ -125,6 +125,14 @@ def test_a_deep_pipeline_has_four_pages_too(strategy: str, system: str) -> None:
     assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document)))) == 4
 
 
+def test_kernels_beside_an_exchange_are_counted_where_they_are_many() -> None:
+    document = report(symsim.derive("deepseek-v3", "deepseek-v3-2048", system="h800-sxm"))
+    (table,) = (p for s in document.sections for p in s.parts if isinstance(p, Table) and str(p.caption).startswith("('Messages of each block"))
+    beside = ["".join(map(str, row.cells[4])) for row in table.rows]
+    assert "nothing" in beside and any(re.fullmatch(r"\d\d kernels", said) for said in beside)
+    assert all(said.count(";") < 4 for said in beside)
+
+
 def test_a_short_report_without_a_system_tells_of_stages_and_the_model() -> None:
     document = report(symsim.derive("llama3-8b", "tp=2,pp=2"), short=True)
     assert [s.heading for s in document.sections][:3] == ["The answer", "A stage", "The model"] and undefined(document) == set()

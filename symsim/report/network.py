@@ -11,6 +11,7 @@ from symsim.report.document import Code, Column, Equations, Math, Paragraph, Row
 from symsim.report.ink import Ink, in_units
 from symsim.report.step import Step
 
+_NAMED = 4  # kernels beside a message that are named one by one
 
 def section(step: Step, ink: Ink) -> Section:
     """What a second of a message is made of, then every block's messages by axis: their seconds and what stays exposed."""
@@ -75,7 +76,8 @@ def _message_row(step: Step, ink: Ink, block: str, definition: Definition) -> Ro
     for d in (definition, exposed):
         ink.defined[d.symbol] = None
         cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
-    hidden: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
+    few: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
+    hidden = few if len(beside) <= _NAMED else spans(f"{len(beside)} kernels")
     return Row((Code(block), Code(definition.key.axis), definition.key.phase, cells[0], hidden, cells[1]))
 
 

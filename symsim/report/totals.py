@@ -250,10 +250,10 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
         inside = " + ".join([*(["embedding"] if numbers["first_i"] else []), *held, *(["head"] if numbers["loss_i"] else [])]) or "\u2013"
         rows.append(Row((ranges(members), exact(len(members)), inside, *(human(whole(numbers[n]), book[n].unit) for n in shown))))
     columns = (
-        Column(ink.symbol("i"), 9),
+        Column(ink.symbol("i"), 6),
         Column("stages", 5, True),
-        Column("each runs", 13),
-        *(Column(ink.symbol(n), 8, True) for n in shown),
+        Column("each runs", 12),
+        *(Column(ink.symbol(n), 9, True) for n in shown),
     )
     return Table(spans("What stages hold, and one rank of each, one micro-batch."), columns, tuple(rows))
 
