@@ -68,7 +68,8 @@ def said_in_brief(effect: Effect, quantities: Iterable[str] = QUANTITIES) -> str
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:+.2g}"
+    # two digits, and none as a power of ten
+    return f"{100 * share:+.0f}" if abs(share) >= 0.995 else f"{100 * share:+.2g}"
 
 
 def _said(effect: Effect, parts: list[str]) -> str:

@@ -53,7 +53,7 @@ def results(result: Evaluation, totals: Totals) -> Table:
 def answer(step: Step) -> Table:
     """What a reader asks first."""
     numbers, found = step.result.step_numbers, step.interval
-    between = [] if found is None else [(f"between, in {percent(found.level)} of cases", f"{seconds(found.low)} to {seconds(found.high)}", "")]
+    between = [] if found is None else [(f"{100 * found.level:.0f}\u2009% interval", f"{seconds(found.low)} to {seconds(found.high)}", "")]
     rate_of_all = step.number("tokens_per_second")
     rows = [
         ("one step", seconds(numbers["t_step"]), "=t_step"),

@@ -34,11 +34,11 @@ def strategy(result: Evaluation, ink: Ink) -> Spans:
     made: list[Span] = [f"{exact(s.world_size)} rank{'s' if s.world_size > 1 else ''}: "]
     degrees = [(n, v) for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp)) if v > 1 or n == "tp"]
     for n, (name, value) in enumerate(degrees):
-        made += [" \u00d7 " if n else "", ink.valued(name, value)]
+        made += [", " if n else "", ink.valued(name, value)]
     if result.model.moe:
         made += [" for dense tensors, and "]
         for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
-            made += [" \u00d7 " if n else "", ink.valued(name, value)]
+            made += [", " if n else "", ink.valued(name, value)]
         made.append(" for experts, over the same ranks")
     tokens = row_tokens(s)
     long = f"{exact(s.seq_length)} tokens" if tokens == s.seq_length else f"{float(tokens):,.0f} tokens on average"
