@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemma_cases import LAYERS
 
 from symsim.algebra.kinds import spelt
 from symsim.api.result import derive
@@ -18,19 +19,10 @@ from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import MODULES
 
-GEMMA3N = {
+GEMMA3N = LAYERS | {
     "model_type": "gemma3n_text",
     "vocab_size": 100,
     "hidden_size": 64,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "intermediate_size": 96,
-    "layer_types": ["sliding_attention", "full_attention"] * 3,
-    "sliding_window": 16,
-    "num_kv_shared_layers": 2,
-    "hidden_size_per_layer_input": 12,
     "vocab_size_per_layer_input": 90,
     "activation_sparsity_pattern": [0.9] + [0.0] * 5,
     "laurel_rank": 6,

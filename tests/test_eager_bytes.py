@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemma_cases import EQUAL_KEYS, LAYERS
 
 from symsim.algebra.kinds import spelt
 from symsim.api.result import derive
@@ -140,20 +141,7 @@ ZAMBA2 = {
     "chunk_size": 16,
     "adapter_rank": 6,
 }
-GEMMA4 = GROUPED | {
-    "model_type": "gemma4_text",
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "global_head_dim": 24,
-    "intermediate_size": 96,
-    "layer_types": ["sliding_attention", "full_attention"] * 3,
-    "sliding_window": 16,
-    "num_kv_shared_layers": 2,
-    "hidden_size_per_layer_input": 12,
-}
-EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
+GEMMA4 = GROUPED | LAYERS | {"model_type": "gemma4_text", "global_head_dim": 24}
 OLMO_HYBRID = GROUPED | {"model_type": "olmo_hybrid", "num_hidden_layers": 4, "intermediate_size": 96} | {
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import in_process
 import pytest
 
@@ -44,3 +46,5 @@ def test_a_report_has_of_every_assumption_its_default_and_what_it_moves(suffix: 
     assert "save_gathered" in plain and "saved +2.1 to +81 %" in plain
     effect = next(e for e in stored().effects if (e.assumption, e.choice) == ("save_gathered", "true"))
     assert "saved +2.1 to +81 %" in said_in_brief(effect) and "+2.1 % deepseek-v3" in said(effect)
+    math = next(e for e in stored().effects if (e.assumption, e.choice) == ("attention_kernel", "math"))
+    assert re.search(r"saved -0\.62 to \+3\d\d %", said_in_brief(math)) and "e+0" not in said(math)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemma_cases import EQUAL_KEYS, LAYERS
 
 from symsim.api.result import Result, derive
 from symsim.cost.count import MODULES, count
@@ -62,24 +63,14 @@ ZAMBA2 = {
     "use_mem_rope": True,
     "add_bias_linear": True,
 }
-GEMMA4 = {
+GEMMA4 = LAYERS | {
     "model_type": "gemma4_text",
     "vocab_size": 100,
     "hidden_size": 64,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
     "global_head_dim": 24,
-    "intermediate_size": 96,
-    "layer_types": ["sliding_attention", "full_attention"] * 3,
-    "sliding_window": 16,
-    "num_kv_shared_layers": 2,
     "use_double_wide_mlp": True,
-    "hidden_size_per_layer_input": 12,
     "vocab_size_per_layer_input": 90,
 }
-EQUAL_KEYS = {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "num_kv_shared_layers": 0}
 OLMO_HYBRID = {
     "model_type": "olmo_hybrid",
     "vocab_size": 90,

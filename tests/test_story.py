@@ -15,12 +15,15 @@ from test_live import needs_browser, titled
 from test_report import undefined
 
 import symsim
+from symsim.algebra.quantity import BYTE
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.report import html, latex, markdown, typst, write_report
+from symsim.report.amounts import human
 from symsim.report.content import report
 from symsim.report.document import Equation, Equations, Figure, Paragraph, Ref, Report, Section, Table
 from symsim.report.numbering import numbered
+from symsim.report.step import Step
 
 CASES = {
     "deepseek-v3": ("tp=8,pp=16,ep=8,sp=true", "h800-sxm"),
@@ -33,6 +36,10 @@ CASES = {
 def result_of(model: str) -> Result:
     strategy, system = CASES[model]
     return symsim.derive(model, strategy, system=system)
+
+
+def step_of(model: str) -> Step:
+    return Step(result_of(model))
 
 
 @cache
@@ -173,6 +180,18 @@ def test_four_pages_answer_ten_questions() -> None:
         "how large is the model": "671 B parameters, of which a token uses 37.55 B",
     }
     assert [asked for asked, answer in answers.items() if answer not in text] == []
+
+
+def test_the_verdict_says_what_stays_free() -> None:
+    """Where there is room for the reserve its bytes are named beside the rest; where it decides, the verdict has its parts."""
+    roomy = markdown.render(document_of("llama3-70b"))
+    assert f"to spare, of which {human(step_of('llama3-70b').reserve['all'], BYTE)} stays free" in roomy
+    tight = markdown.render(report(symsim.derive("deepseek-v3", "deepseek-v3-2048", system="h800-sxm"), short=True))
+    assert "to spare, where 9." in tight and "stays free" not in tight
+
+
+def test_degrees_stand_one_by_one() -> None:
+    assert "$`t = 4`$, $`d_p = 8`$, $`p = 4`$ for dense tensors" in markdown.render(document_of("mixtral-8x7b", True))
 
 
 def test_json_has_no_short_form(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     which = f" of stage {step.fullest}" if step.depth > 1 else ""
     said = (
         "The peak is that of the rank that holds most, at the moment of a step at which it does. "
-        f"{step.verdict[:1].upper()}{step.verdict[1:]}{_of_that(step)}. The peak{which} is reached in: {step.moment(step.fullest)}."
+        f"{step.verdict[:1].upper()}{step.verdict[1:]}{_stays_free(step)}. The peak{which} is reached in: {step.moment(step.fullest)}."
     )
     book, peak = step.result.derivation.definitions["M_peak"], step.peak(step.fullest)
     opening = Equations(tuple(ink.spelled("M_peak", book.expr, peak, BYTE)))
@@ -43,7 +43,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
 
 
-def _of_that(step: Step) -> str:
+def _stays_free(step: Step) -> str:
     """What of the memory to spare a run leaves free all the same; a tight verdict has said it."""
     left, kept = step.capacity - step.peak(step.fullest), step.reserve["all"]
     return f", of which {human(kept, BYTE)} stays free: the driver's, buffers of NCCL and fragments" if kept and left >= kept else ""
