@@ -62,6 +62,7 @@ def test_two_processes_find_what_one_does(made: Plan, monkeypatch: pytest.Monkey
     begun = []
     monkeypatch.setattr(search, "forked", lambda *given: begun.append(forked(*given)) or begun[-1])
     monkeypatch.setattr(search, "_FORK_PARTS", 2)
+    monkeypatch.setattr(search, "_CELLS_A_ROUND", 1)
     found = []
     for cores in (1, 2):
         monkeypatch.setattr(search, "cores", lambda cores=cores: cores)

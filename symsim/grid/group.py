@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from symsim.grid.family import Array
-from symsim.grid.variant import Variant, joined, taken
+from symsim.grid.variant import Points, Variant
 
 # on average over so many points a variant's own kernel is worth making
 _OWN_KERNEL = 100_000
@@ -24,31 +24,13 @@ _MOST_POINTS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Group:
-    """variants: whose points these are. chosen: positions along every axis. which: over the whole space's axes, the number of the variant that a
-    point is of (of one that none is of, of a point near it); masks: over the same, of the chosen points those run where all hold."""
+class Group(Points):
+    """variants: whose points these are. which: over the whole space's axes, the number of the variant that a point is of (of one that none is of, of
+    a point near it)."""
 
     variants: tuple[Variant, ...]
-    chosen: tuple[Array, ...]
-    masks: list[Array]
     which: Array
     _forms: dict[tuple[int, ...], list[Array]] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(map(len, self.chosen))
-
-    @property
-    def points(self) -> int:
-        return math.prod(self.sizes)
-
-    def running(self) -> Array:
-        """Where chosen points run, over the axes that decide it (positions among the chosen)."""
-        return joined([taken(m, self.chosen) for m in self.masks], self.sizes)
-
-    def running_points(self) -> int:
-        running = self.running()
-        return int(running.sum()) * (self.points // running.size)
 
     def forms(self, own: Sequence[Hashable]) -> tuple[list[int], list[Array]]:
         """Of what each variant has (told apart by equality) the forms: of each a variant that has it, and of all but the first where they hold."""
@@ -104,7 +86,7 @@ def group_of(variants: Sequence[Variant]) -> Group:
     first = variants[0]
     axes = range(len(first.chosen))
     if len(variants) == 1:
-        return Group((first,), first.chosen, first.masks, np.zeros([1] * len(axes), dtype=np.int64))
+        return Group(first.chosen, first.masks, (first,), np.zeros([1] * len(axes), dtype=np.int64))
     running = [v.running() for v in variants]
     decides = [any(len(v.chosen[a]) < n or r.shape[a] > 1 for v, r in zip(variants, running)) for a, n in enumerate(first.family.space.sizes)]
     which = np.full([n if own else 1 for own, n in zip(decides, first.family.space.sizes)], -1)
@@ -113,7 +95,7 @@ def group_of(variants: Sequence[Variant]) -> Group:
         part = which[at]
         part[np.broadcast_to(runs, part.shape)] = number
         which[at] = part
-    return Group(tuple(variants), _chosen(variants), [which >= 0], _filled(which))
+    return Group(_chosen(variants), [which >= 0], tuple(variants), _filled(which))
 
 
 def _chosen(variants: Sequence[Variant]) -> tuple[Array, ...]:

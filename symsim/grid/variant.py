@@ -22,20 +22,13 @@ from symsim.grid.stored import Asked, Memories, deciding, evaluations
 from symsim.inputs.strategy import Strategy
 
 
-@dataclass
-class Variant:
-    """Points of a family that share one derivation.
+@dataclass(frozen=True)
+class Points:
+    """Points of a grid. chosen: positions along every axis. masks: arrays over the whole space's axes; of the chosen points those run where all
+    hold."""
 
-    chosen: positions along every axis. masks: arrays over the whole space's axes; of the chosen points those run where all hold.
-    point: positions of one of them. fields: the family's, options that arrays decide now constant.
-    """
-
-    family: Family
     chosen: tuple[Array, ...]
-    fields: Mapping[str, Any]
     masks: list[Array]
-    point: tuple[int, ...]
-    result: Evaluation
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -52,6 +45,19 @@ class Variant:
     def running_points(self) -> int:
         running = self.running()
         return int(running.sum()) * (self.points // running.size)
+
+
+@dataclass(frozen=True)
+class Variant(Points):
+    """Points of a family that share one derivation.
+
+    fields: the family's, options that arrays decide now constant. point: positions of one of them.
+    """
+
+    family: Family
+    fields: Mapping[str, Any]
+    point: tuple[int, ...]
+    result: Evaluation
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def with_formulas(
 ) -> list[Variant]:
     """The variants with their formulas; progress: is told how many are derived. workers: how many processes may derive."""
     results = evaluations([u.asked for u in undone], memories, progress, workers)
-    return [Variant(u.family, u.chosen, u.fields, u.masks, u.point, result) for u, result in zip(undone, results)]
+    return [Variant(u.chosen, u.masks, u.family, u.fields, u.point, result) for u, result in zip(undone, results)]
 
 
 def flags_of(family: Family) -> dict[str, Any]:

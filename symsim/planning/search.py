@@ -135,15 +135,12 @@ Answer = tuple[Account, Known, set[int], bool]
 
 @dataclass
 class Beside:
-    """A search beside this one, of its own points of the grid of sizes. ask: gives it a message, and what gives its answer; cells: that it has not
-    been handed yet; told: whether it was handed any; busy: whether it has some. end: what ends it."""
+    """A search beside this one, of cells of its own. ask: gives it a message, and what gives its answer; end: what ends it; answer: what gives the
+    answer to what it was asked last, None where it has no cells left."""
 
     ask: Callable[[bytes], Callable[[], Answer]]
-    end: Callable[[], None]
-    points: Array
-    cells: list[Cell]
-    told: bool = False
-    busy: bool = True
+    end: Callable[[], None] = lambda: None
+    answer: Callable[[], Answer] | None = None
 
 
 class Search:
@@ -156,6 +153,7 @@ class Search:
         self.account = Account()
         self.known = Known()
         self._beside: Beside | None = None
+        self._of_two = False
         self._waiting: list[tuple[float, int, int, Cell]] = []
         self._order = count()
         self._memories = Memories()
@@ -178,7 +176,7 @@ class Search:
         total = float(self.configurations)
         self._wait([Cell((), np.arange(self.space.points), np.zeros(self.space.points))])
         try:
-            while self._waiting or (self._beside is not None and self._beside.busy):
+            while self._waiting or (self._beside is not None and self._beside.answer is not None):
                 if self._beside is None:
                     self._round(1)
                 else:
@@ -201,17 +199,15 @@ class Search:
 
     def _round_of_both(self, beside: Beside) -> None:
         """A round here and one beside, after which each knows what the other found."""
-        handed, first = beside.cells, not beside.told
-        beside.cells, beside.told = [], True
-        asked = beside.ask(pickle.dumps((handed, self.known, first))) if beside.busy else None
         self._round(_CELLS_A_ROUND)
-        if asked is None:
+        if beside.answer is None:
             return
-        account, known, idle, beside.busy = asked()
+        account, known, idle, busy = beside.answer()
         self.account.add(account)
         for (*kind, code), found in known.best.items():
             self.known.add(tuple(kind), code, found, self._sized, self.goal.top)
         self._idle |= idle
+        beside.answer = beside.ask(pickle.dumps(((), self.known))) if busy else None
 
     # cells -------------------------------------------------------------------------------------------------------------
 
@@ -243,7 +239,7 @@ class Search:
     def _looked(self, cell: Cell) -> list[Cell]:
         """Evaluate the points of a cell, or bound them; what is left."""
         self.account.cells += 1
-        if self._beside is None:
+        if not self._of_two:
             cell = self._divided(cell)
         return self._looked_here(cell) if len(cell.points) else []
 
@@ -253,31 +249,31 @@ class Search:
         parts = self._parts(cell.rows)
         if len(parts.parts) < _FORK_PARTS:
             return cell
+        self._of_two = True
         order = neighbours([part.undone for part in parts.parts])
         points = np.isin(parts.part, order[len(order) // 2 :])
         waiting, self._waiting = [own for *_, own in sorted(self._waiting)], []
         theirs = [own for one in (cell, *waiting) if len((own := _of(one, points[one.points])).points)]
+        self._beside = self._other_process() if cores() > 1 else self._in_turn()
+        # asked now, so that it knows what is known here at this moment
+        self._beside.answer = self._beside.ask(pickle.dumps((theirs, self.known)))
         self._wait([own for one in waiting if len((own := _of(one, ~points[one.points])).points)])
-        self._beside = self._other_process(points, theirs) if cores() > 1 else self._in_turn(points, theirs)
         return _of(cell, ~points[cell.points])
 
-    def _other_process(self, points: Array, cells: list[Cell]) -> Beside:
+    def _other_process(self) -> Beside:
         pool = forked(self, 1)
-        return Beside(lambda message: pool.submit(_answered, message).result, lambda: pool.shutdown(cancel_futures=True), points, cells)
+        return Beside(lambda message: pool.submit(_answered, message).result, lambda: pool.shutdown(cancel_futures=True))
 
-    def _in_turn(self, points: Array, cells: list[Cell]) -> Beside:
+    def _in_turn(self) -> Beside:
         other = copy(self)
-        # it has no other beside it
-        other._beside = Beside(lambda message: lambda: (Account(), Known(), set(), False), lambda: None, points, [])
+        other._waiting = []
         other._derived, other._least, other._further, other._idle = dict(self._derived), dict(self._least), dict(self._further), set(self._idle)
-        return Beside(lambda message: lambda: other.answer(*pickle.loads(message)), lambda: None, points, cells)
+        return Beside(lambda message: lambda: other.answer(*pickle.loads(message)))
 
-    def answer(self, cells: Sequence[Cell], known: Known, first: bool) -> Answer:
+    def answer(self, cells: Sequence[Cell], known: Known) -> Answer:
         """Of a search beside one that has found `known`, a round with further cells: what became of them, what is known then, options that tell
-        nothing, and whether any cells are left. first: what waited as the two parted is not this one's."""
+        nothing, and whether any cells are left."""
         self.account, self.known = Account(), known
-        if first:
-            self._waiting = []
         self._wait(cells)
         self._round(_CELLS_A_ROUND)
         return self.account, self.known, self._idle, bool(self._waiting)
@@ -316,7 +312,7 @@ class Search:
                 left.append(_of(cell, own >= number))
                 break
             undone = part.undone
-            variant = Variant(undone.family, undone.chosen, undone.fields, [*undone.masks, *part.family.here], _point(part), bounds.result)
+            variant = Variant(undone.chosen, [*undone.masks, *part.family.here], undone.family, undone.fields, _point(part), bounds.result)
             if self._decided(cell, part, bounds):
                 self._evaluate(inside, variant)
             else:
@@ -435,7 +431,7 @@ class Search:
         part = max(parts, key=lambda p: sum((p.undone.asked.strategy.__dict__[name] or 1) > 1 for name in DEGREES))
         known, _ = self._derivation(replace(part.undone, point=_point(part)).asked)
         masks = [*part.undone.masks, *part.family.here]
-        assert Reported(Variant(part.family, part.undone.chosen, part.undone.fields, masks, _point(part), known.result), self._program).slots
+        assert Reported(Variant(part.undone.chosen, masks, part.family, part.undone.fields, _point(part), known.result), self._program).slots
         heard = {name: at for at, name in enumerate(known.heard)} | dict.fromkeys(self._of_stages, -1)
         self.choices = tuple(sorted(self.choices, key=lambda c: min(heard.get(n, len(heard)) for n in c.names)))
         self._parted.clear()
