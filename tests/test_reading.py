@@ -49,6 +49,48 @@ def test_yaml_knows_the_line_of_every_key():
     assert document.place(("b", "d", "x")) == "f.yaml:6"
 
 
+def test_what_has_a_name_is_written_once():
+    text = "base: &base\n  tp: 2\n  moe: &moe {ep: 4, k: [1, {z: 2}]}\nrun:\n  tp: 8\n  <<: *base\n  more: *moe\n"
+    text += "last: {<<: [*moe, {ep: 9, w: 1}], '<': 0}\n"
+    document = parse_yaml(text, "f.yaml")
+    moe = {"ep": 4, "k": [1, {"z": 2}]}
+    assert document.data == {
+        "base": {"tp": 2, "moe": moe},
+        "run": {"tp": 8, "more": moe, "moe": moe},
+        "last": {"<": 0, **moe, "w": 1},
+    }
+    # a value stands where it is written, a key of its own where it is given
+    places = ("base.moe.ep", "run.tp", "run.moe.k", "run.more", "run.more.ep", "last.w", "last.ep")
+    assert [document.line_of(tuple(path.split("."))) for path in places] == [3, 5, 3, 7, 3, 8, 3]
+    document.data["run"]["moe"]["k"].append(0)
+    assert document.data["base"]["moe"] == document.data["run"]["more"] == moe
+    assert parse_yaml("'<<': 1", "f").data == {"<<": 1} and parse_yaml("a: &x 1\nb: *x\na2: &x 3\nc: *x", "f").data["c"] == 3
+    assert parse_yaml("a: &x {b: &y {c: 1}}\nd: {<<: *x, e: {<<: *y, c: 2}}", "f").data["d"] == {"b": {"c": 1}, "e": {"c": 2}}
+
+
+def test_what_is_merged_is_what_another_reader_merges():
+    """PyYAML's safe loader as the oracle, over mappings drawn."""
+    import random
+
+    import yaml
+
+    draw = random.Random(4)
+    for _ in range(200):
+        names: list[str] = []
+        text = ""
+        for at in range(draw.randint(2, 5)):
+            lines = [f"  {key}: {draw.randint(0, 9)}" for key in sorted(draw.sample("abcde", draw.randint(1, 4)))]
+            if names and draw.random() < 0.7:
+                several = draw.sample(names, draw.randint(1, len(names)))
+                merge = f"  <<: *{several[0]}" if len(several) == 1 else f"  <<: [{', '.join(f'*{one}' for one in several)}]"
+                lines.insert(draw.randint(0, len(lines)), merge)
+            if names and draw.random() < 0.4:
+                lines.append(f"  f: *{draw.choice(names)}")
+            text += f"k{at}: &n{at}\n" + "\n".join(lines) + "\n"
+            names.append(f"n{at}")
+        assert parse_yaml(text, "f").data == yaml.safe_load(text), text
+
+
 def test_json_knows_the_line_of_every_key():
     document = parse_json('{"a": "}{\\"",\n "b": {"c": [1,\n  {"d": 2}]},\n "e": -1.5e3}', "f.json")
     assert document.data == {"a": '}{"', "b": {"c": [1, {"d": 2}]}, "e": -1500.0}
@@ -63,7 +105,12 @@ def test_json_knows_the_line_of_every_key():
         ("a: 1\nb: !!python/object/apply:os.system ['true']", "f:2: tag !!python/object/apply:os.system is not accepted"),
         ("a: !custom 1", "f:1: tag !custom is not accepted"),
         ("a: !!int 1", "f:1: tag !!int is not accepted"),
-        ("a: &x [1]\nb: *x", "f:2: alias *x is not accepted"),
+        ("a: *x\nb: &x 1", "f:1: alias *x names nothing; the value that it repeats has to stand before it, as &x VALUE"),
+        ("a: &x {b: *x}", "f:1: alias *x stands inside the value that &x names"),
+        ("a: &x 1\nb:\n  <<: *x", "f:3: << brings the keys of a mapping"),
+        ("a: &x {b: 1}\nc: {<<: [*x, 2]}", "f:2: << brings the keys of a mapping"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n  <<: *x", "f:4: 'c.<<' is given twice (first on line 3)"),
+        ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 99)), "f:5: alias *a3 and those before"),
         ("a: [1,\nb: }", "f:2: not YAML:"),
         ("a:\n\t- 1", "f:2: not YAML:"),
         ("a: 1\nb: \x01", "f:2: not YAML:"),

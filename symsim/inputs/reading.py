@@ -1,7 +1,7 @@
 """Reading YAML and JSON strictly: plain data, the line of every key, and one sentence for anything wrong.
 
-YAML is read from a parser's events with a stack, so no input can run code, expand aliases or exhaust the Python
-stack. Scalars follow YAML 1.2's core schema (`989e12` is a number, `on` and `1_000` are text).
+YAML is read from a parser's events with a stack, so no input can run code or exhaust the Python stack; aliases are
+written out up to a bound. Scalars follow YAML 1.2's core schema (`989e12` is a number, `on` and `1_000` are text).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from symsim.errors import InputError, cut, nearest, printable
+from symsim.inputs.anchors import MERGE, Anchors, merged
 from symsim.inputs.plain_yaml import Event, plain_events
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def read_yaml(path: "str | Path") -> Document:
 
 
 def parse_yaml(text: str, where: str) -> Document:
-    """Plain data of a YAML mapping, the caller's own; tags, aliases, duplicate keys and non-finite numbers are refused."""
+    """Plain data of a YAML mapping, the caller's own; tags, duplicate keys and non-finite numbers are refused."""
     if len(text) > _LARGEST_KEPT:
         return _parsed(text, where)
     kept = _kept(text, where)
@@ -149,6 +150,8 @@ def _parsed(text: str, where: str) -> Document:
     plain = plain_events(text)
     for event in _events(text, where) if plain is None else plain:
         if isinstance(event.what, str):
+            if event.plain and event.what == MERGE and builder.wants_key:
+                builder.mark_merge()
             scalar = event.plain and not builder.wants_key
             builder.add(_core_scalar(event.what, f"{where}:{event.line}") if scalar else event.what, event.line)
         elif event.what is not None:
@@ -173,6 +176,7 @@ def _events(text: str, where: str) -> Iterator[Event]:
     )
 
     documents = 0
+    anchors = Anchors(where)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
             line = event.start_mark.line + 1
@@ -181,16 +185,16 @@ def _events(text: str, where: str) -> Iterator[Event]:
                 if documents > 1:
                     raise InputError(f"{where}:{line}: a second YAML document begins here; one is expected")
             if isinstance(event, AliasEvent):
-                raise InputError(f"{where}:{line}: alias *{event.anchor} is not accepted; write the value out")
+                yield from anchors.written_out(str(event.anchor), line)
             if isinstance(event, (ScalarEvent, MappingStartEvent, SequenceStartEvent)) and event.tag is not None:
                 tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
                 raise InputError(f"{where}:{line}: tag {tag} is not accepted; only plain values are")
             if isinstance(event, ScalarEvent):
-                yield Event(event.value, line, event.implicit[0])
+                yield anchors.seen(Event(event.value, line, event.implicit[0]), event.anchor)
             elif isinstance(event, (MappingStartEvent, SequenceStartEvent)):
-                yield Event({} if isinstance(event, MappingStartEvent) else [], line)
+                yield anchors.seen(Event({} if isinstance(event, MappingStartEvent) else [], line), event.anchor)
             elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
-                yield Event(None, line)
+                yield anchors.seen(Event(None, line), None)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line + 1, text.count("\n") + 1) if mark else 1
@@ -258,6 +262,7 @@ class _Builder:
         self.lines: dict[KeyPath, int] = {}
         self._open: list[tuple[Any, KeyPath]] = []
         self._keys: list[str | None] = []
+        self._merges: set[KeyPath] = set()
 
     @property
     def wants_key(self) -> bool:
@@ -292,6 +297,10 @@ class _Builder:
         self._keys[-1] = value
         self.lines[(*path, value)] = line
 
+    def mark_merge(self) -> None:
+        """The key that comes next brings the keys of another mapping."""
+        self._merges.add((*self._open[-1][1], MERGE))
+
     def open(self, container: Any, line: int) -> None:
         if self.wants_key:
             raise InputError(f"{self.where}:{line}: a key must be a plain name, not a list or mapping")
@@ -310,6 +319,8 @@ class _Builder:
         if not isinstance(self.root, dict):
             kind = "list" if isinstance(self.root, list) else "single value"
             raise InputError(f"{self.where}: holds a {kind}; a {language} mapping of keys to values is expected")
+        if self._merges:
+            self.root, self.lines = merged(self.root, self.lines, frozenset(self._merges), self.where)
         return Document(self.root, self.where, self.lines)
 
 
