@@ -10,6 +10,8 @@ import pytest
 from symsim.api.cli import main
 from symsim.api.showing import SHOWN, shown
 from symsim.errors import InputError
+from symsim.inputs.alike import ALIKE
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.models import load_model
 from symsim.inputs.shipped import list_models, list_strategies, list_systems, models_directory
 from symsim.inputs.systems import load_system
@@ -61,6 +63,32 @@ def test_a_hub_id_is_the_shipped_model_of_that_source(monkeypatch: pytest.Monkey
     assert tuned.note == "Qwen/Qwen2.5-7B-Instruct is taken for qwen2.5-7b, read from Qwen/Qwen2.5-7B"
     with pytest.raises(InputError, match=r"no model or file is named 'nobody/nothing-7b'; .*nobody/nothing-7b/resolve/main/config.json"):
         load_model("nobody/nothing-7b")
+
+
+@pytest.mark.parametrize(
+    ("reference", "model"),
+    [
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-7b"),
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-v3"),
+        # untied, where Qwen2.5-Math-1.5B is tied
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "deepseek-r1-distill-qwen-1.5b"),
+        ("TechxGenus/Meta-Llama-3-8B-Instruct-AWQ", "llama3-8b"),
+        ("EleutherAI/pythia-1.4b-deduped", "pythia-1.4b"),
+        ("THUDM/glm-4-9b-chat", "glm-4-9b-chat"),
+        ("zai-org/GLM-4-9B-0414", "glm-4-9b"),
+        ("codellama/CodeLlama-7b-Python-hf", "codellama-7b"),
+    ],
+)
+def test_a_hub_id_is_the_shipped_model_of_its_sizes(reference: str, model: str) -> None:
+    found = shipped_model(reference)
+    assert found is not None and found.name == model
+
+
+def test_every_name_of_the_same_sizes_is_reached_and_none_is_a_shipped_models_own() -> None:
+    """A row whose name has words that are dropped, or that ships by itself, would never be read."""
+    for name, model in ALIKE.items():
+        found = shipped_model(f"someone/{name}")
+        assert found is not None and (found.name, found.exact) == (model, False), name
 
 
 def test_a_download_is_read_before_another_model_is_taken_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from symsim.importers.keys import Keys
-from symsim.inputs.hub import shipped_model
+from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
 from symsim.inputs.models import load_model
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ def model_of(keys: Keys, key: str, options: "Options", config: str | None = None
         keys.note(key, to=f"model {architecture.name}")
         return architecture
     shipped = shipped_model(reference)
+    if shipped is None or shipped.source != reference:
+        downloaded = downloaded_config(reference) if is_hub_id(reference) else None
+        if downloaded is not None:
+            keys.note(key, to=f"model {reference.rpartition('/')[2].lower()}", why=f"of {downloaded}")
+            return load_model(reference).architecture
     if shipped is None:
         keys.note(key, "refused", why="no model that comes with symsim has this id, and no directory here a config.json; --of MODEL names one")
         return None

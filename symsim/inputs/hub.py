@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from symsim.inputs.alike import ALIKE
 from symsim.inputs.shipped import list_models, models_directory
 
 _SOURCE = re.compile(r"^source:.*https://huggingface\.co/([\w.-]+/[\w.-]+)", re.MULTILINE)
 # words that say how a model was tuned or stored, not what shape it has
-_TUNED = frozenset("base instruct chat it pt hf mcore megatron thinking fp8 bf16 meta preview".split())
-# of the shape of another
-_ALIKE: dict[tuple[str, ...], str] = {("llama", "3.3", "70b"): "llama3.1-70b"}
+_TUNED = frozenset(
+    "base instruct chat it pt hf mcore megatron thinking think sft dpo fp8 fp16 bf16 meta preview deduped unsloth python "
+    "awq gptq int4 int8 gguf bnb 4bit 8bit nf4 nvfp4 aqlm 2bit 1x16 linearized".split()
+)
 _DATED = re.compile(r"2[456][01]\d")
 
 
@@ -74,9 +76,9 @@ def shipped_model(reference: str) -> Shipped | None:
         known = source.rpartition("/")[2]
         if _shape(last) == _shape(known):
             alike.append(Shipped(name, source, exact=last.casefold() == known.casefold()))
-    if not alike and _shape(last) in _ALIKE:
-        name = _ALIKE[_shape(last)]
-        return Shipped(name, sources()[name], exact=False)
+    known_as = ALIKE.get("-".join(_shape(last)))
+    if not alike and known_as is not None:
+        return Shipped(known_as, sources()[known_as], exact=False)
     exact = [model for model in alike if model.exact]
     found = exact or alike
     return found[0] if len(found) == 1 else None
