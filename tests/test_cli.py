@@ -530,12 +530,36 @@ def test_impossible_settings_are_refused(arguments, sentence):
             "assume.pipeline_scatter_gather=True has no effect on deepseek-v3 under this strategy",
         ),
         (("gpt2", "-s", "moe_router_padding_for_quantization=true"), "moe_router_padding_for_quantization=true has no effect on gpt2"),
+        (("gpt2", "--set", "assume.moe_probabilities=combine"), "assume.moe_probabilities=combine has no effect on gpt2"),
+        (("gpt2", "-y", "h100-sxm", "--set", "kernels.memory.permute=0.5"), "kernels.memory.permute has no effect on gpt2"),
         (("gpt2", "-s", "seq_length=2048"), "seq_length=2048 is longer than the 1024 learned positions of gpt2"),
     ],
 )
 def test_settings_without_effect_and_too_few_positions_are_noted(arguments, note):
     done = in_process.run("eval", *arguments)
     assert done.returncode == 0 and note in done.stderr
+
+
+NO_EFFECT = "assume.moe_probabilities=combine has no effect on gpt2 under this strategy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        (("sweep", "gpt2", "--axis", "dp=1,2"), f"the first point: {NO_EFFECT} without a system"),
+        (("diff", "gpt2", "-s", "dp=2", "-s", "dp=4", "-y", "h100-sxm"), NO_EFFECT),
+        (("diff", "gpt2", "mixtral-8x7b", "-s", "dp=8", "-y", "h100-sxm"), f"first: {NO_EFFECT}"),
+        (("plan", "gpt2", "--world", "2", "--global-batch-size", "8", "-y", "h100-sxm", "--fix", "tp=1"), f"the best: {NO_EFFECT}"),
+    ],
+)
+def test_settings_without_effect_are_noted_of_other_questions(arguments, note):
+    done = in_process.run(*arguments, "--set", "assume.moe_probabilities=combine")
+    assert done.returncode == 0 and f"symsim: {note}\n" in done.stderr
+
+
+def test_a_point_of_a_sweep_is_evaluated_as_it_was():
+    done = in_process.run("sweep", "gpt2", "--set", "V=1024", "--set", "tp=2", "--axis", "dp=2,4", "--top", "1", "--by", "memory.peak")
+    assert "first: -s tp=2,dp=4 --set V=1024\n" in done.stdout
 
 
 def test_a_module_that_is_written_is_named(tmp_path):

@@ -49,6 +49,25 @@ def test_placeholders_are_told_apart_by_shape() -> None:
     assert stage(made("gpt3-175b", {"te_dummy_wgrad": "true"}, tp=2))["M_stage_constant"] == 2 * (3 * h * h + h * h + f * h + h * f) // 2
 
 
+def test_shared_experts_as_wide_as_the_others_have_no_placeholder_of_their_own() -> None:
+    """One expert of 2048 beside experts of 2048 has their shapes, and their placeholders; wider or narrower ones, or split ones, have their own."""
+    model = load_model("qwen2-57b-a14b").architecture
+    assert model.moe is not None
+    routed = 3 * 2 * model.hidden_size * model.moe.moe_ffn_hidden_size
+
+    def placeholders(width: int | None, **settings: Any) -> Number:
+        of = model.model_copy(update={"moe": model.moe.model_copy(update={"moe_shared_expert_intermediate_size": width})})
+        return stage(derive(of, Strategy(ep=8, dp=8, **settings)))["M_stage_constant"]
+
+    def shared(width: int, **settings: Any) -> Number:
+        return placeholders(width, **settings) - placeholders(None, **settings)
+
+    wide = model.moe.moe_ffn_hidden_size
+    assert shared(wide) == 0
+    assert [shared(wide * n // 2) for n in (1, 3)] == [routed * n // 2 for n in (1, 3)]
+    assert shared(wide, tp=2, sp=True, etp=1) == routed // 2 and shared(2 * wide, tp=2, sp=True, etp=1) == 0
+
+
 def test_every_linear_module_of_a_layer_has_a_placeholder() -> None:
     """Latents of experts, and what merges the streams of a depth, are linear modules of TransformerEngine's too."""
     model = load_model("deepseek-v3").architecture.model_copy(update={"mtp_num_layers": 0})
@@ -59,7 +78,8 @@ def test_every_linear_module_of_a_layer_has_a_placeholder() -> None:
     def placeholders(of: Architecture) -> Number:
         return stage(derive(of, Strategy(ep=8, dp=8)))["M_stage_constant"]
 
-    assert placeholders(narrow) - placeholders(model) == 2 * (3 * f * (latent - h) + 2 * latent * h)
+    # shared experts keep what the others had in common with them
+    assert placeholders(narrow) - placeholders(model) == 2 * (3 * f * latent + 2 * latent * h)
     assert placeholders(model.model_copy(update={"mtp_num_layers": 1})) - placeholders(model) == 2 * 2 * h * h
 
 

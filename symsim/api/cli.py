@@ -394,42 +394,10 @@ def anchor(
 
 def _result(model: str, strategy: str | None, system: str | None, settings: Sequence[str] | None) -> "tuple[Result, list[str]]":
     """What is asked for, and what a user should know of it besides, to be said once it is answered."""
-    from symsim.api.result import derive
-    from symsim.inputs.assumptions import Remembered
-    from symsim.inputs.models import load_model, override_architecture
-    from symsim.inputs.settings import split_settings
-    from symsim.inputs.strategies import load_strategy
-    from symsim.inputs.systems import load_system, no_system
-    from symsim.inputs.watched import watched
+    from symsim.api.given import as_given
 
-    asked = split_settings(settings or ())
-    loaded = load_model(model)
-    architecture = override_architecture(loaded.architecture, asked.architecture)
-    placed = watched(load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy))
-    system = system if system is not None else loaded.system
-    if asked.system and system is None:
-        raise no_system(asked.system)
-    machine = load_system(system, asked.system) if system is not None else None
-    remembers = watched(architecture) if asked.architecture else architecture
-    assumed = {**loaded.assumptions, **asked.assumptions}
-    result = derive(remembers, placed, Remembered(assumed) if asked.assumptions else assumed, asked.symbols, machine)
-    notes = [loaded.note] if loaded.note else []
-    rows = architecture.position_embedding_rows
-    if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
-        notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")
-    from symsim.evaluation.idle import idle_assumptions, idle_fields, idle_options, untimed_options
-    from symsim.grid.names import text_of
-
-    for name in untimed_options(result):
-        notes.append(f"{name}={text_of(getattr(placed, name))} shows in times only; -y SYSTEM gives them")
-    for name in idle_options(result):
-        notes.append(f"{name}={text_of(getattr(placed, name))} has no effect on {architecture.name} under this strategy")
-    for path in idle_fields(result, loaded.architecture, asked.architecture):
-        notes.append(f"{path} has no effect on {architecture.name} under this strategy")
-    for name in idle_assumptions(result, asked.assumptions):
-        without = "" if machine is not None else " without a system"
-        notes.append(f"assume.{name}={assumed[name]} has no effect on {architecture.name} under this strategy{without}")
-    return result, notes
+    made = as_given(model, strategy, system, settings)
+    return made.result, [*made.notes, *made.idle.values()]
 
 
 app.command("ask")(asking(_result))

@@ -87,4 +87,4 @@ def diff(
     """Set two models, strategies or systems side by side, and say part by part where the difference of their steps is."""
     from symsim.planning.command import run_diff
 
-    run_diff(models, strategies or (), systems or (), dict(pair("--set", t) for t in settings or ()), as_json, print_out, say)
+    run_diff(models, strategies or (), systems or (), settings or (), as_json, print_out, say)

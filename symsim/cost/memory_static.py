@@ -30,6 +30,8 @@ from symsim.pipeline.stages import holds, runs
 from symsim.placement.mesh import local_size
 
 MIB = 2**20
+_WIDTHS = frozenset(("f", "f_e", "f_s"))  # of the feed-forward networks of one model
+_DEGREES = frozenset(("tp", "etp"))  # that split them
 _SOURCE_OF_ADAM = "Adam: Mixed Precision Training, arXiv:1710.03740; types: Megatron-Core optimizer/optimizer_config.py"
 
 # Bytes of libraries' workspaces that PyTorch's allocator hands out, by generation of the accelerator
@@ -232,8 +234,27 @@ def _dummies(rank: Rank) -> Expr:
     for name in (*rank.model.kind_names(), *([DEPTH] if DEPTH in rank.lowered.blocks else [])):
         for shape in _te_weights(rank, name):
             holders.setdefault(shape, {})[name] = None
-    width = WIDTHS[rank.strategy.precision]
-    return sum((shape.elements * width * minimum(1, total(symbol(runs(n)) for n in names)) for shape, names in holders.items()), ZERO)
+    width, found = WIDTHS[rank.strategy.precision], ZERO
+    seen: list[tuple[_Shape, Expr]] = []
+    for shape, names in holders.items():
+        own = here = minimum(1, total(symbol(runs(n)) for n in names))
+        for other, there in seen:
+            # networks of one block; those of other layers are taken to be of other widths
+            own = own * _differ(shape, other) if there == here else own
+        found = found + shape.elements * width * own
+        seen.append((shape, here))
+    return found
+
+
+def _differ(one: _Shape, other: _Shape) -> Expr:
+    """1 where two shapes differ, else 0: those of feed-forward networks are the same where their widths are, others never."""
+    ratio = one.elements / other.elements if len(one.elements.terms) == len(other.elements.terms) == 1 else ONE
+    if ratio.symbols().isdisjoint(_WIDTHS) or ratio.symbols() - _WIDTHS - _DEGREES or one.columns / other.columns not in (ONE, ratio):
+        return ONE
+    ((monomial, coefficient),) = ratio.terms.items()
+    over = Expr({tuple((a, p) for a, p in monomial if p > 0): Fraction(coefficient).numerator})
+    under = Expr({tuple((a, -p) for a, p in monomial if p < 0): Fraction(coefficient).denominator})
+    return minimum(1, maximum(0, over - under)) + minimum(1, maximum(0, under - over))
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:

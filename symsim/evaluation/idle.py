@@ -8,12 +8,15 @@ from typing import Any
 from symsim.algebra.key import of_stage
 from symsim.cost.collectives import groups, inside_unit
 from symsim.errors import InputError
+from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.models import override_architecture
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import symbol_values
+from symsim.inputs.systems import changed_system, system_document
 from symsim.inputs.trained import trained
 from symsim.inputs.watched import Path, paths_read, was_read
 from symsim.lowering.checks import check
@@ -231,15 +234,38 @@ def idle_fields(result: Evaluation, original: Architecture, changes: Mapping[Pat
 
 
 def idle_assumptions(result: Evaluation, given: Collection[str]) -> list[str]:
-    """Given assumptions without effect: those that nothing read, neither for the derivation nor for the output. The result is of assumptions
-    that remember (`Remembered`); nothing is derived again."""
+    """Given assumptions without effect: those that nothing read, neither for the derivation nor for the output, and those without which
+    every formula is the same. The result is of assumptions that remember (`Remembered`)."""
     assumptions = result.assumptions
     # `get` is no reading of it
     named = [n for n in given if assumptions.get(n) != ASSUMPTIONS[n].default]
     if not named or not isinstance(assumptions, Remembered):
         return []
     json_object(result)
-    return [n for n in named if n not in assumptions.read]
+    read = set(assumptions.read)
+    return [n for n in named if n not in read or _follows_without(result, n)]
+
+
+def _follows_without(result: Evaluation, assumption: str) -> bool:
+    """Whether all that is defined is the same with an assumption's default."""
+    given = {n: v for n, v in result.assumptions.items() if n != assumption}
+    other = evaluated(result.model, result.strategy, given, dict(result.overrides), result.system, result.lowered.profile.conventions)
+    here, there = (r.derivation.definitions for r in (result, other))
+    return here.keys() == there.keys() and all(d.expr == there[n].expr for n, d in here.items())
+
+
+def idle_numbers(result: Evaluation, reference: str, changes: Mapping[Path, str]) -> list[str]:
+    """Numbers of the system that were changed without effect: of the symbols that they are the values of, no formula has one."""
+    if result.system is None or not changes:
+        return []
+    document, symbols = system_document(reference), {n for d in result.derivation.definitions.values() for n in d.expr.symbols()}
+    values, found = symbol_values(result.system, result.strategy), []
+    for path in changes:
+        before = symbol_values(changed_system(document, {p: v for p, v in changes.items() if p != path}), result.strategy)
+        moved = {n for n in values.keys() | before.keys() if values.get(n) != before.get(n)}
+        if moved and moved.isdisjoint(symbols):
+            found.append(".".join(path))
+    return found
 
 
 def _is_idle(

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from symsim.api.given import as_given
 from symsim.errors import InputError, nearest, sentence
 from symsim.evaluation.quantities import FITS
 from symsim.exporters.registry import TARGETS
@@ -20,13 +21,14 @@ from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
 from symsim.grid.drawn import drawn_axes, front_picture, grid_picture
 from symsim.grid.exported import exported
-from symsim.grid.names import RANKS, field_of, text_of
+from symsim.grid.names import RANKS, field_of
 from symsim.grid.processes import cores
 from symsim.grid.question import ask
 from symsim.grid.shown import sweep_json, sweep_table
 from symsim.grid.space import Space
 from symsim.grid.store import check_output
 from symsim.grid.sweep import Sweep
+from symsim.inputs.settings import split_settings, text_of
 from symsim.program.base import Base, read_base
 from symsim.report.drawn import check_picture, write_picture
 from symsim.version import __version__
@@ -156,12 +158,16 @@ def sweep(
         return ""
     assert found.rows is not None
     rows = {name: values[:_MOST_PRINTED] for name, values in found.rows.items()}
-    lines = [again(made.space, rows, k) for k in range(min(found.count, _MOST_PRINTED))]
+    fixed = [item for item in settings if not split_settings([item]).strategy]
+    points = [point_of(made.space, rows, k, fixed) for k in range(min(found.count, _MOST_PRINTED))]
+    lines = [point.text for point in points]
     _take(made, rows, lines, options.taken)
+    if points and (strategy is not None or settings):
+        _say_without_effect(model, base, points[0])
     if as_json:
         told = sweep_json(found.columns, found.rows)
         if options.taken.strategies:
-            told = [{**row, "again": again(made.space, found.rows, k)} for k, row in enumerate(told)]
+            told = [{**row, "again": point_of(made.space, found.rows, k, fixed).text} for k, row in enumerate(told)]
         return json.dumps(told, indent=1, allow_nan=False) + "\n"
     if not found.count:
         return ""
@@ -170,6 +176,15 @@ def sweep(
     if options.taken.strategies:
         return table + "".join(f"{k}: {line}\n" for k, line in enumerate(lines, 1))
     return table + (f"first: {lines[0]}\n" if made.question.objectives else "")
+
+
+def _say_without_effect(model: str, base: Base, point: "Point") -> None:
+    """What was given for all points and moves nothing of the first."""
+    made = as_given(model, point.strategy or None, point.system, point.settings)
+    fixed = base.strategy.model_fields_set | {f"assume.{n}" for n in base.assumptions} | base.settled
+    for name, said in made.idle.items():
+        if name in fixed:
+            _say(f"the first point: {said}")
 
 
 def _take(made: Sweep, rows: Mapping[str, Any], lines: Sequence[str], taken: Taken) -> None:
@@ -228,8 +243,21 @@ def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]
     return (*free, Axis((RANKS[0],), ((base.ranks.world,),)))
 
 
-def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
+class Point(NamedTuple):
     """What `symsim eval MODEL` takes for a row: -s, --set and -y."""
+
+    strategy: str
+    settings: list[str]
+    system: str | None
+
+    @property
+    def text(self) -> str:
+        given = (w for item in self.settings for w in ("--set", item))
+        return shlex.join([*(["-s", self.strategy] if self.strategy else []), *given, *(["-y", self.system] if self.system else [])])
+
+
+def point_of(space: Space, rows: Mapping[str, Any], row: int, fixed: Sequence[str] = ()) -> Point:
+    """fixed: what --set gave beside options of the strategy."""
     base = space.base
     options = base.strategy.model_dump(mode="json", exclude_unset=True)
     settings: dict[str, str] = {}
@@ -244,8 +272,7 @@ def again(space: Space, rows: Mapping[str, Any], row: int) -> str:
         elif column is not None and column.place.part != "ranks":
             settings[name] = value
     text = ",".join(f"{n}={text_of(v)}" for n, v in options.items() if v is not None)
-    words = [*(["-s", text] if text else []), *(w for n, v in settings.items() for w in ("--set", f"{n}={v}")), *(["-y", system] if system else [])]
-    return shlex.join(words)
+    return Point(text, [*fixed, *(f"{n}={v}" for n, v in settings.items())], system)
 
 
 def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:

@@ -15,10 +15,11 @@ import numpy as np
 from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.conditions import Node, evaluate, names, parse_quantity
-from symsim.grid.names import field_of, is_whole, text_of
+from symsim.grid.names import field_of, is_whole
 from symsim.grid.question import Question, ask, largest_first
 from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
+from symsim.inputs.settings import text_of
 from symsim.report.chart import HEIGHT, WIDTH, Chart, amount, chart
 from symsim.report.heat import HATCH, Heat, legend, panel, three
 from symsim.report.shapes import svg

@@ -72,13 +72,6 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def text_of(value: Any) -> str:
-    """A value as `-s` and `--axis` take it."""
-    if isinstance(value, (tuple, list)):
-        return "+".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def canonical(name: str, place: Place) -> str:
     return place.key if isinstance(place.key, str) else ".".join(place.key)
 

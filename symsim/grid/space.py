@@ -21,12 +21,12 @@ from typing import Any
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
-from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest, text_of
+from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest
 from symsim.grid.tabulate import Tables
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.reading import Document
-from symsim.inputs.settings import split_settings
+from symsim.inputs.settings import split_settings, text_of
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System

@@ -12,8 +12,9 @@ from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid import within
 from symsim.grid.family import Array
-from symsim.grid.names import MACHINE, RANKS, Column, field_of, is_number, text_of
+from symsim.grid.names import MACHINE, RANKS, Column, field_of, is_number
 from symsim.grid.variant import Variant, strategy_at
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 

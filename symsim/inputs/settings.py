@@ -70,6 +70,13 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(float(value)) if isinstance(value, Fraction) else str(value)
 
 
+def text_of(value: Any) -> str:
+    """A value as `-s` and `--axis` take it."""
+    if isinstance(value, (tuple, list)):
+        return "+".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _sorted(pairs: Iterable[tuple[str, Any]]) -> Settings:
     """Settings by what they change; a value that is text is read as after `--set NAME=`."""
     from symsim.algebra.vocabulary import SYMBOLS

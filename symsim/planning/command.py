@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symsim.algebra.quantity import BYTE
-from symsim.api.python import derive
-from symsim.api.result import Result
+from symsim.api.given import Given, as_given
 from symsim.errors import InputError, cut
 from symsim.exporters.export import Asked, export
 from symsim.grid.answer import Progress
@@ -19,6 +18,7 @@ from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
+from symsim.inputs.strategies import read_strategy
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
@@ -102,6 +102,19 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         say(f"wrote {', '.join(map(str, files))}")
     if loaded.note:
         say(loaded.note)
+    if found.fits and (request.overrides or request.fix):
+        _say_without_effect(request, found, say)
+
+
+def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
+    """What was given and moves nothing of the best strategy."""
+    fixed = read_strategy(request.fix)[0].model_fields_set if request.fix else set()
+    settings = [f"{name}={text}" for name, text in request.overrides.items()]
+    made = as_given(request.model, found.best[0].text, request.systems[0] if request.systems else None, settings)
+    chosen = found.best[0].options.keys() - fixed
+    for name, sentence in made.idle.items():
+        if name not in chosen:
+            say(f"the best: {sentence}")
 
 
 def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: Write, say: Write) -> None:
@@ -165,7 +178,7 @@ def _why_not(found: Plan, text: str, as_json: bool) -> str:
 
 
 def run_diff(
-    models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], overrides: Mapping[str, str], as_json: bool, write: Write, say: Write
+    models: Sequence[str], strategies: Sequence[str], systems: Sequence[str], settings: Sequence[str], as_json: bool, write: Write, say: Write
 ) -> None:
     """Print two evaluations side by side. InputError where nothing is given twice, or anything three times."""
     for what, given in (("MODEL", models), ("-s", strategies), ("-y", systems)):
@@ -174,29 +187,24 @@ def run_diff(
     if max(len(models), len(strategies), len(systems)) < 2:
         raise InputError("there is nothing to set side by side: give two models, or -s or -y twice")
 
-    loaded = [load_model(model) for model in models]
+    def made(which: int) -> Given:
+        def of(twice: Sequence[str]) -> str | None:
+            return twice[min(which, len(twice) - 1)] if twice else None
 
-    def made(which: int) -> Result:
-        def of(given: Sequence[str]) -> str | None:
-            return given[min(which, len(given) - 1)] if given else None
-
-        model = loaded[min(which, len(loaded) - 1)]
-        strategy, system = of(strategies), of(systems)
-        result = derive(
-            model.architecture,
-            strategy if strategy is not None else model.strategy,
-            model.assumptions,
-            overrides,
-            system if system is not None else model.system,
-        )
-        if result.system is None:
+        found = as_given(models[min(which, len(models) - 1)], of(strategies), of(systems), settings)
+        if found.result.system is None:
             raise InputError("steps are set side by side on a system: give one with -y")
-        return result
+        return found
 
-    found = difference(made(0), made(1))
+    one, other = made(0), made(1)
+    found = difference(one.result, other.result)
     write(json.dumps(found.to_json(), allow_nan=False) + "\n" if as_json else difference_text(found, ("first", "second")))
-    for note in dict.fromkeys(model.note for model in loaded if model.note):
-        say(note)
+    first, second = ([*side.notes, *side.idle.values()] for side in (one, other))
+    for note in first:
+        say(note if note in second else f"first: {note}")
+    for note in second:
+        if note not in first:
+            say(f"second: {note}")
 
 
 def _tokens(text: str) -> int:

@@ -13,10 +13,10 @@ from typing import Any
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.conditions import evaluate, parse_any
-from symsim.grid.names import text_of
 from symsim.grid.stored import Asked as Sought
 from symsim.grid.stored import Memories, evaluations
 from symsim.inputs.models import LoadedModel
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import load_strategy, on_ranks, read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system

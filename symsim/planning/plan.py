@@ -22,9 +22,10 @@ from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
 from symsim.grid.collection import no_collection
 from symsim.grid.family import DERIVED, Family
-from symsim.grid.names import field_of, text_of
+from symsim.grid.names import field_of
 from symsim.grid.space import Space
 from symsim.inputs.models import LoadedModel
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
 from symsim.planning.frameworks import framework_of
 from symsim.planning.search import Goal, Search
