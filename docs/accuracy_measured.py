@@ -110,15 +110,15 @@ FITS = {
         lambda name: name.startswith("megatron-h100") or ("H100" in name and ("70B" in name or "235B" in name)),
     ),
     "gb200-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share, start of a kernel, all-to-all share",
+        "GEMM efficiency (grouped too), FP8 share (with steps of gb300-nvl72)",
         "attention 11 (184 times)",
-        15,
+        13,
         lambda name: _blackwell(name, "GB200"),
     ),
     "gb300-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share, all-to-all share, host launch (with steps of gb200-nvl72)",
+        "GEMM efficiency (grouped too); FP8 share, host launch (with steps of gb200-nvl72)",
         "attention 11 (174 times)",
-        15,
+        14,
         lambda name: _blackwell(name, "GB300"),
     ),
 }
