@@ -445,7 +445,8 @@ BAD = [
     (("Merak.init(1, 2, 3, 4, 5, 6)",), "takes pp, tp, dp and sp"),
     (("Merak.init(5000, 1, 1); MerakArguments(bf16=True)",), "pp is 5000; it should be at most 4096 stages"),
     (("Merak.init(1, 2, 3, ranks=4)",), "has no parameter 'ranks'"),
-    (("MerakArguments(lora_config='lora.json')",), "LoRA"),
+    (("MerakArguments(lora_config='lora.json')",), "this file of adapters is not beside the script; put the JSON there"),
+    (("Merak.init(1, 2, 1); MerakArguments(lora_config={'r': 8})",), "without tensor parallelism alone (core/pipeline/module.py); give tp=1, not 2"),
     (("MerakArguments(tp_overlapping_level=4)",), "should be one of 0, 1, 2, 3"),
     (("MerakArguments(bf16=True, fp16=True)",), "runs in one of them"),
     (("MerakArguments(activation_checkpoint_ratio=[1.5])",), "shares from 0 to 1"),
@@ -461,6 +462,23 @@ BAD = [
 @pytest.mark.parametrize(("inputs", "said"), BAD, ids=[one[0][0] for one in BAD])
 def test_what_cannot_be_is_one_sentence(inputs: tuple[str, ...], said: str) -> None:
     assert said in refused(*inputs)
+
+
+def test_adapters_of_a_file_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("Merak.init(2, 1, 2)\nMerakArguments(lora_config='lora.json')")
+    config = {"r": 16, "lora_alpha": 32, "target_modules": ["c_attn", "c_proj"], "bias": "lora_only", "lora_dropout": 0.1, "peft_type": "LORA"}
+    (tmp_path / "lora.json").write_text(json.dumps(config))
+    made = symsim.load_job("merak", str(tmp_path / "train.py"), model="gpt2-xl")
+    placed = strategy_of(made)
+    assert (placed["tuner_type"], placed["lora_rank"], placed["lora_dropout"]) == ("lora", 16, 0.1)
+    assert placed["target_modules"] == ["linear_qkv", "o_proj", "down_proj"]
+    ends = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj", "mlp.down_proj")
+    assert placed["modules_to_save"] == [f"{name}.bias" for name in ends]
+    assert {one.key: one.fate for one in made.rows}["lora_config.lora_alpha"] == "no_cost_effect"
+    # peft's default for a config that names nothing: c_attn; 48 layers of (1600 + 4800) r, and nothing else
+    (tmp_path / "lora.json").write_text('{"r": 4}')
+    plain = symsim.load_job("merak", str(tmp_path / "train.py"), model="gpt2-xl")
+    assert symsim.derive(plain.architecture, plain.placed()).value("params.trained") == 48 * 6400 * 4
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

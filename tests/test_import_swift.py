@@ -553,3 +553,45 @@ def test_names_of_ms_swift_2() -> None:
     assert made.assumptions["attention_kernel"] == "eager" and made.architecture is not None
     with pytest.raises(InputError, match="has no key 'dtype'"):
         job("swift sft --model Qwen/Qwen3-8B --dtype AUTO")
+
+
+def test_what_the_newest_arguments_become() -> None:
+    mixture = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-30B-A3B --expert_model_parallel_size 8"
+    muon = "--optimizer muon --muon_split_qkv false --muon_scalar_optimizer lion --muon_fp32_matmul_prec high"
+    placed = placed_of(f"{mixture} --moe_z_loss_coeff 1e-3 {muon}")
+    assert placed.moe_z_loss and not placed.muon_split_qkv
+    assert (placed.muon_scalar_optimizer, placed.muon_fp32_matmul_prec) == ("lion", "high")
+    sparse = "NPROC_PER_NODE=8 megatron sft --model {} --expert_model_parallel_size 8"
+    sparse += " --dsa_indexer_loss_coeff 0.01 --dsa_indexer_use_sparse_loss true"
+    assert placed_of(sparse.format("deepseek-ai/DeepSeek-V3.2")).dsa_indexer_loss == "sparse"
+    ledger = rows(job(sparse.format("Qwen/Qwen3-30B-A3B") + " --use_fused_mhc true --csa_dense_mode true --linear_decoupled_in_proj true"))
+    for key in ("dsa_indexer_loss_coeff", "use_fused_mhc", "csa_dense_mode", "linear_decoupled_in_proj"):
+        assert ledger[key].fate == "no_cost_effect" and ledger[key].why, key
+
+
+def placed_of(command: str) -> Strategy:
+    return job(command).placed()
+
+
+def test_biases_beside_adapters() -> None:
+    command = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen2.5-7B --tuner_type lora --target_modules q_proj --lora_bias {}"
+    assert job(command.format("all")).placed().modules_to_save == ("bias",)
+    # q, k and v are one product of Megatron's, with one bias of its parts
+    assert set(job(command.format("lora_only")).placed().modules_to_save or ()) == {f"attention.{name}_proj.bias" for name in "qkv"}
+    assert job(command.format("none")).placed().modules_to_save is None
+    assert rows(job(command.format("all").replace("Qwen2.5-7B", "Qwen3-8B")))["lora_bias"].fate == "no_cost_effect"
+    assert "lora_bias is some" in told(command.format("some"))
+
+
+def test_the_embedding_of_the_next_token_without_a_gradient() -> None:
+    command = "NPROC_PER_NODE=8 megatron sft --model deepseek-ai/DeepSeek-V3 --mtp_num_layers 1 --expert_model_parallel_size 8"
+    detached = job(f"{command} --mtp_decoder_input_detach true")
+    assert detached.architecture is not None and detached.architecture.mtp_detaches_embedding
+
+    def backward(found: Job) -> set[str]:
+        result = derive(found.architecture, found.placed())
+        remembered = result.lowered.blocks["mtp"]
+        return {remembered.placed.block.ops[kernel.forward].name for kernel in remembered.differentiated.backward}
+
+    # the norm of the embedding has a weight of its own to train
+    assert backward(job(command)) - backward(detached) == {"embedding.lookup"}

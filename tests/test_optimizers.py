@@ -114,6 +114,34 @@ def test_rounds_of_newton_schulz() -> None:
     assert flops(made("galore", optimizer_rank=8)) == 2 * sum(2 * 8 * r * c for r, c in MATRICES)
 
 
+def test_queries_keys_and_values_in_one_weight() -> None:
+    """Under te q, k and v are one weight, as gate and up are: Muon takes the three apart unless told."""
+    halves = [(H, H), (KV, H), (KV, H), (H, H), (2 * F, H), (H, F)]
+    together = [(H + 2 * KV, H), (H, H), (2 * F, H), (H, F)]
+    for split, shapes_of in ((True, halves), (False, together)):
+        result = made("muon", fusion="te", precision="bf16", muon_split_qkv=split)
+        assert flops(result) == sum(newton_schulz(min(m), max(m)) for m in shapes_of)
+    cut = [(r // 2, c) if at not in (3, 5) else (r, c // 2) for at, (r, c) in enumerate(halves)]
+    assert flops(made("muon", fusion="te", precision="bf16", tp=2)) == sum(newton_schulz(min(m), max(m)) for m in cut)
+    # Adafactor's factors are of the weight as it is stored
+    assert {(r, c) for w, r, c, _ in shapes(made("adafactor", fusion="te", precision="bf16")) if not w.vocabulary and w.matrix} == set(together)
+
+
+def test_what_updates_all_that_is_no_matrix() -> None:
+    assert kept(made("muon", muon_scalar_optimizer="lion")) == 4 * (IN_MATRICES + IN_TABLES + VECTORS)
+
+
+def test_the_type_that_rounds_multiply_in() -> None:
+    system, large = load_system("h100-sxm"), load_model("llama3-8b").architecture
+
+    def seconds(how: str) -> float:
+        return float(derive(large, Strategy(optimizer="muon", muon_fp32_matmul_prec=how), system=system).value("t_opt"))
+
+    medium, high, highest = (seconds(how) for how in ("medium", "high", "highest"))
+    # products of these sizes wait for the multipliers: 494.7 and 66.9 TFLOP/s in place of 989.4
+    assert 1.5 < high / medium < 2 < 989.4 / 66.9 / 2 < highest / medium < 989.4 / 66.9
+
+
 def test_matrices_that_tensor_parallelism_cuts() -> None:
     """Rows of q, k, v, gate and up; columns of the two that follow."""
     cut = [(r // 2, c) if at not in (3, 6) else (r, c // 2) for at, (r, c) in enumerate(MATRICES)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.cost.count import counted_parameters
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.ir.block import Tensor
+from symsim.ir.operations import Projection, of_role
 from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
@@ -44,7 +46,29 @@ def weights_of(lowered: Lowered) -> Iterator[Weight]:
             times = symbol(holds(name))
             if role_of(name).behind and tensor.module == "lm_head":
                 times = symbol("loss_i" if tensor.role == "bias" else "output_i")
-            yield _weight(placed, tensor, times)
+            weight = _weight(placed, tensor, times)
+            apart = _heads_apart(lowered, placed, tensor)
+            yield from (replace(weight, elements=n * weight.columns, rows=n) for n in apart) if weight.matrix and apart else (weight,)
+
+
+_HEADS = {"q_proj", "k_proj", "v_proj"}
+
+
+def _heads_apart(lowered: Lowered, placed: Placed, tensor: Tensor) -> list[Expr]:
+    """Rows of queries, keys and values on a rank, where one weight holds them and Muon takes each by itself (Megatron-Core optimizer/muon.py
+    is_qkv_fn); else none."""
+    strategy, block = lowered.profile.strategy, placed.block
+    if not (OPTIMIZERS[strategy.optimizer].orthogonal and strategy.muon_split_qkv and strategy.fusion == "te"):
+        return []
+    op = next((o for o in block.ops if o.einsums and tensor.name in o.inputs and _HEADS <= set(o.of(Projection).labels)), None)
+    made = set(op.outputs) if op else set()
+    views = next((o for o in block.ops if o.kind in of_role("view") and made & set(o.inputs)), None)
+    if op is None or views is None or len(views.outputs) < len(_HEADS):
+        return []
+    batch = {d for d in op.einsums[0].result if d in op.einsums[0].operands[0]}
+    named = ([d for d in block.tensors[t].dims if d not in batch] for t in views.outputs)
+    return [product(local_size(placed.mesh, block, d, placed.layouts[t].get(d, ())) for d in dims) for t, dims in zip(views.outputs, named)]
+
 
 
 def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:

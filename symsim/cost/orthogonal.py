@@ -56,9 +56,13 @@ def update_flops(lowered: Lowered) -> Expr:
 
 
 def update_seconds(lowered: Lowered) -> Expr:
-    """Seconds of them, in 16 bits (muon_fp32_matmul_prec medium)."""
-    peak = symbol("Phi_fp16" if lowered.profile.strategy.precision == "fp16" else "Phi_bf16")
-    return sum((p.times * curves.gemm(p.m, p.n, p.k, kind="forward", width_in=2, width_out=2, peak=peak) for p in update_products(lowered)), ZERO)
+    """Seconds of them, in the type that they multiply in; TF32 at half the rate of 16 bits."""
+    strategy = lowered.profile.strategy
+    half = symbol("Phi_fp16" if strategy.precision == "fp16" else "Phi_bf16")
+    how = strategy.muon_fp32_matmul_prec if OPTIMIZERS[strategy.optimizer].orthogonal else "medium"
+    peak, width = {"medium": (half, 2), "high": (half / 2, 4), "highest": (symbol("Phi_fp32"), 4)}[how]
+    products = update_products(lowered)
+    return sum((p.times * curves.gemm(p.m, p.n, p.k, kind="forward", width_in=width, width_out=width, peak=peak) for p in products), ZERO)
 
 
 def _owners(lowered: Lowered, weight: Weight) -> Expr:

@@ -75,7 +75,8 @@ def _of_weight(strategy: Strategy, weight: Weight, shard: Expr) -> Expr:
     row = OPTIMIZERS[strategy.optimizer]
     assert row.others is not None
     if not taken_as_matrix(strategy, weight):
-        return weight.elements * moment_bytes(strategy, row.others) / shard
+        others = OPTIMIZERS[strategy.muon_scalar_optimizer].moments if row.orthogonal else row.others
+        return weight.elements * moment_bytes(strategy, others) / shard
     found = weight.elements * moment_bytes(strategy, row.moments) / shard
     found = found + row.factors * 4 * weight.count * (weight.rows / shard + weight.columns)
     if row.projected:

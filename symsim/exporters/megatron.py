@@ -171,6 +171,7 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _on("moe-router-padding-for-quantization", s.moe_router_padding_for_quantization)
     yield from _given("moe-router-dtype", "fp32" if s.moe_router_dtype == "fp32" else None)
     yield from _given("moe-router-load-balancing-type", s.moe_router_load_balancing_type)
+    yield from _given("moe-z-loss-coeff", "1e-3" if s.moe_z_loss else None)
     yield from _given("moe-aux-loss-coeff", None if s.moe_router_load_balancing_type == "none" else "1e-3")
     yield from _given("dsa-indexer-loss-coeff", None if s.dsa_indexer_loss == "none" else "1e-2")
     yield from _on("dsa-indexer-use-sparse-loss", s.dsa_indexer_loss == "sparse")
@@ -306,6 +307,9 @@ def _optimizer(s: Strategy) -> Iterator[Argument]:
     if s.optimizer == "muon":
         yield ("--muon-tp-mode", s.muon_tp_mode)
         yield ("--muon-num-ns-steps", str(s.muon_num_ns_steps))
+        yield from _on("muon-no-split-qkv", not s.muon_split_qkv)
+        yield ("--muon-fp32-matmul-prec", s.muon_fp32_matmul_prec)
+        yield ("--muon-scalar-optimizer", s.muon_scalar_optimizer)
     yield from _given("clip-grad", float(s.clip_grad))
     if s.use_precision_aware_optimizer:
         yield ("--use-precision-aware-optimizer",)

@@ -21,6 +21,7 @@ from symsim.inputs.traced import once
 LAUNCHES: dict[str, tuple[int, int]] = {
     "rope": (6, 6),
     "top_k": (18, 10),
+    "z_loss": (12, 9),
     "permute": (8, 4),
     "unpermute": (4, 4),
     "exchange": (4, 4),

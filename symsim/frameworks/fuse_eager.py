@@ -27,6 +27,7 @@ from symsim.frameworks.kernels import (
     joined_linear,
     keep,
     pool,
+    z_loss,
 )
 from symsim.frameworks.linear_loss import COMPILED, chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
@@ -244,6 +245,7 @@ def eager_top_k(k: Kernels, op: Op) -> None:
     (scores,), (weights, indices) = op.inputs, op.outputs
     code, precision, at = module_code(k.profile.model), k.profile.strategy.precision, op.of(TopK)
     chosen = k.dims_of(indices)
+    z_loss(k, scores)
     if code.sparsemixer:
         sparsemixer(k, scores, weights, indices)
         return

@@ -25,6 +25,7 @@ from symsim.frameworks.kernels import (
     keep_inputs,
     lightning,
     pool,
+    z_loss,
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
 from symsim.frameworks.primitives import dropped, run
@@ -347,6 +348,9 @@ def te_top_k(k: Kernels, op: Op) -> None:
         extra.append(k.make("sum", dims[:-1], "fp32", "index"))
     chosen = [probabilities] if not first or (at.score == "sigmoid" and several) else []
     balancing = k.profile.strategy.moe_router_load_balancing_type
+    if k.profile.strategy.moe_router_dtype == "fp32":  # moe_utils.py RouterGatingLinearFunction
+        k.retype(logits, dtype="fp32")
+    z_loss(k, logits)
     k.emit("top_k", op.inputs, [probabilities, indices, *extra], saves=[indices, *chosen, *extra], attrs=replace(at, balancing=balancing))
 
 

@@ -278,6 +278,14 @@ def index_loss(k: Kernels, op: Op) -> None:
     k.emit("index_loss", op.inputs, op.outputs, saves=op.inputs, products=[target], backward=backward, attrs=IndexLoss(keys, attended_by[2]))
 
 
+def z_loss(k: Kernels, logits: str) -> None:
+    """The square of the logarithm of the sum of a token's exponentials, whose mean keeps a router's logits small (arXiv:2202.08906; Megatron-Core
+    moe_utils.py z_loss_func). No kernel where it is not asked for."""
+    if k.profile.strategy.moe_z_loss:
+        total = k.make("logsumexp", k.dims_of(logits)[:-1], k.tensors[logits].dtype, "index")
+        k.emit("z_loss", [logits], [total], saves=[logits, total], name="z_loss", attrs=Plain())
+
+
 INDEXER: Mapping[str, Lowering] = {"index_scores": index_scores, "index_loss": index_loss}
 
 CHUNK = 64  # tokens of a chunk: transformers torch_chunk_gated_delta_rule, flash-linear-attention chunk_gated_delta_rule

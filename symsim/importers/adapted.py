@@ -17,6 +17,16 @@ _JOINT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn", "linear_qkv"), "linear_qkv"),
     **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "linear_fc1"), "linear_fc1"),
 }
+# modelling code with names of its own for the linear maps of a layer (gpt2, gpt_neox, opt, internlm and their like)
+_OF_OTHERS: dict[str, tuple[str, ...]] = {
+    "c_proj": ("o_proj", "down_proj"),
+    **dict.fromkeys(("dense", "out_proj", "wo"), ("o_proj",)),
+    **dict.fromkeys(("c_fc", "dense_h_to_4h", "fc1", "fc_in"), ("up_proj",)),
+    **dict.fromkeys(("dense_4h_to_h", "fc2", "fc_out", "w2"), ("down_proj",)),
+    "w1": ("gate_proj",),
+    "w3": ("up_proj",),
+    "wqkv": ("query_key_value",),
+}
 # experts of modelling code, as adapters' libraries name their modules or parameters (peft target_parameters)
 _EXPERTS = {
     **dict.fromkeys(("experts.gate_up_proj", "experts.up_proj", "experts.gate_proj", "experts.w1", "experts.w3"), "moe.experts.fc1"),
@@ -77,6 +87,38 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         keys.note(names.saved, "not_modelled", "modules_to_save", "of these, embeddings, norms and the output layer alone are trained whole here")
 
 
+def biases(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Biases that are trained beside adapters: none, those of the adapted maps, or all (peft tuners/tuners_utils.py)."""
+    which = keys.choice(key, {"none": "none", "all": "all", "lora_only": "lora_only"}, "none", to="modules_to_save")
+    if which == "none":
+        return
+    if architecture is None:
+        keys.note(key, "not_modelled", "modules_to_save", "of a known model alone: biases rest")
+        return
+    found = ["bias"] if which == "all" and _biased(architecture, EVERY[-1:]) else _biased(architecture, strategy["target_modules"])
+    if not found:
+        keys.note(key, "no_cost_effect", why="these linear maps have no bias")
+        return
+    strategy["modules_to_save"] = [*strategy.get("modules_to_save", ()), *found]
+
+
+def _biased(architecture: Architecture, chosen: Iterable[str]) -> list[str]:
+    """The biases of linear maps, or of some of them."""
+    from symsim.ir.operations import LINEAR
+    from symsim.lowering.adapt import module_names
+    from symsim.lowering.lower import declared_alone
+
+    names, every = set(chosen), EVERY[-1] in chosen
+    return [
+        t
+        for block in declared_alone(architecture).values()
+        for op in block.ops
+        if op.kind in LINEAR and (every or not module_names(op).isdisjoint(names))
+        for t in op.inputs
+        if block.tensors[t].role == "bias"
+    ]
+
+
 def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None) -> tuple[list[str], list[str]]:
     """The linear maps that names mean here, and the names that mean none; all where nothing is left."""
     found: list[str] = []
@@ -114,7 +156,8 @@ def _meant(text: str, known: Mapping[str, tuple[str, ...]], te: bool) -> tuple[s
     joint = _JOINT.get(name, name)
     if te and joint in known:
         return (joint,)
-    return known.get(name) or known.get(joint) or ()
+    found = known.get(name) or known.get(joint) or ()
+    return found or tuple(dict.fromkeys(one for other in _OF_OTHERS.get(name, ()) for one in _meant(other, known, te)))
 
 
 def _linear_maps(architecture: Architecture | None) -> dict[str, tuple[str, ...]]:

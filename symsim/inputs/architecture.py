@@ -321,6 +321,7 @@ class Architecture(Part):
     embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
     mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
     mtp_use_repeated_layer: bool = False
+    mtp_detaches_embedding: bool = Field(False, description="multi-token prediction has no gradient for the embedding of the next token")
     hidden_dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dropout: float | None = Field(None, ge=0, lt=1, description="default: hidden_dropout")
     attention_dropout: float = Field(0.0, ge=0, lt=1)

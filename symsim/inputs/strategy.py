@@ -194,6 +194,13 @@ class Strategy(BaseModel):
         "blockwise", description="muon: every tensor-parallel rank its own piece of a matrix, each the whole one, or all of them together"
     )
     muon_num_ns_steps: Degree = Field(5, description="muon: Newton-Schulz rounds, of three products each")
+    muon_split_qkv: bool = Field(True, description="muon, te: queries, keys and values are matrices of their own; false: one, as they are stored")
+    muon_fp32_matmul_prec: Literal["medium", "high", "highest"] = Field(
+        "medium", description="muon: the rounds multiply in 16 bits, in TF32 (high, half that rate), or in fp32 (highest)"
+    )
+    muon_scalar_optimizer: Literal["adam", "lion"] = Field(
+        "adam", description="muon: what updates all that is no matrix, with the embedding and the output layer: two moments, or one (lion)"
+    )
     use_precision_aware_optimizer: bool = Field(False, description="optimizer states in the types below; needs a distributed optimizer")
     store_param_remainders: bool = Field(True, description="precision-aware: of fp32 main parameters, the 16 bits that bf16 lacks")
     main_params_dtype: Literal["fp32", "fp16", "bf16"] | None = Field(
@@ -369,6 +376,7 @@ class Strategy(BaseModel):
     moe_router_load_balancing_type: Literal["none", "aux_loss", "seq_aux_loss", "global_aux_loss"] = Field(
         "none", description="auxiliary loss, whose token counts are summed over ranks"
     )
+    moe_z_loss: bool = Field(False, description="a loss that keeps a router's logits small: one more pass over them, and over their gradients")
     dsa_indexer_loss: Literal["none", "dense", "sparse"] = Field(
         "none", description="an indexer's own loss: over all keys (dense), or those that it chose (sparse); none: it is not trained"
     )

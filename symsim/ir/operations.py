@@ -400,6 +400,7 @@ OPERATIONS: dict[str, Operation] = {
     "detach": Operation("view", transpose="none"),
     "index_scores": Operation("kernel", Scoring, transpose="none", assumed=("dsa_index_scores",)),
     "index_loss": Operation("loss", IndexLoss, inner="target"),
+    "z_loss": Operation("loss"),
     "constant": Operation("aside"),
     "angles": Operation("aside"),
     "all_reduce": _sends(replace(_REDISTRIBUTION, in_place=True), "all_reduce"),

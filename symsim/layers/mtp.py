@@ -21,6 +21,8 @@ def mtp_depth(net: Net, x: str, model: Architecture) -> str:
         net.op("embed", "lookup", [ids, table], [embedded])
         if model.dropped_embedding:
             embedded = n.dropout(net, embedded, "dropout")
+        if model.mtp_detaches_embedding:
+            embedded = n.detached(net, embedded, "words")
     with net.within("mtp", "mtp"):
         embedded = n.norm(net, embedded, "enorm", kind=model.normalization, bias=model.norm_bias)
         hidden = n.norm(net, x, "hnorm", kind=model.normalization, bias=model.norm_bias)

@@ -36,6 +36,11 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
+        "Newton-Schulz rounds compute half of what is symmetric: a quarter to a third of their FLOPs less",
+        "muon_use_syrk",
+    ),
+    **silent(
+        "not_modelled",
         "optimizer states by layers: other sizes of gathers",
         "use_layer_wise_distributed_optimizer",
     ),
@@ -72,7 +77,7 @@ GAPS: dict[str, Silent] = {
         "not_modelled",
         "a synchronisation or a pass over gradients that costs well below 1 % of a step",
         """
-        check_for_large_grads check_for_spiky_loss log_max_attention_logit moe_input_jitter_eps moe_z_loss_coeff
+        check_for_large_grads check_for_spiky_loss log_max_attention_logit moe_input_jitter_eps
         no_barrier_with_level_1_timing qk_clip train_sync_interval
         """,
     ),

@@ -125,8 +125,7 @@ SILENT: dict[str, Silent] = {
         "a number of the update, not its cost",
         """
         adam_beta1 adam_beta2 adam_eps apply_wd_to_qk_layernorm lion_beta1 lion_beta2 muon_coefficient_type muon_extra_scale_factor
-        muon_fp32_matmul_prec muon_momentum muon_nesterov muon_no_split_qkv muon_scalar_optimizer muon_scale_mode
-        muon_use_syrk no_weight_decay_cond_type weight_decay
+        muon_momentum muon_nesterov muon_scale_mode no_weight_decay_cond_type weight_decay
         """,
     ),
     **silent(

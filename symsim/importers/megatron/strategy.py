@@ -427,6 +427,11 @@ def _indexer(read: Settings) -> None:
 
 def _auxiliary(read: Settings) -> None:
     keys = read.keys
+    if keys.number("moe_z_loss_coeff", 0, to="moe_z_loss"):
+        if read.mixture:
+            read.options["moe_z_loss"] = True
+        else:
+            keys.note("moe_z_loss_coeff", "no_cost_effect", why="the model has no experts")
     kinds = _listed(keys, "moe_router_load_balancing_type", "moe_router_load_balancing_type") or ["aux_loss"]
     rates = _listed(keys, "moe_aux_loss_coeff", "moe_router_load_balancing_type") or ["0"]
     for kind in kinds:

@@ -12,6 +12,10 @@ DTYPES = {
 _OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "lion": "lion", "muon": "muon", "dist_muon": "muon"}
 
 
+# torch.set_float32_matmul_precision; low is not a value of it, and Megatron-LM's rounds take it for medium
+_PRECISIONS = {"low": "medium", "medium": "medium", "high": "high", "highest": "highest"}
+
+
 def _muon(read: Settings) -> None:
     """What is read with the muon optimizers only."""
     keys, of_muon = read.keys, read.options.get("optimizer") == "muon"
@@ -19,11 +23,18 @@ def _muon(read: Settings) -> None:
     for key, value in (
         ("muon_tp_mode", keys.choice("muon_tp_mode", modes, None, to="muon_tp_mode")),
         ("muon_num_ns_steps", keys.integer("muon_num_ns_steps", None, to="muon_num_ns_steps", least=1)),
+        ("muon_fp32_matmul_prec", keys.choice("muon_fp32_matmul_prec", _PRECISIONS, None, to="muon_fp32_matmul_prec")),
+        ("muon_scalar_optimizer", keys.choice("muon_scalar_optimizer", {"adam": "adam", "lion": "lion"}, None, to="muon_scalar_optimizer")),
     ):
         if value is not None and of_muon:
             read.options[key] = value
         elif value is not None:
             keys.note(key, "no_cost_effect", why="read with the muon optimizers only")
+    together = keys.flag("muon_no_split_qkv", False, to="muon_split_qkv", why="the opposite")
+    if together and of_muon:
+        read.options["muon_split_qkv"] = False
+    elif together:
+        keys.note("muon_no_split_qkv", "no_cost_effect", why="read with the muon optimizers only")
 
 
 def optimizer(read: Settings) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
+from symsim.importers.merak.adapters import LORA, flattened, tuned
 from symsim.importers.merak.parallel import data_parallel, degrees, sequence_parallel, tensor_parallel
 from symsim.importers.merak.sources import DEGREES, Sources, read_sources
 from symsim.importers.merak.stages import pipeline
@@ -33,7 +34,7 @@ READ = (
     custom_split_points shard_count custom_partition activation_checkpointing checkpoint_num_layers activation_checkpoint_ratio seq_length
     prescale_gradients gradient_predivide_factor zero_stage zero_reduce_bucket_size parallel_vocab sequence_parallel sequence_dim
     dealloc_pipeoutput tp_overlapping_level no_tie_modules half_precision_backend per_device_train_batch_size per_gpu_train_batch_size
-    gradient_accumulation_steps bf16 fp16 optim adafactor max_grad_norm total_batch_size _attn_implementation""".split(),
+    gradient_accumulation_steps bf16 fp16 optim adafactor max_grad_norm total_batch_size _attn_implementation lora_config""".split(),
 )
 
 
@@ -42,7 +43,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if options.version not in (None, *VERSIONS):
         raise InputError(f"--version {options.version}: merak has {' and '.join(VERSIONS)}")
     found = read_sources(inputs, options, {*MERAK, *READ})
-    keys = Keys("Merak", found.given, {k: v for k, v in MERAK.items() if k not in READ}, options.lenient)
+    keys = Keys("Merak", flattened(found.given), {k: v for k, v in {**MERAK, **LORA}.items() if k not in READ}, options.lenient)
     version = _version(options, found)
     model = _model(keys, load_model(options.model).architecture if options.model is not None else found.model or _named(keys))
     strategy: dict[str, Any] = {}
@@ -59,6 +60,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     data_parallel(keys, strategy, assumptions, options.faithful, notes)
     model = pipeline(keys, strategy, assumptions, model, options.faithful)
     _modules(keys, strategy, assumptions)
+    tuned(keys, strategy, model)
     settle(keys, strategy, model, "Merak")
     notes.append(f"defaults are those of Merak's code; --version {version} decides what sequence_parallel means")
     return Job("merak", keys.finish(), model, strategy, None, assumptions, tuple(notes))

@@ -18,10 +18,6 @@ _TIMERS = (
     "more calls that wait for the device around the parts of a step: some 10 microseconds each, a few for every micro-batch; "
     "the timers of forward and of a whole step wait at any value"
 )
-_ADDED = (
-    "LoRA: gradients and states of the frozen weights vanish, so do their weight gradients (backward near 1 forward, not 2), and the adapters "
-    "come on top"
-)
 
 MERAK: dict[str, Silent] = {
     **TRAINER,
@@ -39,7 +35,6 @@ MERAK: dict[str, Silent] = {
     **silent("no_cost_effect", _GENERATED, "out_seq_length temperature"),
     **silent("no_cost_effect", _SCALED, "loss_scale initial_scale_power loss_scale_window hysteresis min_loss_scale"),
     **silent("not_modelled", _TIMERS, "wall_clock_breakdown"),
-    **silent("refused", _ADDED, "lora_config"),
     **silent("no_cost_effect", "the adapter's name", "adapter_name"),
     **silent("no_cost_effect", "a loss of the script's; cross entropy over the logits is taken", "loss_fn"),
     **silent("no_cost_effect", "convolutions, which a decoder has none of", "conv_para_list"),

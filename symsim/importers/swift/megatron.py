@@ -11,7 +11,7 @@ from typing import Any
 
 from symsim.errors import InputError
 from symsim.importers.assumed import deterministic
-from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.keys import Entry, Fate, Given, Keys
 from symsim.importers.megatron.strategy import read_strategy
 from symsim.importers.rules import data_parallel
 from symsim.importers.swift.reading import Reading, own, precision, rows
@@ -23,19 +23,20 @@ SAME = frozenset(
     expert_model_parallel_size expert_tensor_parallel_size decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split pipeline_model_parallel_layout cp_comm_type tp_comm_overlap
     batch_p2p_comm overlap_grad_reduce overlap_param_gather use_distributed_optimizer use_megatron_fsdp data_parallel_sharding_strategy clip_grad
-    optimizer muon_tp_mode muon_num_ns_steps sgd_momentum
+    optimizer muon_tp_mode muon_num_ns_steps muon_fp32_matmul_prec muon_scalar_optimizer sgd_momentum
     use_precision_aware_optimizer main_params_dtype main_grads_dtype exp_avg_dtype exp_avg_sq_dtype optimizer_cpu_offload
     optimizer_offload_fraction recompute_granularity recompute_method recompute_num_layers recompute_modules moe_layer_recompute
     cross_entropy_loss_fusion cross_entropy_fusion_impl attention_backend use_flash_attn transformer_impl no_rope_fusion fp8_format fp8_recipe
     fp8_param_gather fp4_format fp4_param_gather log_params_norm moe_token_dispatcher_type
     moe_flex_dispatcher_backend moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype
-    moe_router_load_balancing_type moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap""".split()
+    moe_router_load_balancing_type moe_aux_loss_coeff moe_z_loss_coeff dsa_indexer_loss_coeff dsa_indexer_use_sparse_loss
+    moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap""".split()
 )
 RENAMED = {
     "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
     "microbatch_group_size_per_vp_stage": "microbatch_group_size_per_virtual_pipeline_stage",
 }
-OPPOSITE = {"apply_rope_fusion": "no_rope_fusion", "overlap_p2p_comm": "no_overlap_p2p_communication"}
+OPPOSITE = {"muon_split_qkv": "muon_no_split_qkv", "apply_rope_fusion": "no_rope_fusion", "overlap_p2p_comm": "no_overlap_p2p_communication"}
 # arguments that are left out where ms-swift says none
 _NONE = {"recompute_granularity": "recompute", "moe_router_dtype": "moe_router_dtype"}
 _LISTS = ("moe_aux_loss_coeff",)
@@ -80,6 +81,7 @@ def of_megatron(r: Reading, world: int | None) -> None:
     r.strategy |= read.options
     r.assumptions |= read.assumptions
     _own_arguments(r)
+    _variants(r)
     _prediction(r)
     _ranks(r, world)
     if r.version == "seed":
@@ -192,11 +194,41 @@ def _own_arguments(r: Reading) -> None:
                 r.strategy[option] = False
 
 
+_FUSED_INDEX = "the attention of an indexer and its loss in kernels of their own, as they are timed here"
+_UNFUSED_STREAMS = "mixing of residual streams in one kernel in place of some: a few passes over activations less for each mixer and network"
+_STREAMS_AGAIN = "what mixes the streams of so many layers runs again: what it keeps leaves the peak, and its passes come twice"
+
+
+def _variants(r: Reading) -> None:
+    """Arguments of layers that few models have."""
+    keys, model = r.keys, r.architecture
+    index = model is not None and model.attention.dsa_indexer_topk is not None
+    streams = model is not None and model.hyper_connections is not None
+    linear = model is not None and any(model.layer_kinds[kind].mixer == "linear_attention" for kind in model.kind_names())
+    narrow = r.strategy.get("fp8", "none") != "none" or r.strategy.get("fp4", "none") != "none"
+    said: tuple[tuple[str, bool, Fate, str, str], ...] = (
+        ("apply_dsa_kernel_fusion", index, "no_cost_effect", _FUSED_INDEX, "the model has no indexer"),
+        ("csa_dense_mode", False, "no_cost_effect", "", "of compressed sparse attention, which the model does not have"),
+        ("use_fused_mhc", streams, "not_modelled", _UNFUSED_STREAMS, "the model has one residual stream"),
+        ("mhc_recompute_layer_num", streams, "not_modelled", _STREAMS_AGAIN, "the model has one residual stream"),
+        ("linear_decoupled_in_proj", linear and narrow, "not_modelled", _APART, "read by linear attention under FP8 only"),
+    )
+    for key, has, fate, why, without in said:
+        if keys.has(key):
+            known = keys.integer(key) if key == "mhc_recompute_layer_num" else keys.flag(key)
+            keys.note(key, fate if has and known else "no_cost_effect", why=why if has and known else "off at this value" if not known else without)
+
+
+_APART = "two numbers a head of linear attention's first product are multiplied in 16 bits by a product of their own, below 1 % of a layer's FLOPs"
+
+
 def _prediction(r: Reading) -> None:
     """Multi-token prediction is trained where its depth is given."""
     keys = r.keys
     depth = keys.integer("mtp_num_layers", to="mtp_num_layers")
     shared = keys.flag("mtp_shared_weights", to="model's mtp_use_repeated_layer")
+    if keys.flag("mtp_decoder_input_detach", False, to="model's mtp_detaches_embedding") and depth and r.architecture is not None:
+        r.architecture = r.architecture.model_copy(update={"mtp_detaches_embedding": True})
     if depth is not None:
         r.strategy["mtp_num_layers"] = depth
     elif r.architecture is not None and r.architecture.mtp_num_layers:

@@ -19,7 +19,9 @@ _OTHERS = "other models besides the policy are another workload: their forwards,
 _COLOCATED = "an inference engine on the same accelerators is another workload: its memory, and states moved to the host and back, would come on top"
 _REWARD = "rewards, sampling and terms of the loss of reinforcement learning, which is another workload; the policy's forward and backward are timed"
 _ADAPTERS = "a variant of adapters, which are timed as LoRA's: two products of rank lora_rank beside each target"
-_FROZEN = "frozen parameters would lose their gradients, states and messages (all but 2 of 18 bytes), and their weight gradients 1/3 of the FLOPs"
+_WIDE_ADAPTERS = "adapters of a type of their own: those of 4 bytes keep 2 more for each of their parameters, and cast the input of each target"
+_BEHIND_TOWERS = "takes effect with towers for images and sound alone, where the text part loses all but 2 of 18 bytes a parameter and its weight "
+_BEHIND_TOWERS += "gradients, 1/3 of its FLOPs; a model of text alone is trained as without it"
 _VISION = "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed"
 _EVALUATION = "evaluation belongs to the run: forwards of eval_iters batches between steps"
 _SAVING = "checkpoints belong to the run: bytes of weights and states over the storage's bandwidth, between steps"
@@ -27,7 +29,6 @@ _LOADING = "how samples reach the host's memory bounds a step from below, where 
 _LENGTH = "the length of the run: so many steps of the time given here"
 _LENGTHS = "the lengths of samples and their order: ranks with short rows wait for those with long ones; every row is timed at seq_length"
 _SCORES = "fusions of unfused attention's softmax, which flash attention does not have"
-_ARCHITECTURES = "of sparse attention and hyper-connections, whose layers symsim does not have"
 _PROJECTION = "optimizers that keep states in projected, few or low-precision parameters: less than Adam's 8 bytes, which is counted"
 _GENERATED = "read where the model generates, not in training"
 _CHUNKED = "the loss in chunks keeps the logits of one chunk only: less by up to 12 bytes a logit"
@@ -49,7 +50,7 @@ _RUN: dict[str, Silent] = {
         """lr lr_decay_style lr_decay_iters lr_warmup_iters lr_warmup_fraction lr_warmup_init min_lr lr_wsd_decay_style lr_wsd_decay_iters
         weight_decay weight_decay_incr_style start_weight_decay end_weight_decay adam_beta1 adam_beta2 adam_eps vit_lr aligner_lr
         apply_wd_to_qk_layernorm muon_momentum muon_use_nesterov muon_scale_mode muon_coefficient_type muon_extra_scale_factor
-        lora_alpha use_rslora lorap_lr_ratio router_aux_loss_coef mtp_loss_scaling_factor dsa_indexer_loss_coeff metric_warmup_step""",
+        lora_alpha use_rslora lorap_lr_ratio router_aux_loss_coef mtp_loss_scaling_factor metric_warmup_step""",
     ),
     **silent(
         "no_cost_effect",
@@ -129,7 +130,12 @@ _RUN: dict[str, Silent] = {
 _STEP: dict[str, Silent] = {
     **silent("not_modelled", "messages by way of the host's memory: numbers of another system", "distributed_backend ddp_backend", ("nccl",)),
     **silent("no_cost_effect", "its keys have rows of their own", "extra_megatron_kwargs megatron_extra_kwargs"),
-    **silent("not_modelled", _LENGTHS, "mlp_padding_free group_by_length sequence_packing_scheduler packing_strategy"),
+    **silent("not_modelled", _LENGTHS, "group_by_length sequence_packing_scheduler packing_strategy"),
+    **silent(
+        "not_modelled",
+        "feed-forward networks without the padding of a row: of rows of mean length u in seq_length they compute u / seq_length of what is timed",
+        "mlp_padding_free",
+    ),
     **silent(
         "not_modelled",
         "which tokens a context-parallel rank holds: of contiguous parts the last has 2 - 1/cp times the mean of causal attention",
@@ -137,25 +143,17 @@ _STEP: dict[str, Silent] = {
         ("zigzag",),
     ),
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
-    **silent("not_modelled", "one more pass over the router's logits", "moe_z_loss_coeff"),
     **silent(
         "not_modelled",
         "when stages start the gathers and reductions of data parallelism: what of the last bucket is exposed",
         "align_grad_reduce align_param_gather overlap_param_gather_with_optimizer_step",
     ),
     **silent("not_modelled", "a graph hides the launches of the optimizer's kernels, less than a millisecond a step", "optimizer_cuda_graph"),
-    **silent(
-        "not_modelled", _ARCHITECTURES, "mhc_recompute_layer_num use_fused_mhc dsa_indexer_use_sparse_loss apply_dsa_kernel_fusion csa_dense_mode"
-    ),
-    **silent("not_modelled", "projections kept in 16 bits while the others run in FP8", "linear_decoupled_in_proj"),
     **silent("no_cost_effect", "the recipe of fp4_format, of which there is one", "fp4_recipe"),
     **silent(
         "no_cost_effect",
         "read with the muon optimizers only",
         "muon_split_qkv muon_scalar_optimizer muon_fp32_matmul_prec",
-    ),
-    **silent(
-        "not_modelled", "multi-token prediction without a gradient into the trunk: its input's gradient would be left out", "mtp_decoder_input_detach"
     ),
     **silent("not_modelled", "rows of the vocabulary beyond config.json's, where these tokens need any: at most 128", "new_special_tokens"),
     **silent("not_modelled", _VISION, "vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl max_pixels"),
@@ -166,12 +164,11 @@ _STEP: dict[str, Silent] = {
         "fsdp_config.activation_cpu_offload",
     ),
     **silent("no_cost_effect", "the text part is all that is read", "language_model_only"),
+    **silent("not_modelled", _BEHIND_TOWERS, "freeze_llm"),
     **silent(
-        "not_modelled",
-        _FROZEN,
-        """freeze_llm freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex
-        """,
-        ("0.0",),
+        "no_cost_effect",
+        "read where parameters are trained themselves, not adapters",
+        "freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex",
     ),
     **silent("no_cost_effect", "of towers for images and sound, of which the text part has none", "freeze_vit freeze_aligner"),
     **silent("no_cost_effect", "shares of an embedding's columns in its loss, which is small", "mrl_dims"),
@@ -243,7 +240,9 @@ def silent_keys(method: str, adapters: bool) -> dict[str, Silent]:
     else:
         learning = silent("no_cost_effect", _OTHER_STEP, " ".join((_RL_MODELS, _RL_ROLLOUT, _RL_COLOCATED, _RL_NUMBERS)))
     tuners = {key: Silent("not_modelled", _ADAPTERS) for key in _TUNERS} if adapters else _TUNERS
-    return {**_RUN, **_STEP, **tuners, **learning, **silent("no_cost_effect", "what adapters begin as", "init_lora_weights")}
+    begun = silent("no_cost_effect", "what adapters begin as", "init_lora_weights")
+    wide = silent("not_modelled", _WIDE_ADAPTERS, "lora_dtype") if adapters else {}
+    return {**_RUN, **_STEP, **tuners, **learning, **begun, **wide}
 
 
 def other_models() -> str:

@@ -1,0 +1,75 @@
+"""Adapters of Merak: `lora_config` names a file of peft's LoraConfig, whose keys are read as `lora_config.NAME`.
+
+Merak merak_args/args.py, core/pipeline/module.py at 1593043; peft tuners/lora/config.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from symsim.importers.adapted import Names, adapters, biases
+from symsim.importers.keys import Given, Keys, Silent, Unresolved, silent
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.reading import read_json
+
+KEY = "lora_config"
+# what peft adapts where a config names nothing: queries and values, as one product or two (peft utils/constants.py)
+_NAMES = Names(f"{KEY}.r", f"{KEY}.lora_dropout", f"{KEY}.target_modules", f"{KEY}.modules_to_save", default_targets=("q_proj", "v_proj"))
+
+
+def _inside(names: str) -> str:
+    return " ".join(f"{KEY}.{name}" for name in names.split())
+
+
+LORA: dict[str, Silent] = {
+    **silent("no_cost_effect", "a number of the adapters, which costs the same at any value", _inside("lora_alpha use_rslora alpha_pattern")),
+    **silent(
+        "no_cost_effect",
+        "names of the adapter, or what it begins as",
+        _inside(
+            """peft_type task_type base_model_name_or_path revision inference_mode init_lora_weights auto_mapping fan_in_fan_out
+            loftq_config eva_config corda_config peft_version"""
+        ),
+    ),
+    **silent(
+        "not_modelled",
+        "adapters in some layers, or of other ranks in some: all targets have one of the same rank here",
+        _inside("layers_to_transform layers_pattern rank_pattern exclude_modules"),
+    ),
+}
+
+
+def flattened(given: Mapping[str, Given]) -> dict[str, Given]:
+    """The arguments with the keys of lora_config in its place, where it is a mapping or a file that is there."""
+    one = given.get(KEY)
+    if one is None or isinstance(one.value, Unresolved):
+        return dict(given)
+    inner: Mapping[str, Any] | None = one.value if isinstance(one.value, Mapping) else None
+    where = one.where
+    if isinstance(one.value, str) and one.value.lower().endswith(".json"):
+        beside = Path(one.where.rpartition(":")[0]).parent / one.value
+        if beside.is_file():
+            document = read_json(beside)
+            inner, where = document.data, document.where
+    if inner is None:
+        return dict(given)
+    found = {key: value for key, value in given.items() if key != KEY}
+    return found | {f"{KEY}.{name}": Given(value, where) for name, value in inner.items()}
+
+
+def tuned(keys: Keys, strategy: dict[str, Any], model: Architecture | None) -> None:
+    """What is trained. InputError for adapters whose file is not here, or under tensor parallelism, which Merak does not run."""
+    if keys.has(KEY):
+        keys.refuse(KEY, "this file of adapters is not beside the script; put the JSON there, or its keys under lora_config in a YAML of arguments")
+    named = [key for key in keys.given if key.startswith(f"{KEY}.")]
+    if not named:
+        return
+    if strategy["tp"] > 1:
+        keys.refuse(named[0], f"Merak has adapters without tensor parallelism alone (core/pipeline/module.py); give tp=1, not {strategy['tp']}")
+        return
+    adapters(keys, strategy, model, _NAMES)
+    biases(keys, f"{KEY}.bias", strategy, model)
+    if keys.flag(f"{KEY}.use_dora", False, to="use_dora"):
+        strategy["use_dora"] = True
