@@ -366,6 +366,8 @@ def test_a_sent_output_that_is_kept() -> None:
 def test_reserved_is_more_than_allocated() -> None:
     allocated, reserved = made(), made(assumptions={"memory": "reserved"})
     assert of_stage(reserved)["peak"] == pytest.approx(of_stage(allocated)["peak"] / 0.94, abs=1)
+    paged = made(assumptions={"memory": "reserved", "allocator": "expandable"})
+    assert of_stage(paged)["peak"] == of_stage(allocated)["peak"]
 
 
 def test_a_pipeline_from_both_ends_holds_two_copies() -> None:

@@ -127,7 +127,8 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
 @once
 def _define_peak(rank: Rank, static: Static, activations: Activations, found: list[Expr]) -> None:
     """Defines the peak over the moments, and what of it is neither kept for the step nor saved."""
-    share, rule = rational("0.94") if rank.assume["memory"] == "reserved" else ONE, rank.lowered.profile.conventions.held.get("peak")
+    fragments = rank.assume["memory"] == "reserved" and rank.assume["allocator"] == "caching"
+    share, rule = rational("0.94") if fragments else ONE, rank.lowered.profile.conventions.held.get("peak")
     peak = define_stage(
         rank,
         of_stage("M", "peak"),
@@ -135,7 +136,7 @@ def _define_peak(rank: Rank, static: Static, activations: Activations, found: li
         "peak memory of one rank of stage i",
         r"M^{(i)}",
         source="the largest of the moments; reserved: SimuMax v1.2 (mem_factor 0.94)",
-        assumptions=("memory", "device_context"),
+        assumptions=("memory", *(("allocator",) if rank.assume["memory"] == "reserved" else ()), "device_context"),
     )
     rank.book.define(
         of_step("M", "peak"),

@@ -308,14 +308,15 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "allocator": Assumption(
         "caching",
         ("caching", "expandable"),
-        "kept free beside a peak that fits: what PyTorch's allocator holds unused in fragments and by rounding, 6 % of what it reserves (caching), "
+        "what PyTorch's allocator holds unused in fragments and by rounding, kept free beside a peak that fits: 6 % of what it reserves (caching), "
         "or nothing, where segments grow page by page (expandable)",
         "caching: SimuMax v1.2 (mem_factor 0.94); expandable: PyTorch CUDACachingAllocator.cpp (expandable_segments:True)",
     ),
     "memory": Assumption(
         "allocated",
         ("allocated", "reserved"),
-        "what a peak means: bytes in use (torch max_memory_allocated), or what the allocator reserved for them, of which 94 % is in use",
+        "what a peak means: bytes in use (torch max_memory_allocated), or what the allocator reserved for them, of which 94 % is in use "
+        "(all of it with allocator=expandable)",
         "SimuMax v1.2 (mem_factor)",
     ),
     "fsdp_parameters": Assumption(
