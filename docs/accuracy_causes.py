@@ -108,8 +108,9 @@ CAUSES = (
     ),
     Cause(
         "peaks of model cards: Llama 3 70B 16 to 30 % above, Moonlight 17 %",
-        "the section on peaks: Llama 3 70B follows its recipe (no cache of transposes, gradients in bf16); Moonlight's peak is that of "
-        "gradients in fp32, which its recipe does not have, so that what its card ran is open",
+        "the section on peaks: Llama 3 70B follows its recipe (no cache of transposes, gradients in bf16) and is compared with "
+        "the last stage, whose rank wrote the log; Moonlight keeps whole fp32 parameters, as Megatron-Core does for the recipe of FP8 that "
+        "Megatron-Bridge names without FP8",
     ),
 )
 

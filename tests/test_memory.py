@@ -279,10 +279,42 @@ def test_parameters_gradients_and_states(settings: dict[str, Any], weights: int,
         ({"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, 2 + 4),
         ({"exp_avg_dtype": "fp8", "exp_avg_sq_dtype": "fp8"}, 2 + 2),
         ({"main_params_dtype": "fp16", "exp_avg_dtype": "fp32", "exp_avg_sq_dtype": "fp32"}, 2 + 8),
+        ({"fp8": "delayed"}, 2 + 8),
+        ({"fp8": "tensorwise"}, 12),
+        ({"fp8": "mxfp8", "optimizer_cpu_offload": True}, 2 + 8),
     ],
 )
 def test_precision_aware_states(settings: dict[str, Any], expected: int) -> None:
     assert state_bytes(Strategy(use_precision_aware_optimizer=True, **settings)) == expected
+
+
+# bytes a parameter: fp32 copies of bf16 gradients, of moments that are not both bf16, and bf16 copies of what becomes narrow weights
+UPDATES: tuple[tuple[dict[str, Any], int, int], ...] = (
+    ({}, 0, 0),
+    ({"grad_reduce_in_fp32": False}, 4, 0),
+    ({"grad_reduce_in_fp32": False, "use_precision_aware_optimizer": True, "main_grads_dtype": "bf16"}, 0, 0),
+    ({"grad_reduce_in_fp32": False, "use_precision_aware_optimizer": True, "main_grads_dtype": "bf16", "fp8": "delayed"}, 0, 0),
+    ({"grad_reduce_in_fp32": False, "use_precision_aware_optimizer": True, "main_grads_dtype": "bf16", "fp8": "blockwise"}, 4, 0),
+    ({"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16"}, 4, 0),
+    ({"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, 0, 0),
+    ({"use_precision_aware_optimizer": True, "exp_avg_dtype": "fp8", "exp_avg_sq_dtype": "fp16"}, 8, 0),
+    ({"fp8": "tensorwise", "fp8_param_gather": True}, 0, 2),
+    ({"fp8": "tensorwise", "fp8_param_gather": True, "grad_reduce_in_fp32": False}, 4, 2),
+    ({"fp8": "mxfp8", "fp8_param_gather": True}, 0, 0),
+    ({"fp8": "delayed", "fp8_param_gather": True}, 0, 2),
+    ({"fp8": "delayed", "fp8_param_gather": True, "use_precision_aware_optimizer": True}, 0, 0),
+)
+
+
+@pytest.mark.parametrize(("settings", "each", "narrow"), UPDATES, ids=[" ".join(map(str, s)) or "plain" for s, _, _ in UPDATES])
+def test_what_an_update_holds_beside_what_stays(settings: dict[str, Any], each: int, narrow: int) -> None:
+    """Megatron-Core distrib_optimizer.py _copy_model_grads_to_main_grads, TransformerEngine fused_adam.py get_unscaled_state and tensor/utils.py
+    quantize_master_weights. Narrow are the weights of layers, without norms, and not the two tables."""
+    result = made(assumptions=FREE, dp=8, **settings)
+    at = result.stage_numbers(result.stages[0])
+    held = at["M_at_optimizer"] - at["M_stage_weights"] - at["M_stage_gradients"] - at["M_stage_optimizer"] - at["M_stage_constant"]
+    of_layers = N - 2 * 128256 * 4096 - (2 * 32 + 1) * 4096
+    assert held == each * N // 8 + narrow * of_layers // 8
 
 
 def test_experts_are_sharded_over_their_own_ranks() -> None:

@@ -118,7 +118,8 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         of_stage("M_at", "optimizer"),
         static.gradients + optimizer_temporaries(rank),
         "the optimizer's update",
-        source="torch.optim.adamw; Megatron-Core optimizer/distrib_optimizer.py (fp32 copies of gradients reduced in less)",
+        source="torch.optim.adamw; Megatron-Core optimizer/distrib_optimizer.py (fp32 copies of gradients reduced in less); TransformerEngine "
+        "pytorch/optimizers/fused_adam.py, pytorch/tensor/utils.py",
         assumptions=("optimizer_implementation",),
     )
     return found

@@ -17,6 +17,7 @@ from symsim.algebra.quantity import BYTE, Quantity
 from symsim.cost.count import label
 from symsim.cost.memory_rank import Rank
 from symsim.cost.reduce import expert_groups, narrow_of_block, narrow_parameters, shards
+from symsim.cost.states import kept_beside_update
 from symsim.frameworks.narrow import forms, recipe_of
 from symsim.frameworks.recipes import Recipe
 from symsim.ir.block import WIDTHS
@@ -59,15 +60,31 @@ def narrow_everywhere(rank: Rank) -> Expr:
     return sum((narrow_at_work(rank, k) * layers(k).expr for k in rank.model.kind_names()), ZERO)
 
 
+def narrowed_copies(rank: Rank) -> Expr:
+    """Bytes of the type of the computation through which the fp32 copies that a rank updates become narrow weights, all of them together
+    (TransformerEngine pytorch/tensor/utils.py quantize_master_weights). An update of its own writes those of delayed scaling; weights of MXFP8
+    are gathered in the wider type."""
+    recipe, strategy = recipe_of(rank.strategy), rank.strategy
+    written = strategy.use_precision_aware_optimizer and not kept_beside_update(strategy)
+    if recipe is None or not recipe.gathers or not strategy.fp8_param_gather or strategy.zero == 3 or written or not rank.framework.main_gradients:
+        return ZERO
+    return _shares(rank, trained=True) * WIDTHS[strategy.precision]
+
+
 def _bytes_at_work(rank: Rank, recipe: Recipe) -> Fraction:
     """Bytes of all forms of a weight, less those of the weight where it has no other."""
     instead = WIDTHS[rank.strategy.precision] if rank.strategy.fp8_param_gather else 0
     return forms(rank.lowered.profile.assumptions, recipe) * recipe.weight_bytes - instead
 
 
-def _shares(rank: Rank) -> Expr:
+def _shares(rank: Rank, *, trained: bool = False) -> Expr:
+    """Narrow weights of a rank's shards; of those that are trained, what it updates."""
     groups: Iterable[tuple[bool | None, bool]] = ((False, False), (True, True)) if expert_groups(rank.lowered) else ((None, False),)
-    return sum((narrow_parameters(rank.lowered, own) / shards(rank.lowered, expert).shard for own, expert in groups), ZERO)
+    found = ZERO
+    for own, expert in groups:
+        group = shards(rank.lowered, expert)
+        found = found + narrow_parameters(rank.lowered, own, trained=trained) / (group.owners if trained else group.shard)
+    return found
 
 
 def _of_blocks(rank: Rank, each: Fraction) -> Expr:

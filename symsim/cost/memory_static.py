@@ -14,10 +14,10 @@ from symsim.cost.count import counted_parameters, some_frozen, trained_part
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
 from symsim.cost.memory_mirrored import mirrored, of_both
-from symsim.cost.memory_narrow import narrow_copies
+from symsim.cost.memory_narrow import narrow_copies, narrowed_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
-from symsim.cost.states import main_type, parameter_type, states
+from symsim.cost.states import kept_beside_update, main_type, parameter_type, states
 from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
@@ -261,10 +261,7 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     strategy = rank.strategy
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     width = WIDTHS[main_type(strategy)]
-    found = ZERO
-    converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and strategy.main_grads_dtype == "fp32"
-    if converted and (rank.framework.main_gradients or strategy.sub_group_size is not None):
-        found = _at_once(rank, 4)
+    found = _gradients_in_fp32(rank) + maximum(_unscaled_moments(rank), narrowed_copies(rank))
     of_largest: int | Fraction = OPTIMIZERS[strategy.optimizer].largest
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
@@ -280,6 +277,27 @@ def optimizer_temporaries(rank: Rank) -> Expr:
         )
         found = found + of_largest * largest.expr
     return found * (1 - away)
+
+
+def _gradients_in_fp32(rank: Rank) -> Expr:
+    """Bytes of copies of gradients that were reduced in less than the update reads."""
+    strategy = rank.strategy
+    read = "fp32" if kept_beside_update(strategy) else strategy.main_grads_dtype
+    converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and read == "fp32"
+    return _at_once(rank, 4) if converted and (rank.framework.main_gradients or strategy.sub_group_size is not None) else ZERO
+
+
+def _unscaled_moments(rank: Rank) -> Expr:
+    """Bytes of fp32 copies of narrower states, of all that one optimizer updates: of experts, or of all others. Its kernel reads two moments in
+    bf16 as they are (TransformerEngine pytorch/optimizers/fused_adam.py get_unscaled_state, fuse_unscale)."""
+    strategy, main = rank.strategy, main_type(rank.strategy)
+    if not rank.framework.main_gradients or not strategy.use_precision_aware_optimizer:
+        return ZERO
+    moments = [strategy.exp_avg_dtype or main, strategy.exp_avg_sq_dtype or main]
+    narrow = ([] if moments == ["bf16", "bf16"] else [t for t in moments if t != "fp32"]) + [main] * (main != "fp32")
+    each = [trained_part(rank.lowered, part) / shard for part, shard in _copies(rank, "optimizer states")]
+    together = maximum(*each) if expert_groups(rank.lowered) else sum(each, ZERO)
+    return 4 * len(narrow) * together
 
 
 def _at_once(rank: Rank, width: int | Fraction) -> Expr:

@@ -9,6 +9,7 @@ from symsim.cost.compressed import error_bytes
 from symsim.cost.count import trained_part
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.reduce import expert_groups, shards
+from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.optimizers import OPTIMIZERS, Moment, bytes_of_blocks
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
@@ -27,10 +28,19 @@ def parameter_type(strategy: Strategy) -> str:
 
 def copy_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int | Fraction:
     """Bytes a parameter of the copy that is updated, in its own type (none where it updates the parameters themselves). A bf16 parameter's
-    fp32 copy needs only the other 16 bits (store_param_remainders)."""
+    fp32 copy needs only the other 16 bits (store_param_remainders), where the update keeps it."""
     main = main_type(strategy)
     copy = 0 if main == parameter_type(strategy) or updates_parameters else WIDTHS[main]
-    return 2 if copy == 4 and strategy.precision == "bf16" and strategy.store_param_remainders and strategy.use_precision_aware_optimizer else copy
+    shared = strategy.store_param_remainders and strategy.use_precision_aware_optimizer and not kept_beside_update(strategy)
+    return 2 if copy == 4 and strategy.precision == "bf16" and shared else copy
+
+
+def kept_beside_update(strategy: Strategy) -> bool:
+    """Whether Megatron-Core keeps the fp32 copy, and hands fp32 gradients to an update that could do without both: TransformerEngine's Adam
+    writes no recipe's weights but those of delayed scaling (optimizer_config.py use_precision_aware_optimizer_no_fp8_or_ds_fp8)."""
+    sharded = FRAMEWORKS[strategy.fusion].main_gradients and strategy.zero < 3
+    other = strategy.fp8 not in ("none", "delayed")
+    return sharded and other and main_type(strategy) == "fp32" and not strategy.optimizer_cpu_offload
 
 
 def moment_bytes(strategy: Strategy, moments: tuple[Moment, ...]) -> int | Fraction:
