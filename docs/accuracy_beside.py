@@ -16,6 +16,7 @@ from measured_row import Case
 from shared import SHARED
 from spreads import Measured, measured
 
+from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.reading import read_yaml
 
@@ -24,12 +25,14 @@ KORTHIKANTI = {"full": "full_recompute_no_sp", "seqsel": "selective_plus_sp"}
 
 @dataclass(frozen=True)
 class Step:
-    """A measured step beside its prediction: the MFU that was measured, and whether there are experts."""
+    """A measured step beside its prediction: the MFU that was measured, whether there are experts, and by how many percent the prediction
+    changes for a percent of each of its symbols."""
 
     case: Case
     row: Measured
     mfu: float
     experts: bool
+    elasticities: Mapping[str, float]
 
     @property
     def error(self) -> float:
@@ -39,8 +42,9 @@ class Step:
 
 def step_of(case: Case, at: Evaluation) -> Step:
     """The step of a case that measures one."""
-    row = measured(case, at)
-    return Step(case, row, float(at.step_numbers["mfu"]) / math.exp(row.error), case.architecture.moe is not None)
+    found = elasticities(at)
+    row = measured(case, at, found)
+    return Step(case, row, float(at.step_numbers["mfu"]) / math.exp(row.error), case.architecture.moe is not None, found)
 
 
 def one_type(step: Step) -> tuple[Any, ...]:

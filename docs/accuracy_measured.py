@@ -13,8 +13,10 @@ from statistics import mean
 
 import accuracy_beside
 import accuracy_causes
+import accuracy_fitted
 import accuracy_kernels
 import accuracy_peaks
+import accuracy_twins
 import spreads
 from accuracy_adapters import adapters_section
 from accuracy_beside import Step, step_of
@@ -74,79 +76,6 @@ REASONS = (
     "b200-sxm runs at the clock of its steps",
     "the rows of Korthikanti et al. gather and reduce beside the products of backward, as the code of that paper did",
 )
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Coefficients of a system file fitted to steps, those fitted to single kernels and calls, and the steps used."""
-
-    steps: str
-    calls: str
-    count: int
-    uses: Callable[[str], bool]
-
-
-FITS = {
-    "b200-sxm": Fit(
-        "GEMM efficiency (attention's follows it), all-to-all share",
-        "GEMM exposed share, grouped GEMM 2, attention 5 (686 shapes; 6 from gb200-nvl72), ring share, all-reduce share, hop and call latency",
-        14,
-        lambda name: name.startswith(("b200/llama3_70b_l12_tp", "b200/llama3_70b_tp2", "b200/deepseekv2_tp1_ep8")) and "_cp" not in name,
-    ),
-    "a100-pcie-80": Fit(
-        "node bandwidth, what one ring moves",
-        "GEMM 3, grouped GEMM 2, attention 5 (219 shapes), switch share, all-to-all share",
-        14,
-        lambda name: name.startswith(("a100/llama3-70b", "a100/ds-236b-l4-ep8")),
-    ),
-    "a100-sxm-80": Fit("none", "ring share, hop and call latency (NCCL tables); kernels are those of a100-pcie-80", 3, lambda name: False),
-    "a800-sxm": Fit(
-        "host launch, host gather", "none; kernels and links borrow from A100", 2, lambda name: name.startswith("swift/moe") and "zero" in name
-    ),
-    "h100-sxm": Fit(
-        "FP8 share, start of a kernel, all-to-all share between nodes",
-        "attention 7 (81 times, with h200-sxm and h800-sxm); ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
-        15,
-        lambda name: name.startswith("megatron-h100") or ("H100" in name and ("70B" in name or "235B" in name)),
-    ),
-    "gb200-nvl72": Fit(
-        "GEMM efficiency (grouped too), FP8 share (with steps of gb300-nvl72)",
-        "attention 11 (184 times)",
-        13,
-        lambda name: _blackwell(name, "GB200"),
-    ),
-    "gb300-nvl72": Fit(
-        "GEMM efficiency (grouped too); FP8 share, host launch (with steps of gb200-nvl72)",
-        "attention 11 (174 times)",
-        14,
-        lambda name: _blackwell(name, "GB300"),
-    ),
-}
-
-
-def _blackwell(name: str, machine: str) -> bool:
-    early = any(f"/{container}-" in name for container in ("26.02", "26.04", "26.06")) and "GPT" not in name
-    return machine in name and (early or "25.11-DeepSeek" in name or "25.11-Qwen3_235" in name)
-
-
-def fits_table(steps: list["Row"]) -> list[str]:
-    """How many coefficients each system file has fitted, to what, and the errors of the steps used and not used for it."""
-    lines = [
-        "## What was fitted",
-        "",
-        "Coefficients of each system file that were fitted: to whole steps, or to single kernels and collective calls (`docs/systems.md`;",
-        "`symsim calibrate` repeats the latter, and `tests/test_calibrate.py` and `tests/test_kernel_tables.py` hold their errors). All other",
-        "numbers are datasheet values or estimates. No coefficient belongs to a row.",
-        "",
-        "| system | fitted | to steps | to kernels and calls | steps used | error | steps not used | error |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for system, fit in FITS.items():
-        own = [row for row in steps if row.system == system and row.error is not None]
-        used, other = ([row for row in own if fit.uses(row.id) is wanted] for wanted in (True, False))
-        cells = [f"{len(rows)} | {f'{mean(abs(row.error or 0) for row in rows):.1%}' if rows else ''}" for rows in (used, other)]
-        lines.append(f"| {system} | {fit.count} | {fit.steps} | {fit.calls} | {' | '.join(cells)} |")
-    return [*lines, ""]
 
 
 @dataclass(frozen=True)
@@ -291,7 +220,7 @@ def page(
         lines += [summary_line("all", all_rows), ""]
         if title in plots:
             lines += [f"![{title}: predicted against measured]({plots[title]})", ""]
-    lines += further + moved(by_source) + fits_table(steps)
+    lines += further + moved(by_source)
     for source, (step_rows, memory_rows) in by_source.items():
         for title, found, unit in (("step time", step_rows, "s"), ("peak memory", memory_rows, "GiB")):
             if found:
@@ -336,4 +265,5 @@ def section(docs: Path) -> str:
     left_out = {source: [(row.id, row.reason) for row in uncovered(source)] for source in SOURCES}
     causes = accuracy_causes.section([(row.id, row.error) for row in steps if row.error is not None])
     further = [*accuracy_beside.section(seen), *spreads.section([step.row for step in seen]), *fits, *adapted]
-    return page(by_source, left_out, plots, [*further, *accuracy_peaks.section(), *accuracy_kernels.section(), *causes])
+    fitted = [*accuracy_fitted.section(seen), *accuracy_twins.section()]
+    return page(by_source, left_out, plots, [*further, *fitted, *accuracy_peaks.section(), *accuracy_kernels.section(), *causes])

@@ -73,11 +73,13 @@ def number_type(case: Case) -> str:
     return case.strategy.fp8 if case.strategy.fp8 != "none" else case.strategy.precision
 
 
-def measured(case: Case, at: Evaluation) -> Measured:
-    """The row of a case that measures a step."""
+def measured(case: Case, at: Evaluation, elasticities: Mapping[str, float] | None = None) -> Measured:
+    """The row of a case that measures a step; its elasticities, where they are known already."""
     assert case.step_seconds is not None
     error = math.log(case.step_seconds / float(at.step_numbers["t_step"]))
-    return Measured(case.id, case.source, case.system, case.architecture.name, number_type(case), bool(case.guessed), error, moves(at))
+    return Measured(
+        case.id, case.source, case.system, case.architecture.name, number_type(case), bool(case.guessed), error, moves(at, known=elasticities)
+    )
 
 
 @dataclass(frozen=True)
