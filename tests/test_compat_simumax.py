@@ -60,6 +60,35 @@ def test_some_runs(name: str, tmp_path: Path) -> None:
     assert held(at, run) == []
 
 
+@cache
+def _drawn() -> dict[str, Any]:
+    """Jobs that draws/simumax.py made, with what SimuMax says of them."""
+    runs: dict[str, Any] = json.loads((REDUCED / "simumax_drawn.json").read_text())["runs"]
+    return runs
+
+
+def _files(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"system": ORACLE["systems"][run["system"]], "strategy": run["strategy"], "model": run["model"]}
+
+
+@pytest.mark.parametrize("name", _drawn())
+def test_drawn_jobs(name: str, tmp_path: Path) -> None:
+    assert held(answer(_files(_drawn()[name]), tmp_path), _drawn()[name]) == []
+
+
+@pytest.mark.parametrize("row", ["gelu-inputs", "values-alone", "scores-of-a-share", "combined-rows", "exchanged-once", "maxima-reduced"])
+def test_some_drawn_job_needs_a_row(row: str, tmp_path: Path) -> None:
+    for run in _drawn().values():
+        asked = question(_files(run), tmp_path)
+        rows = differences("simumax", asked)
+        if row in {one.name for one in rows}:
+            without = evaluate(applied(asked, [one for one in rows if one.name != row]))
+            there, here = measured(evaluate(applied(asked, rows))), measured(without)
+            if any(there[quantity] != here[quantity] for quantity in there):
+                return
+    pytest.fail(f"no drawn job has another number without {row}")
+
+
 def test_without_it_they_differ(tmp_path: Path) -> None:
     """The runs hold the differences, not symsim's own numbers."""
     run = ORACLE["runs"]["b200_deepseekv3_l4_ep8_megatron_recompute"]

@@ -32,8 +32,9 @@ class Leaf:
     keeps: bool = True
     beside: tuple[tuple[str, int], ...] = ()
 
-    def holds(self, operation: str) -> bool:
-        return any(operation == name or operation.startswith(f"{name}.") for name in self.names)
+    def holds(self, operation: str) -> int:
+        """Characters of the longest of its names that an operation goes by; 0 where it is not of this leaf."""
+        return max((len(name) for name in self.names if operation == name or operation.startswith(f"{name}.")), default=0)
 
 
 @dataclass(frozen=True)

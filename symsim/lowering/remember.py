@@ -87,6 +87,8 @@ class _Kept:
         width = self.conventions.width(op.kind, labels, name)
         if width == 0:
             return
+        if again:  # it keeps what it starts from, not what its kernels would keep
+            width = None
         own = not again and self.conventions.twice(op.kind, labels, name)
         (self.twice if own else self.by).setdefault(name, {})[Keeper(op.name, again)] = width
         if not again and (op.kind, last_part(name)) in self.conventions.kept_alone:
@@ -189,11 +191,13 @@ def _kept_by_leaves(kept: _Kept, ops: tuple[Op, ...], leaves: tuple[Leaf, ...]) 
     inside: set[int] = set()
     skipped: set[int] = set()
     before = False
+    of = [max(leaves, key=lambda leaf: leaf.holds(op.name)) for op in ops]
+    held = [leaf for op, leaf in zip(ops, of) if leaf.holds(op.name)]
     for at, leaf in enumerate(leaves):
-        own = [i for i, op in enumerate(ops) if leaf.holds(op.name)]
-        if not own:
+        if leaf not in held:
             continue
-        after = next((n.again and not n.first for n in leaves[at + 1 :] if any(n.holds(op.name) for op in ops)), False)
+        own = [i for i, op in enumerate(ops) if of[i] is leaf and leaf.holds(op.name)]
+        after = next((n.again and not n.first for n in leaves[at + 1 :] if n in held), False)
         if not leaf.again:
             for i in own if leaf.keeps else ():
                 for name in ops[i].saves:
@@ -210,8 +214,7 @@ def _kept_by_leaves(kept: _Kept, ops: tuple[Op, ...], leaves: tuple[Leaf, ...]) 
                 for name, width in leaf.beside:
                     kept.by.setdefault(name, {})[Keeper(ops[own[0]].name, True)] = Fraction(width)
         before = leaf.again
-    rest = [op for i, op in enumerate(ops) if i not in inside and not any(leaf.holds(op.name) for leaf in leaves)]
-    for op in rest:
+    for op in (op for op, leaf in zip(ops, of) if not leaf.holds(op.name)):
         for name in op.saves:
             kept.add(name, op)
     return inside, skipped

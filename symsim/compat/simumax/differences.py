@@ -77,14 +77,24 @@ _DROPOUT = _kept(
     "dropout keeps a byte mask",
     "no dropout is modelled",
     f"{DENSE} (enable_dropout)",
-    {("add", "*"): 0, ("dropout", "*"): 0},
+    {("add", "*"): 0, ("dropout", "*"): 0, ("attention", "mask"): 0, ("attention", "dropped"): 0},
 )
-_GELU = _kept(
+_GELU = Difference(
     "gelu-inputs",
-    "an activation without a gate keeps its input",
-    "three times its output",
+    "an activation without a gate keeps what its kernels do",
+    "three times its output, fused or not",
     f"{DENSE} Gelu._comp_leaf_act_info_impl",
-    {("activation", "*"): 6},
+    SAVED,
+    {"kept": {("activation", "*"): Fraction(6)}},
+    strategy={"bias_activation_fusion": None},
+)
+_VALUES = Difference(
+    "values-alone",
+    "written-out attention keeps values with the joint projection of which they are a view",
+    "it keeps the values alone",
+    f"{DENSE} CoreAttention._comp_leaf_act_info_impl",
+    SAVED,
+    {"kept_alone": frozenset({("attention", "out")})},
 )
 _ATTENTION_OUTPUT = _kept(
     "attention-output",
@@ -119,13 +129,25 @@ def _saved(question: Question, asked: Settings) -> list[Difference]:
     found += [_LATENT] if question.model.attention.kind == "mla" else []
     found += [_DROPOUT] if question.model.hidden_dropout else []
     found += [] if asked.swiglu else [_GELU]
-    found += _saved_by_experts(asked) if question.model.moe is not None else []
+    found += _saved_by_experts(question, asked) if question.model.moe is not None else []
     found += [_ATTENTION_OUTPUT] if asked.one_attention_output else []
+    found += [_VALUES] if not asked.flash else []
+    found += [_scores(question)] if not asked.flash and question.strategy.cp > 1 else []
     found += [_repeated(question)] if not asked.flash and question.model.query_groups != question.model.attention.num_attention_heads else []
     found += [] if asked.strategy.get("use_fused_norm", True) else [_NORM_IN_PASSES]
     found += [] if asked.strategy.get("use_fused_swiglu", True) or not asked.swiglu else [_GATE_IN_PASSES]
     found += _saved_in_fp8(question) if question.strategy.fp8 != "none" else []
     return found
+
+
+def _scores(question: Question) -> Difference:
+    return _kept(
+        "scores-of-a-share",
+        "written-out attention keeps the scores of a rank's heads over the whole sequence",
+        "of all heads over its share of it, along rows and columns",
+        f"{DENSE} CoreAttention._comp_leaf_act_info_impl",
+        {("attention", "probabilities"): Fraction(2, question.strategy.cp)},
+    )
 
 
 def _repeated(question: Question) -> Difference:
@@ -173,7 +195,8 @@ def _saved_in_fp8(question: Question) -> list[Difference]:
     return found
 
 
-def _saved_by_experts(asked: Settings) -> list[Difference]:
+def _saved_by_experts(question: Question, asked: Settings) -> list[Difference]:
+    etp = question.strategy.expert_tp
     maps = dict.fromkeys((("permute", name) for name in ("capacity_index", "order", "index", "row_id_map")), 0)
     by_token = {("permute", "kept_map"): 8} if asked.padded else {("permute", "order"): 8}
     return [
@@ -182,7 +205,10 @@ def _saved_by_experts(asked: Settings) -> list[Difference]:
             "the choice of experts keeps indices and probabilities",
             "nothing",
             f"{MOE} Router",
-            {("top_k", "*"): 0, ("unpermute", "probabilities"): 0, ("activation", "weights"): 0, ("multiply", "weights"): 0},
+            {
+                **{("top_k", "*"): 0, ("unpermute", "probabilities"): 0, ("activation", "weights"): 0, ("multiply", "weights"): 0},
+                **{("permute", "probabilities"): 0, ("permute", "indices"): 0},
+            },
         ),
         _kept(
             "permutation-maps",
@@ -191,6 +217,7 @@ def _saved_by_experts(asked: Settings) -> list[Difference]:
             f"{MOE} Permutation._comp_leaf_act_info_impl",
             {**maps, **by_token},
         ),
+        *([_combined(etp)] if etp > 1 and asked.strategy.get("enable_sequence_parallel", True) else []),
         Difference(
             "router-input",
             "the router and shared experts keep one input",
@@ -200,6 +227,16 @@ def _saved_by_experts(asked: Settings) -> list[Difference]:
             {"kept_twice": frozenset({("router", "*")})} if asked.shared_experts else {},
         ),
     ]
+
+
+def _combined(etp: int) -> Difference:
+    return _kept(
+        "combined-rows",
+        "the combine keeps the rows that come back to a rank",
+        "as many times those as experts have tensor ranks",
+        f"{MOE} UnPermutation._comp_leaf_act_info_impl",
+        {("unpermute", "returned"): 2 * etp},
+    )
 
 
 def _counts(question: Question, asked: Settings) -> list[Difference]:

@@ -125,7 +125,8 @@ class Kernels:
         latent = model.kind == "mla"
         s, b = strategy.seq_length, strategy.micro_batch_size
         flops = 2 * b * heads * s * s * (d_qk + d_v) * (1 - self._sparse)
-        q, v, lse, scores = b * heads * s * d_qk, b * heads * s * d_v, b * heads * s, b * heads * s * s
+        # rows and columns of scores are counted of a rank's own share of the sequence, for all heads
+        q, v, lse, scores = b * heads * s * d_qk, b * heads * s * d_v, b * heads * s, b * heads * s * s / strategy.cp
         backward = phase != "forward"
         flash = profile.assumptions["attention_kernel"] == "flash"
         if flash:

@@ -80,6 +80,14 @@ class Messages:
             return [message]
         return [replace(message, send_elements=etp * message.send_elements, receive_elements=etp * message.receive_elements)]
 
+    def not_again(self, block: str, message: Message) -> Sequence[Message]:
+        """What context parallelism exchanges travels once, though attention runs again."""
+        return [] if message.axis == "cp" and message.purpose == "recomputed" else [message]
+
+    def without_maxima(self, block: str, message: Message) -> Sequence[Message]:
+        """Scales of FP8 follow from a rank's own share of a tensor."""
+        return [] if "maximum of the" in message.what else [message]
+
     def gathered_again(self, block: str, message: Message) -> Sequence[Message]:
         """The weight gradient gathers its input again although it was kept gathered."""
         if message.op != "reduce_scatter" or message.axis != "tp" or not message.what.startswith("gradient at") or message.purpose:
@@ -89,7 +97,7 @@ class Messages:
 
     def output_again(self, block: str, message: Message) -> Sequence[Message]:
         """Backward exchanges attention's output too, before TE 2.8."""
-        twice = message.phase == "backward" and "gradient at attention.o_proj.all_to_all" in message.what
+        twice = message.phase == "backward" and message.op == "all_to_all" and "gradient at attention.o_proj." in message.what
         return [message, message] if twice else [message]
 
     def update(self, lowered: Lowered) -> tuple[Expr, Expr]:

@@ -13,6 +13,9 @@ from symsim.compat.difference import Difference, Question
 from symsim.compat.simumax.settings import Settings, flags
 from symsim.inputs.conventions import Leaf
 
+# with what travels over the tensor ranks of experts
+_DISPATCH = ("moe.experts.dispatch", "moe.experts.fc1.all_gather", "moe.experts.act.all_gather")
+_COMBINE = ("moe.experts.combine", "moe.experts.fc2.reduce_scatter")
 _GRANULARITIES = ("full_block", "attn_only", "mlp_only", "sdp_only", "selective_recompute")
 
 
@@ -116,11 +119,11 @@ def _shared(again: bool, tail: bool) -> tuple[Leaf, ...]:
 
 def _experts(moved: bool, again: bool, tail: bool) -> tuple[Leaf, ...]:
     return (
-        Leaf(("moe.experts.dispatch",), moved),
+        Leaf(_DISPATCH, moved),
         Leaf(("moe.experts.fc1",), again),
         Leaf(("moe.experts.act",), again),
         Leaf(("moe.experts.fc2",), again, replayed=not tail),
-        Leaf(("moe.experts.combine",), moved),
+        Leaf(_COMBINE, moved),
     )
 
 
@@ -129,6 +132,7 @@ def _of_modules(modules: frozenset[str], question: Question) -> tuple[Leaf, ...]
     norm, up = "layernorm" in modules, "mla_up_proj" in modules
     moe, act, dense = "moe" in modules, "moe_act" in modules and "moe" not in modules, "mlp" in modules
     latent = question.model.attention.kind == "mla"
+    exchanged = question.strategy.cp > 1 and question.strategy.cp_comm_type == "a2a"
     weighted = question.assumptions.get("moe_probabilities") != "combine"
     return (
         Leaf(("pre_attention_norm",), norm, first=norm),
@@ -142,7 +146,7 @@ def _of_modules(modules: frozenset[str], question: Question) -> tuple[Leaf, ...]
         Leaf(("attention.kv_b_proj",), up),
         Leaf(
             ("attention.core", "attention.kv_up_split", "attention.rope_q", "attention.rope_k", "attention.v_pack"),
-            up and latent,
+            up and latent and not exchanged,
             replayed=False,
         ),
         Leaf(("attention.o_proj",)),
@@ -152,9 +156,9 @@ def _of_modules(modules: frozenset[str], question: Question) -> tuple[Leaf, ...]
         Leaf(("mlp.down_proj",), dense),
         *_shared(moe, False),
         Leaf(("moe.gate",), norm or moe, replayed=not norm),
-        Leaf(("moe.experts.dispatch",), moe, first=norm and moe),
+        Leaf(_DISPATCH, moe, first=norm and moe, beside=(("moe.gate.router.out", 4),)),
         Leaf(("moe.experts.fc1",), moe),
         Leaf(("moe.experts.act",), moe or act, beside=(("moe.gate.router.out", 4),) if weighted else ()),
         Leaf(("moe.experts.fc2",), moe or act, replayed=not act),
-        Leaf(("moe.experts.combine",), moe),
+        Leaf(_COMBINE, moe),
     )

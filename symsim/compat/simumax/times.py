@@ -121,18 +121,28 @@ def _messages(rules: Messages, question: Question, asked: Settings) -> list[Diff
     )
     found += _of_tensor_ranks(rules) if strategy.tp > 1 else []
     found += _of_experts(rules) if question.model.moe is not None else []
-    if strategy.cp > 1 and asked.te_version < (2, 8):
-        found.append(
-            Difference(
-                "output-exchanged-again",
-                "backward exchanges the gradient of attention's output",
-                "and the output, before TE 2.8",
-                "transformer/dense_module.py CoreAttention._get_cp_a2a_stage_specs",
-                STEP,
-                {"messages": {"output-again": rules.output_again}},
-            )
-        )
+    found += _of_context_ranks(rules, asked) if strategy.cp > 1 else []
     return found
+
+
+def _of_context_ranks(rules: Messages, asked: Settings) -> list[Difference]:
+    once = Difference(
+        "exchanged-once",
+        "attention that runs again exchanges its heads again",
+        "it does not",
+        "transformer/dense_module.py CoreAttention._comp_leaf_intra_net_info",
+        STEP,
+        {"messages": {"not-again": rules.not_again}},
+    )
+    output = Difference(
+        "output-exchanged-again",
+        "backward exchanges the gradient of attention's output",
+        "and the output, before TE 2.8",
+        "transformer/dense_module.py CoreAttention._get_cp_a2a_stage_specs",
+        STEP,
+        {"messages": {"output-again": rules.output_again}},
+    )
+    return [once, *([output] if asked.te_version < (2, 8) else [])]
 
 
 def _of_tensor_ranks(rules: Messages) -> list[Difference]:
@@ -144,8 +154,17 @@ def _of_tensor_ranks(rules: Messages) -> list[Difference]:
         STEP,
         {"messages": {"gathered-again": rules.gathered_again}},
     )
+    maxima = Difference(
+        "maxima-reduced",
+        "the maximum of a tensor that is cast to FP8 is reduced over the ranks that share it",
+        "no such message is there",
+        "transformer/dense_module.py QuantizedColLinear, QuantizedRowLinear",
+        STEP,
+        {"messages": {"without-maxima": rules.without_maxima}},
+    )
     strategy = rules.question.strategy
     return [
+        *([maxima] if strategy.fp8 != "none" else []),
         *([again] if strategy.fp8 != "none" and strategy.sp else []),
         Difference(
             "embedding-reduced",

@@ -328,7 +328,14 @@ def _model(keys: Keys, document: Document, tp: int, assumptions: dict[str, str])
             raise InputError(f"{document.where}: intermediate_size is missing")
         data["mlp"] = {"ffn_hidden_size": width, **network}
     routed = _experts(keys, experts, width, network, data, assumptions) if experts > 1 else {}
+    if layers <= dense:
+        for key in routed:
+            keys.note(_CAPACITY[key], "no_cost_effect", why="no layer has experts")
+        routed = {}
     return data, routed
+
+
+_CAPACITY = {"moe_pad_expert_input_to_capacity": "moe_pad_expert_input_to_capacity", "moe_expert_capacity_factor": "capacity"}
 
 
 def _experts(
