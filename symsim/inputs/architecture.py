@@ -305,6 +305,7 @@ class Architecture(Part):
     branch_multipliers: bool = Field(False, description="mixers beside each other read the norm times a factor each (Falcon-H1)")
     residual_after_norm: bool = Field(False, description="what is added to a branch is the normed stream that it read (MiniMax)")
     final_norm: bool = True
+    final_norm_bias: bool | None = Field(None, description="default: norm_bias (ESMC: not, and its other norms have one)")
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
     token_types: Size | None = Field(None, description="rows of a table of token types, added to the words (BERT)")
     head_transform: Literal["gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "silu"] | None = Field(
@@ -317,6 +318,10 @@ class Architecture(Part):
     position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
     position_embedding_rows: Size | None = None
     embedding_size: Size | None = Field(None, description="width of the table of words when not hidden_size, with a projection to it and from it")
+    factored_embedding: bool = Field(
+        False, description="all of the embedding is embedding_size wide, and so is what head_transform makes (ELECTRA, RoFormer, ALBERT)"
+    )
+    head_size: Size | None = Field(None, description="width of what head_transform makes, when not the embedding's (RemBERT)")
     layer_scale: bool = Field(False, description="what a layer leaves is multiplied by a number that is not learned (Gemma 4)")
     embedding_scale: bool = Field(False, description="embedding multiplied by sqrt(h) (Gemma)")
     mtp_num_layers: int = Field(0, ge=0, le=MOST_LAYERS, description="multi-token prediction depths (DeepSeek-V3)")
@@ -392,6 +397,10 @@ class Architecture(Part):
         self._altup()
         if any(self.layer_kinds[k].beside_experts for k in self.kind_names()) and (self.parallel_block or self.hyper_connections or self.altup):
             raise ValueError("beside_experts goes without parallel_block, hyper_connections and altup")
+        if self.factored_embedding and self.embedding_size is None:
+            raise ValueError("factored_embedding needs embedding_size")
+        if self.head_size is not None and (self.head_transform is None or self.tie_word_embeddings):
+            raise ValueError("head_size needs head_transform, and an output layer of its own (tie_word_embeddings: false)")
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
         return self
@@ -477,6 +486,10 @@ class Architecture(Part):
     @property
     def qk_norm_bias(self) -> bool:
         return self.norm_bias if self.attention.qk_norm_bias is None else self.attention.qk_norm_bias
+
+    @property
+    def final_norm_biased(self) -> bool:
+        return self.norm_bias if self.final_norm_bias is None else self.final_norm_bias
 
     @property
     def dropped_embedding(self) -> bool:

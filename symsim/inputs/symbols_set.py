@@ -20,6 +20,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "L": ("num_layers",),
     "P": ("position_embedding_rows",),
     "h_e": ("embedding_size",),
+    "h_y": ("head_size",),
     "T_v": ("token_types",),
     "a": ("attention", "num_attention_heads"),
     "g": ("attention", "num_query_groups"),

@@ -9,12 +9,17 @@ from symsim.layers.altup import ended
 from symsim.layers.hyper_connections import collapsed
 
 
+def _final_norm(net: Net, x: str, model: Architecture) -> str:
+    bias, weight, offset = model.final_norm_biased, model.norm_weight, model.norm_unit_offset
+    return n.norm(net, x, "final_norm", kind=model.normalization, bias=bias, weight=weight, unit_offset=offset)
+
+
 def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
     """`x[b s h] -> loss`: norm and scores `[b s y]`, of every token, or of the last (transformers modeling_layers.py); embeddings `[b h]` have no
     scores, and their loss runs over them."""
     x = collapsed(net, x) if model.hyper_connections else ended(net, x) if model.altup else x
     if model.final_norm:
-        x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
+        x = _final_norm(net, x, model)
     if task == "token_cls":
         x = n.dropout(net, x, "dropout")
     if task != "embedding":
@@ -32,13 +37,20 @@ def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
 
 
 def transformed(net: Net, x: str, model: Architecture) -> str:
-    """`x[b s h] -> x[b s h]`: the projection, activation and norm of a masked language model's head (BERT)."""
+    """`x[b s h] -> x[b s e]`: the projection, activation and norm of a masked language model's head (BERT), to the width of its output layer."""
+    width = _width(model)
     with net.within("head_transform", "mlp"):
-        net.dim("h_t", "h")
-        x = net.einsum("b s h, h_t h -> b s h_t", x, Weight("dense", model.head_transform_bias))
+        made = "h_t" if width == "h" else width
+        net.dim(made, width)
+        x = net.einsum(f"b s h, {made} h -> b s {made}", x, Weight("dense", model.head_transform_bias))
         x = n.activate(net, (x,), "act", model.head_transform or "")
-        x = n.norm(net, x, "norm", "h_t", kind=model.normalization, bias=model.norm_bias)
-        return n.view(net, x, "of_model", [("of_model", "b s h")])[0]
+        x = n.norm(net, x, "norm", made, kind=model.normalization, bias=model.norm_bias)
+        return n.view(net, x, "of_model", [("of_model", "b s h")])[0] if width == "h" else x
+
+
+def _width(model: Architecture) -> str:
+    """The dimension that the output layer reads."""
+    return "h_y" if model.head_size else "h_e" if model.embedding_size else "h"
 
 
 def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, tied: bool = False, borrows: bool = False) -> str:
@@ -48,11 +60,11 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, tied
     """
     x = collapsed(net, x) if model.hyper_connections else ended(net, x) if model.altup else x
     if final_norm and model.final_norm:
-        x = n.norm(net, x, "final_norm", kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight, unit_offset=model.norm_unit_offset)
+        x = _final_norm(net, x, model)
     if model.head_transform:
         x = transformed(net, x, model)
-    width = "h_e" if model.embedding_size else "h"
-    if model.embedding_size:
+    width = _width(model)
+    if net.dims_of(x)[-1] != width:
         with net.within("", "mlp"):
             x = net.einsum("b s h, h_e h -> b s h_e", x, Weight("project_out"))
     with net.within("lm_head", "lm_head", borrows=borrows):

@@ -46,6 +46,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "L": model.num_layers,
         "P": model.position_embedding_rows,
         "h_e": model.embedding_size,
+        "h_y": model.head_size,
         "T_v": model.token_types,
         "a": at.num_attention_heads,
         "g": model.query_groups if at.kind == "gqa" else None,

@@ -52,7 +52,7 @@ INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_v
           "hunyuan_vl_text": "hunyuan_vl", "paddleocr_vl_text": "paddleocr_vl", "cosmos3_edge_text": "cosmos3_edge",
           "qwen2_5_omni_text": "qwen2_5_omni_thinker", "qwen3_omni_moe_text": "qwen3_omni_moe_thinker",
           "deepseek_ocr2_text": "deepseek_ocr2", "granite_docling_text": "granite_docling",
-          "granite4_vision_text": "granite4_vision", "step3p5": "step3p7"}  # fmt: skip
+          "granite4_vision_text": "granite4_vision", "step3p5": "step3p7", "emu3_text_model": "emu3"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
 
@@ -264,7 +264,16 @@ KEYS: dict[str, Drawn] = {
     "index_head_dim": lambda d: 2 * d.rng.randint(9, 16),
     "indexer_types": lambda d: d.maybe(["full", *(d.rng.choice(["full", "shared"]) for _ in range(d.layers - 1))]),
     "bos_token_id": lambda d: d.maybe(1),
+    "gelu_activation": FLAG,
+    "causal": FLAG,
+    "n_langs": within(1, 3),
+    "use_lang_emb": FLAG,
+    "pre_norm": FLAG,
+    "rescale_embeddings": FLAG,
+    "input_embedding_size": WIDTH,
+    "output_embedding_size": WIDTH,
 }
+ROPE = {"rope_type": "default", "rope_theta": 1e4}
 HEAD: Drawn = lambda d: d.head_dim  # noqa: E731
 
 
@@ -275,7 +284,8 @@ def by_type(d: Draw) -> Json | None:
     return d.maybe(made | {"full_attention": made["full_attention"] | {"partial_rotary_factor": part}})
 
 
-WINDOWED = ("dots1", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
+WINDOWED = ("dots1", "cohere_compass_text", "cohere2", "cohere2_moe",
+            "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
             "afmoe", "kolibri1", "flint", "mimo_v2_flash", "laguna", "step3p5", "beam", "mellum",
             "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")  # fmt: skip
 # keys that differ from family to family, or that transformers takes although its config class does not declare them
@@ -310,7 +320,15 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     **{name: {"layer_types": layer_types("full_attention", "sliding_attention")} for name in WINDOWED},
     **{name: {"rotary_dim": lambda d: d.maybe(2 * d.rng.randint(1, max(1, d.hidden // d.heads // 2)))} for name in ("gptj", "codegen")},
     **{name: {"tie_word_embeddings": lambda d: d.rng.random() < 0.9} for name in ENCODERS},
-    "electra": {"embedding_size": lambda d: d.hidden, "tie_word_embeddings": lambda d: True},
+    "electra": {"embedding_size": lambda d: d.rng.choice([d.hidden, d.width()]), "tie_word_embeddings": lambda d: True},
+    "roformer": {"embedding_size": lambda d: d.rng.choice([None, d.hidden, d.width()]), "tie_word_embeddings": lambda d: True},
+    "rembert": {"tie_word_embeddings": lambda d: False},
+    "emu3_text_model": {"bos_token_id": lambda d: 1},
+    "big_bird": {"attention_type": lambda d: "original_full"},
+    "ibert": {"hidden_act": lambda d: "gelu"},
+    "cohere_compass_text": {
+        "rope_parameters": lambda d: d.maybe({"full_attention": d.maybe(ROPE), "sliding_attention": ROPE}),
+    },
     "gpt_neo": {"attention_types": lambda d: [[[d.rng.choice(["global", "local"]) for _ in range(d.layers)], 1]]},
     "helium": {"head_dim": lambda d: d.hidden // d.heads},
     "apertus": {"hidden_act": lambda d: d.rng.choice(["xielu", *sorted(ACTIVATIONS)])},
@@ -416,6 +434,8 @@ REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "h
             "beam": ("head_dim", "rope_parameters"), "step3p5": ("rope_parameters", "num_nextn_predict_layers"),
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
+            "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",),
+            "rembert": ("input_embedding_size", "output_embedding_size"),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
             "falcon_h1": ("hidden_act", "mamba_norm_before_gate", "mamba_d_ssm", "num_key_value_heads"),
@@ -492,7 +512,15 @@ def _quiet() -> None:
 
 
 def build(config: Json) -> Any:
-    """transformers' model of a config on the meta device; its own exception where it refuses."""
+    """transformers' model of a config on the meta device, without what no loss over words reaches; its own exception where it refuses."""
+    model = _built(config)
+    for module in model.modules():
+        for unreached in {"pooler", "contact_head"} & module._modules.keys():
+            setattr(module, unreached, None)
+    return model
+
+
+def _built(config: Json) -> Any:
     _quiet()
     import torch
     import transformers
@@ -509,6 +537,8 @@ def build(config: Json) -> Any:
     if wraps:
         for tower in set(CONFIG_MAPPING[model_type].sub_configs) - {"text_config"}:
             values[tower] = dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 1)
+        if model_type == "emu3":
+            values["vocabulary_map"] = {"<image>": 0, "<|extra_200|>": 1, "<|visual token 000000|>": 2}
         if model_type == "granite_docling":
             values["vision_config"]["out_hidden_size"] = values["text_config"]["hidden_size"]
         if model_type == "granite4_vision":
@@ -531,21 +561,26 @@ def build(config: Json) -> Any:
     raise AssertionError
 
 
+NOT_OF_TEXT = re.compile(
+    r"vision|vqmodel|embed_tokens_extend|audio|(?<!vocab_)projector|connector|adapter(?!_list)|aligner|image_newline|multi_modal|mm_|visual"
+)
+
+
 def module_of(name: str) -> str | None:
     """Where symsim counts a parameter of that name (docs/json.md); None for what is not of the text tower."""
-    if re.search(r"vision|audio|(?<!vocab_)projector|connector|adapter(?!_list)|aligner|image_newline|multi_modal|mm_|visual", name):
+    if NOT_OF_TEXT.search(name):
         return None
     owner = name.split(".")[:-1]
     if name.endswith(("expert_bias", "e_score_correction_bias")):
         return "router"
-    if re.search(r"norm|^ln_|^ln$|^layernorm", owner[-1], re.IGNORECASE) or "norms" in owner:
+    if re.search(r"norm|^ln_|^ln$|^layernorm", owner[-1], re.IGNORECASE) or any(part.startswith(("norms", "layer_norm")) for part in owner):
         return "norm"
     head = {"lm_head", "predictions", "generator_predictions"} & set(owner)
     if {"project_out", "vocab_transform"} & set(owner) or (owner[-1] == "dense" and head):
         return "mlp"
-    if owner == ["decoder"] or head or {"embed_out", "output_projection", "vocab_projector", "generator_lm_head"} & set(owner):
+    if owner == ["decoder"] or head or {"embed_out", "output_projection", "vocab_projector", "generator_lm_head", "pred_layer"} & set(owner):
         return "lm_head"
-    if "project_in" in owner:
+    if {"project_in", "embeddings_project", "embedding_hidden_mapping_in"} & set(owner):
         return "embedding"
     if owner[-1] == "per_layer_model_projection":
         return "embedding"
@@ -572,6 +607,8 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
     text = {id(p) for part in parts for p in part.parameters()}
     table, found = model.get_input_embeddings(), Counter[str]()
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:  # a table of fixed positions
+            continue
         module = "embedding" if parameter is table.weight and not wrapped else module_of(name)
         if module and (not wrapped or id(parameter) in text):
             found[module] += parameter.numel()
@@ -581,19 +618,25 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
 
 
 def forward_flops(model: Any, b: int, s: int) -> int | None:
-    """Forward FLOPs as FlopCounterMode counts them; None where the module code cannot run without values."""
+    """Forward FLOPs as FlopCounterMode counts them, of what has no values where the module code runs so; None where it does neither."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    ids = torch.zeros(b, s, dtype=torch.long, device="meta")
     attends = hasattr(model.config, "num_attention_heads")  # a model without attention takes no mask of scores
     mask = torch.zeros(b, 1, s, s, dtype=torch.bfloat16, device="meta") if attends else None
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        try:
-            model(input_ids=ids, attention_mask=mask, use_cache=False)
-        except Exception:  # noqa: BLE001 (whatever the module code raises, it could not be traced)
-            return None
-    return int(counter.get_total_flops())
+    for device, given in (("meta", mask), ("cpu", None)):
+        if device == "cpu":
+            model = model.to_empty(device="cpu")
+            for held in (*model.parameters(), *model.buffers()):
+                held.data.zero_()
+        ids = torch.ones(b, s, dtype=torch.long, device=device)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            try:
+                model(input_ids=ids, attention_mask=given, use_cache=False)
+            except Exception:  # noqa: BLE001, S112 (whatever the module code raises, it could not be traced)
+                continue
+        return int(counter.get_total_flops())
+    return None
 
 
 # ---------------------------------------------------------------- compared

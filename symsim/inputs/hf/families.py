@@ -96,6 +96,17 @@ _FUSED_DELTA_NET: Fields = {key: integer(key) for key in ("linear_num_key_heads"
 _SPLIT_DELTA_NET: Fields = _FUSED_DELTA_NET | {"fused_in_proj": False}
 
 
+_GPT2 = Family(
+    {"n_inner": None, "hidden_act": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attention_dropout": 0.1,
+     "tie_word_embeddings": True, "max_position_embeddings": 1024},
+    attention=FUSED_MHA | {"qkv_bias": True, "out_bias": True},
+    mlp=PLAIN | {"bias": True, "ffn_hidden_size": lambda c: c.optional("n_inner") or four_wide(c)},
+    model=LAYERNORM | {"position_embedding": "learned", "position_embedding_rows": integer("max_position_embeddings"),
+                       "hidden_dropout": number("resid_pdrop"), "embedding_dropout": number("embd_pdrop")},
+    names={"hidden_size": ("n_embd",), "num_hidden_layers": ("n_layer",), "num_attention_heads": ("n_head",),
+           "max_position_embeddings": ("n_positions",), "hidden_act": ("activation_function",), "attention_dropout": ("attn_pdrop",)})
+
+
 _FIRST: dict[str, Family] = {
     "llama": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, heads_divide=True),
     "mistral": Family({"num_key_value_heads": 8, "sliding_window": 4096}, mixers=windowed),
@@ -138,15 +149,8 @@ _FIRST: dict[str, Family] = {
         unread=_MLA_UNREAD | {"norm_topk_prob": "not read by DeepseekV2TopkRouter"} | GREEDY, names={"n_routed_experts": ("num_experts",)}),
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
-    "gpt2": Family(
-        {"n_inner": None, "hidden_act": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attention_dropout": 0.1,
-         "tie_word_embeddings": True, "max_position_embeddings": 1024},
-        attention=FUSED_MHA | {"qkv_bias": True, "out_bias": True},
-        mlp=PLAIN | {"bias": True, "ffn_hidden_size": lambda c: c.optional("n_inner") or four_wide(c)},
-        model=LAYERNORM | {"position_embedding": "learned", "position_embedding_rows": integer("max_position_embeddings"),
-                           "hidden_dropout": number("resid_pdrop"), "embedding_dropout": number("embd_pdrop")},
-        names={"hidden_size": ("n_embd",), "num_hidden_layers": ("n_layer",), "num_attention_heads": ("n_head",),
-               "max_position_embeddings": ("n_positions",), "hidden_act": ("activation_function",), "attention_dropout": ("attn_pdrop",)}),
+    "gpt2": _GPT2,
+    "gpt-sw3": _GPT2,
     "gpt_oss": Family(
         {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "num_local_experts": 128, "num_experts_per_tok": 4,
          "attention_bias": True},
@@ -181,6 +185,9 @@ _FIRST: dict[str, Family] = {
     "phi3": Family({"resid_pdrop": 0.0}, attention={"fused_qkv": True, "rotary_fraction": rotary_fraction}, mlp=GATED | {"fused_gate_up": True},
                    mixers=windowed, model={"hidden_dropout": number("resid_pdrop"), "embedding_dropout": 0.0},
                    unread={"embd_pdrop": "not read by Phi3Model", "attention_bias": "Phi3Attention has no bias"}),
+    "phi4_multimodal": Family(
+        attention=SQUARE | {"fused_qkv": True, "rotary_fraction": rotary_fraction}, mlp=GATED | {"fused_gate_up": True}, mixers=windowed,
+        model={"hidden_dropout": number("resid_pdrop"), "embedding_dropout": 0.0}, unread={"embd_pdrop": "not read by Phi4MultimodalModel"}),
     "phimoe": Family({"num_key_value_heads": 8, "num_local_experts": 16, "lm_head_bias": False}, attention=BIASED,
                      moe=experts("num_local_experts", "intermediate_size", norm_topk_prob=False, moe_router_topk=2), mixers=windowed, ffns=sparse,
                      model=LAYERNORM | {"lm_head_bias": flag("lm_head_bias")}, names={"num_local_experts": ("num_experts",)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import ACTIVATIONS, act, choose, flag, given
+from symsim.inputs.hf.config import ACTIVATIONS, Fields, act, choose, flag, given, number
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import (
     BIASED,
@@ -20,7 +20,7 @@ from symsim.inputs.hf.fields import (
     rotary_fraction,
     windowed,
 )
-from symsim.inputs.hf.patterns import every, granite_rope, listed, starting, turned_where_windowed, where_no_window
+from symsim.inputs.hf.patterns import compass_mixers, every, granite_rope, listed, starting, turned_where_windowed, where_no_window
 from symsim.inputs.hf.patterns_heads import modern_mixers
 
 # fmt: off
@@ -38,6 +38,9 @@ _LATENT_UNREAD = {"num_key_value_heads": "latent attention has a key and a value
                   "dim_model_base": "scale, clamp or noise, elementwise"}
 
 
+_COHERE: Fields = {"normalization": "LayerNorm", "parallel_block": True, "norms": ("pre_attention",)}
+
+
 DENSE: dict[str, Family] = {
     "internlm3": _LLAMA_BLOCKS,
     "iquestcoder": _LLAMA_BLOCKS,
@@ -49,8 +52,9 @@ DENSE: dict[str, Family] = {
     "nemotron": Family({"partial_rotary_factor": 0.5}, attention=BIASED | {"rotary_fraction": rotary_fraction},
                        mlp=PLAIN | {"bias": flag("mlp_bias")}, model=LAYERNORM | {"norm_unit_offset": True}),
     "cohere2": Family({"sliding_window_pattern": 4}, attention=BIASED | SQUARE, mixers=listed(every("sliding_window_pattern"), windowed_turn=True),
-                      model={"normalization": "LayerNorm", "parallel_block": True, "norms": ("pre_attention",)},
-                      unread={"head_dim": "set from hidden_size and num_attention_heads"}),
+                      model=_COHERE, unread={"head_dim": "set from hidden_size and num_attention_heads"}),
+    "cohere_compass_text": Family(attention=BIASED | SQUARE, mixers=compass_mixers, model=_COHERE,
+                                  unread={"pooling": "classification and generation heads"}),
     "cwm": Family(mixers=listed(starting(4)), mlp=_BIASED_MLP, heads_divide=True),
     "ernie4_5": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),
     "exaone4": Family(attention={"qk_norm": "head"}, mixers=turned_where_windowed(every("sliding_window_pattern")),
@@ -97,6 +101,7 @@ DENSE: dict[str, Family] = {
     "granite_docling_text": _LLAMA_BLOCKS,
     "hunyuan_vl_text": Family(attention=BIASED | {"qk_norm": "head", "qk_norm_position": "after_rope"}, unread={"eod_token_id": "names a token"}),
     "paddleocr_vl_text": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),
+    "emu3_text_model": Family(attention=SQUARE, model={"hidden_dropout": number("attention_dropout"), "embedding_dropout": 0.0}),
     "cosmos3_edge_text": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, model={"tie_word_embeddings": False},
                                 unread={"tie_word_embeddings": "the head is never tied"}),
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from symsim.inputs.architecture import LayerKind
-from symsim.inputs.hf.config import Config, Fields, act, flag, integer, number
+from symsim.inputs.hf.config import Config, Fields, act, choose, flag, integer, number
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, GATED, LAYERNORM, PLAIN, SQUARE
+from symsim.inputs.hf.fields import BIASED, GATED, LAYERNORM, PLAIN, SQUARE, TWO_NORMS, four_wide, joined, narrower
 
 # fmt: off
 
@@ -21,12 +21,20 @@ def unless_decoder(c: Config) -> list[LayerKind]:
     return [LayerKind(bidirectional=not c.flag("is_decoder"))] * c.depth
 
 
-def same_width(c: Config) -> int:
-    """modeling_electra.py projects the words after its norm where they are narrower than the model (the generators and ELECTRA-small)."""
-    hidden, embedding = c.integer("hidden_size"), c.integer("embedding_size")
-    if embedding != hidden:
-        raise c.refuse("embedding_size", f"hidden_size {hidden}: a projection behind the embedding's norm is not supported", embedding)
-    return hidden
+def unless_causal(c: Config) -> list[LayerKind]:
+    """modeling_xlm.py: causal makes attention causal."""
+    return [LayerKind(bidirectional=not c.flag("causal"))] * c.depth
+
+
+def languages(c: Config) -> int | None:
+    """modeling_xlm.py: a row for every language, where there are several and use_lang_emb asks for them."""
+    count, asked = c.integer("n_langs"), c.flag("use_lang_emb")
+    return count if count > 1 and asked else None
+
+
+def exact_gelu(c: Config) -> str:
+    """modeling_ibert.py takes no other activation."""
+    return c.word("hidden_act", {"gelu": "gelu"})
 
 
 _HEADS: Fields = SQUARE | {"num_query_groups": None}
@@ -43,7 +51,11 @@ _TABLES: Fields = {"position_embedding": "learned", "position_embedding_rows": i
                    "token_types": integer("type_vocab_size")}
 
 
-_AFTER: Fields = {"norms_after_residual": True, "norms": ("post_attention", "post_mlp"), "final_norm": False}
+AFTER: Fields = {"norms_after_residual": True, "norms": ("post_attention", "post_mlp"), "final_norm": False}
+
+
+# ELECTRA projects where widths differ
+_FACTORED: Fields = {"embedding_size": narrower("embedding_size"), "factored_embedding": lambda c: narrower("embedding_size")(c) is not None}
 
 
 _DROPOUT: Fields = {"hidden_dropout": number("hidden_dropout_prob")}
@@ -52,18 +64,33 @@ _DROPOUT: Fields = {"hidden_dropout": number("hidden_dropout_prob")}
 _NAMES: dict[str, tuple[str, ...]] = {"attention_dropout": ("attention_probs_dropout_prob",)}
 
 
-_TIED: dict[str, tuple[Any, str]] = {"tie_word_embeddings": (True, "a masked head of its own, with two biases, is not supported")}
+TIED: dict[str, tuple[Any, str]] = {"tie_word_embeddings": (True, "a masked head of its own, with two biases, is not supported")}
 
 
 _CAUSES: dict[str, Any] = {"is_decoder": False}
 
 
-_BERT = Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=_TIED,
-               model=_MASKED_HEAD | _TABLES | _AFTER | _DROPOUT)
+_BERT = Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=TIED,
+               model=_MASKED_HEAD | _TABLES | AFTER | _DROPOUT)
 
 
-_BEFORE = Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=_TIED,
+_BEFORE = Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=TIED,
                  model=_MASKED_HEAD | _TABLES | _DROPOUT | {"embedding_norm": False})
+
+
+_FIXED: dict[str, tuple[Any, str]] = {"layerdrop": (0.0, "layers skipped at random are not supported")}
+
+
+_XLM = Family(
+    attention=_BOTH_BIASES, mixers=unless_causal,
+    mlp=PLAIN | {"bias": True, "ffn_hidden_size": four_wide, "activation": choose("gelu_activation", "gelu", "relu")},
+    model=LAYERNORM | _TABLES | AFTER | {"lm_head_bias": True, "token_types": languages, "hidden_dropout": number("dropout")},
+    require={"asm": (False, "a softmax over clusters of words is not supported"),
+             "is_encoder": (True, "transformers refuses anything but true"),
+             "sinusoidal_embeddings": (False, "fixed positions in a table of their own are not supported")},
+    unread={key: why for why, keys in {
+        "names a token": "unk_index mask_index mask_token_id lang_id bos_index eos_index pad_index", "initial weights": "embed_init_std",
+        "classification and generation heads": "start_n_top end_n_top"}.items() for key in keys.split()})
 
 
 ENCODERS: dict[str, Family] = {
@@ -73,28 +100,59 @@ ENCODERS: dict[str, Family] = {
     "camembert": _BERT,
     "data2vec-text": _BERT,
     "ernie": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES, model=_BERT.model,
-                    require=_TIED | {"use_task_id": (False, "a table of task types is not supported")},
+                    require=TIED | {"use_task_id": (False, "a table of task types is not supported")},
                     unread={"task_type_vocab_size": "without use_task_id there is no such table"}),
-    "electra": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES, require=_TIED,
-                      model=_BERT.model | {"hidden_size": same_width},
+    "electra": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES, require=TIED,
+                      model=_BERT.model | _FACTORED,
                       unread={"summary_last_dropout": "classification and generation heads"}),
-    "roberta-prelayernorm": Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=_TIED,
+    "roberta-prelayernorm": Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=TIED,
                                    model=_BEFORE.model | {"embedding_norm": True}),
     "megatron-bert": _BEFORE,
     "xlm-roberta-xl": _BEFORE,
     "distilbert": Family(
-        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, require=_TIED | {
+        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, require=TIED | {
             "sinusoidal_pos_embds": (False, "fixed positions in a table of their own are not supported")},
-        model=_MASKED_HEAD | _TABLES | _AFTER | {"token_types": None, "hidden_dropout": number("dropout")},
+        model=_MASKED_HEAD | _TABLES | AFTER | {"token_types": None, "hidden_dropout": number("dropout")},
         names={"intermediate_size": ("hidden_dim",), "hidden_act": ("activation",)},
         unread={"qa_dropout": "classification and generation heads", "seq_classif_dropout": "classification and generation heads"}),
     "jina_embeddings_v3": Family(
-        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, names=_NAMES, require=_TIED,
-        model=_MASKED_HEAD | _AFTER | _DROPOUT | {"embedding_norm": True, "token_types": integer("type_vocab_size")}),
+        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, names=_NAMES, require=TIED,
+        model=_MASKED_HEAD | AFTER | _DROPOUT | {"embedding_norm": True, "token_types": integer("type_vocab_size")}),
     "nomic_bert": Family(
         {"tie_word_embeddings": True},
-        attention={"num_query_groups": None}, mlp=GATED, mixers=both_ways, names=_NAMES, require=_TIED,
-        model=_MASKED_HEAD | _AFTER | _DROPOUT | {"embedding_norm": True, "token_types": integer("type_vocab_size")}),
+        attention={"num_query_groups": None}, mlp=GATED, mixers=both_ways, names=_NAMES, require=TIED,
+        model=_MASKED_HEAD | AFTER | _DROPOUT | {"embedding_norm": True, "token_types": integer("type_vocab_size")}),
+    "big_bird": Family(
+        _CAUSES, attention=_HEADS | {"qkv_bias": flag("use_bias"), "out_bias": True}, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES,
+        model=_MASKED_HEAD | _TABLES | AFTER | _DROPOUT | {"embedding_scale": flag("rescale_embeddings")},
+        require=TIED | {"attention_type": ("original_full", "attention to some blocks of keys, drawn at random, is not supported")},
+        unread={key: "of attention to some blocks" for key in ("block_size", "num_random_blocks")}),
+    "ibert": Family(
+        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True, "activation": exact_gelu}, mixers=both_ways, names=_NAMES,
+        model=_BERT.model | {"head_transform": "gelu"},
+        require=TIED | {"quant_mode": (False, "training in integers is not supported")}, unread={"force_dequant": "without quant_mode nothing is"}),
+    "xlm": _XLM,
+    "flaubert": Family(
+        attention=_XLM.attention, mixers=_XLM.mixers, mlp=_XLM.mlp, unread=_XLM.unread,
+        model=_XLM.model | {"norms_after_residual": choose("pre_norm", False, True),
+                            "norms": choose("pre_norm", TWO_NORMS, ("post_attention", "post_mlp"))},
+        require=dict(_XLM.require) | _FIXED),
+    "esmc": Family(
+        attention=BIASED | {"num_query_groups": None, "kv_channels": joined, "qk_norm": "full", "qk_norm_bias": False},
+        mlp=GATED | {"bias": flag("mlp_bias")}, mixers=both_ways, heads_divide=True, model=_MASKED_HEAD | {
+            "head_transform": "gelu", "final_norm_bias": False, "tie_word_embeddings": False},
+        unread={"mask_token_id": "names a token", "tie_word_embeddings": "the head is never tied",
+                "num_key_value_heads": "transformers refuses others than num_attention_heads"}),
+    "roformer": Family(
+        _CAUSES | {"embedding_size": None}, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES,
+        model=_MASKED_HEAD | AFTER | _DROPOUT | _FACTORED | {"embedding_norm": True, "token_types": integer("type_vocab_size")},
+        require=TIED | {"rotary_value": (False, "values that are turned are not supported")}),
+    "rembert": Family(
+        _CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES,
+        model=_MASKED_HEAD | _TABLES | AFTER | _DROPOUT | {
+            "embedding_size": integer("input_embedding_size"), "factored_embedding": True, "head_size": integer("output_embedding_size")},
+        require={"tie_word_embeddings": (False, "an output layer of another width than the words' table is its own")},
+        unread={"classifier_dropout_prob": "classification and generation heads"}),
     "eurobert": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, mixers=both_ways, heads_divide=True,
                        model={"lm_head_bias": flag("mlp_bias")},
                        unread={"classifier_pooling": "classification and generation heads", "mask_token_id": "names a token"}),

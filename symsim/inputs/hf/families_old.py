@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, choose, flag, integer, number
+from symsim.inputs.hf.families_encoder import AFTER, TIED, unless_decoder
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary
 
@@ -78,6 +79,10 @@ OLD: dict[str, Family] = {
                            "position_embedding_rows": lambda c: c.integer("max_position_embeddings") + 2,
                            "hidden_dropout": number("hidden_dropout_prob")},
         names={"attention_dropout": ("attention_probs_dropout_prob",)}),
+    "bert-generation": Family(
+        {"is_decoder": False}, attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, mixers=unless_decoder,
+        model=LAYERNORM | _POSITIONS | AFTER | {"embedding_norm": True, "lm_head_bias": True, "hidden_dropout": number("hidden_dropout_prob")},
+        names={"attention_dropout": ("attention_probs_dropout_prob",)}, require=TIED),
     "xglm": Family(
         attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, require=_NO_INNER_DROPOUT,
         model=LAYERNORM | {"position_embedding": "none", "embedding_scale": flag("scale_embedding"), "hidden_dropout": number("dropout")},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
@@ -54,6 +54,15 @@ def listed(whole: Rule, windowed_turn: bool = False) -> Mixers:
         return [kind.model_copy(update={"rope": name == "sliding_attention"}) for kind, name in zip(made, given, strict=True)]
 
     return kinds
+
+
+def compass_mixers(c: Config) -> list[LayerKind]:
+    """configuration_cohere_compass.py: all layers attend to everything unless `layer_types` says otherwise; a type whose rope_parameters are null has
+    no RoPE."""
+    types = c.items("layer_types", str, c.depth) or ["full_attention"] * c.depth
+    said = c.values.get("rope_parameters")
+    unturned = {name for name, of in said.items() if of is None} if isinstance(said, Mapping) else set()
+    return [kind.model_copy(update={"rope": name not in unturned}) for kind, name in zip(typed(c, types), types, strict=True)]
 
 
 def turned_where_windowed(whole: Rule) -> Mixers:

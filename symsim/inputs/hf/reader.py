@@ -139,6 +139,9 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
 
 
+_TOWERS = ("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial", "video", "downsample", "encoder_config", "projection", "adaptor")
+
+
 def _readable(c: Config, family: Family) -> set[str]:
     """Every key that this family's tables read in some config, whether this one has such layers or not."""
     probe = Config(c.values, family, c.where)
@@ -177,6 +180,8 @@ def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> li
             row = ("no cost effect", NO_EFFECT.get(key) or NO_EFFECT[key.rpartition(".")[2]])
         elif key.endswith(("dropout", "pdrop")) and not value:
             row = ("no cost effect", "zero")
+        elif key.startswith(_TOWERS) and isinstance(value, Mapping | None):
+            row = ("refused", "not imported: only the text tower is") if value else ("no cost effect", "none")
         elif key in idle:
             row = ("no cost effect", "no layer uses it")
         else:
@@ -192,9 +197,6 @@ _DECIDES = {
     "either": "tie_word_embeddings, with text_config's: tied where one is true",
     "never": "not read by transformers: the head is never tied",
 }
-
-
-_TOWERS = ("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial", "video", "downsample", "encoder_config", "projection", "adaptor")
 
 
 def _of_wrapper(key: str) -> bool:

@@ -7,7 +7,7 @@ REFUSED: dict[str, str] = {
     for why, names in {
         "it has an encoder and a decoder that attends to it (cross-attention)": "t5 mt5 umt5 longt5 switch_transformers bart mbart marian pegasus "
         "pegasus_x bigbird_pegasus blenderbot blenderbot-small plbart prophetnet mvp led m2m_100 nllb-moe fsmt encoder-decoder t5gemma t5gemma2 "
-        "vision-encoder-decoder trocr whisper moonshine musicgen musicgen_melody florence2 udop pix2struct kosmos-2.5 bert-generation",
+        "vision-encoder-decoder trocr whisper moonshine musicgen musicgen_melody florence2 udop pix2struct kosmos-2.5",
         "some of its layers attend to an image or a sound (cross-attention)": "mllama idefics evolla git blip moshi",
         "its recurrence is not one of the mixers": "rwkv xlstm recurrent_gemma reformer",
         "its attention scores have learned terms of relative positions": "deberta deberta-v2 mpnet xlnet cpmant inkling_text inkling2_text layoutlm "

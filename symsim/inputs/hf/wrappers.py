@@ -82,6 +82,8 @@ WRAPPERS: dict[str, Wrapper] = {
     "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
     "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
     "lfm2_vl": Wrapper("lfm2", default=True),
+    "emu3": Wrapper("emu3_text_model"),
+    "cohere_compass": Wrapper("cohere_compass_text"),
     "cosmos3_omni": Wrapper("qwen3_vl_text"),
     "lfm3_vl": Wrapper("lfm3", default=True),
     "step3p7": Wrapper("step3p5"),
