@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symsim.errors import InputError
-from symsim.inputs.architecture import Architecture, LinearAttention, Mamba
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.mixers import LinearAttention, Mamba
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.shares import divides, divisors
 

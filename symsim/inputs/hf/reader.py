@@ -16,18 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from symsim.errors import InputError, nearest
-from symsim.inputs.architecture import (
-    Architecture,
-    Attention,
-    LayerKind,
-    LightningAttention,
-    LinearAttention,
-    Mamba,
-    Mlp,
-    Moe,
-    SelectiveScan,
-    ShortConvolution,
-)
+from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
@@ -35,6 +24,7 @@ from symsim.inputs.hf.fields import BASE, HEADS
 from symsim.inputs.hf.refused import REFUSED
 from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
 from symsim.inputs.layer_pattern import compress
+from symsim.inputs.mixers import LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
