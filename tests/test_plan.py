@@ -180,10 +180,31 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
         (["--world", "8", "--global-batch-size", "8", "--framework", "megatorn"], "--framework megatorn: did you mean 'megatron'?"),
         (["--world", "8", "--global-batch-size", "8", "--fits-with", "2"], "--fits-with 2: a share"),
         (["--world", "8", "--global-batch-size", "8", "--top", "0"], "--top 0"),
+        # what is asked for otherwise, axes that do not read, and what would be found out after the search
+        *(
+            (["--world", "8", "--global-batch-size", "8", *more], said)
+            for more, said in (
+                (["--allow", "world=4,8"], "--allow world: the number of ranks is given by --world"),
+                (["--allow", "dp=world/tp"], "--allow dp: it is what the other degrees leave of --world"),
+                (["--allow", "global_batch_size=4,8"], "--allow global_batch_size: the batch is given by --global-batch-size"),
+                (["--allow", "seq_length=1024,2048"], "--allow seq_length: the length of a sequence is given by --seq-length"),
+                (["--allow", "tpp=1,2"], "--allow tpp: no such setting; did you mean 'tp'?"),
+                (["--allow", "x"], "--allow 'x': it has no '='"),
+                (["--why-not", "tpp=2"], "--why-not strategy 'tpp=2': unknown key 'tpp': did you mean 'tp'?"),
+                (["--export", "megatorn", "x.sh"], "symsim does not export 'megatorn': did you mean 'megatron'?"),
+                (["--export", "megatron", "x.json"], "x.json: a file for Megatron-LM ends in .sh"),
+                (["--export", "megatron", "nowhere/x.sh"], "nowhere/x.sh: it cannot be written: there is no directory nowhere"),
+                (["--export", "torchtitan", "x.toml"], "torchtitan trains models by name and flavor"),
+                (["--plot", "nowhere/x.svg"], "--plot nowhere/x.svg: it cannot be written: there is no directory nowhere"),
+                (["--set", "B_2=100"], "symsim: --set: network[1].bandwidth: '100' is a plain number"),
+                (["-y", "h20", "--for", "cost"], "--for cost: system h20 has no price (accelerator.price)"),
+                (["-y", SYSTEM], f"-y {SYSTEM} is given twice"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(asked: list[str], said: str) -> None:
-    ended = run("plan", MODEL, "-y", SYSTEM, *asked)
+    ended = run("plan", MODEL, *([] if "h20" in asked else ["-y", SYSTEM]), *asked)
     assert ended.returncode == 2 and said in ended.stderr and ended.stderr.count("\n") == 1
 
 
@@ -195,6 +216,12 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     assert "wrote" in ended.stderr and "--global-batch-size" in (tmp_path / "train.sh").read_text()
     ended = run(*asked, "--why-not", "tp=5,sp=true")
     assert ended.returncode == 0 and ended.stdout.startswith("It cannot run: ")
+    ended = run(*asked, "--why-not", "world=16")
+    assert ended.returncode == 2 and "--why-not world=16: strategies are set side by side with world=8, which the plan is for" in ended.stderr
+    ended = run(*asked, "--why-not", "pp=4,dp=4")
+    assert ended.returncode == 0 and "world=8 and dp=4 disagree" in ended.stdout
+    ended = run(*asked, "--fits-with", "0.001", "--export", "megatron", str(tmp_path / "none.sh"))
+    assert ended.returncode == 2 and "nothing fits, so nothing is written" in ended.stderr and not (tmp_path / "none.sh").exists()
     ended = run(*asked, "--why-not", "pp=4", "--json")
     assert ended.returncode == 0 and {"time", "memory"} == json.loads(ended.stdout).keys()
 

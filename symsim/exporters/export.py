@@ -52,8 +52,27 @@ class Asked:
 def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]:
     """Write the files of a target; returns their paths and a sentence for every choice that they do not carry.
 
-    InputError for a target that there is not, a name that does not fit it, and what cannot be written.
+    InputError as `files`, and for what cannot be written.
     """
+    target, made = TARGETS.get(kind), files(kind, asked, place)
+    assert target is not None
+    said = [*lost(kind, asked, made), *import_module(f"symsim.exporters.{target.module}").said(asked)]
+    if target.suffix:
+        (text,) = made.values()
+        write_text(place, text)
+        return [place], said
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{place}: the directory cannot be made: {error.strerror}") from None
+    for name, text in made.items():
+        write_text(place / name, text)
+    return [place / name for name in made], said
+
+
+def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:
+    """What the files of a target say, by name. InputError for a target that there is not, a place that does not fit it, and a model that it cannot
+    say."""
     if kind not in TARGETS:
         raise InputError(f"symsim does not export '{kind}': {nearest(kind, list(TARGETS))}")
     target = TARGETS[kind]
@@ -70,20 +89,10 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
         raise InputError(f"{target.title} cannot say the layers of {asked.architecture.name}: {mixers[other]} has mixer: {other}")
     if target.has_model and (own := _beyond(asked.architecture)):
         raise InputError(f"{target.title} cannot say what {asked.architecture.name} has: {own}")
-    writer = import_module(f"symsim.exporters.{target.module}")
-    made = writer.files(asked)
-    said = [*lost(kind, asked, made), *writer.said(asked)]
-    if target.suffix:
-        (text,) = made.values()
-        write_text(place, text)
-        return [place], said
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{place}: the directory cannot be made: {error.strerror}") from None
-    for name, text in made.items():
-        write_text(place / name, text)
-    return [place / name for name in made], said
+    if target.suffix and not place.parent.is_dir():
+        raise InputError(f"{place}: it cannot be written: there is no directory {place.parent}")
+    made: Mapping[str, str] = import_module(f"symsim.exporters.{target.module}").files(asked)
+    return made
 
 
 _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", "rotary_fraction", "keys_as_values", "shared_keys", "norms",

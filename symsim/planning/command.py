@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from symsim.algebra.quantity import BYTE
 from symsim.api.given import Given, as_given
 from symsim.errors import InputError, cut
 from symsim.exporters.export import Asked, export
+from symsim.exporters.export import files as files_of
 from symsim.grid.answer import Progress
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.command import shown_progress
@@ -19,11 +21,14 @@ from symsim.grid.names import is_whole
 from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
 from symsim.inputs.strategies import read_strategy
+from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
+from symsim.planning.space import Asked as Planned
+from symsim.planning.space import options_beside
 from symsim.planning.text import plan_text
 from symsim.report.amounts import human
 from symsim.report.drawn import check_picture, write_picture
@@ -82,7 +87,15 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     sizing = len(sizes) * len(systems) > 1 or request.need.asks or request.plot is not None
     if sizing and (why_not is not None or written is not None):
         raise InputError("--why-not and --export are of one number of accelerators: give one --world and one -y, without a run")
+    twice = next((s for k, s in enumerate(request.systems) if s in request.systems[:k]), None)
+    if twice is not None:
+        raise InputError(f"-y {twice} is given twice")
     loaded = load_model(request.model)
+    if why_not is not None:
+        _read_beside(why_not)
+    if written is not None:
+        # what cannot be written is said before it is searched for
+        files_of(written[0], Asked(loaded.architecture, Strategy()), written[1])
     with shown_progress() as progress:
         plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, progress) for system in systems for world in sizes]
     found = plans[0]
@@ -95,6 +108,8 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     else:
         write(plan_text(found, single_changes(found.asked, found.best[0].options) if found.fits else ()))
     if written is not None:
+        if not found.fits:
+            raise InputError(f"--export {written[0]} {written[1]}: nothing fits, so nothing is written")
         best = found.best[0].result
         files, lost = export(written[0], Asked(best.model, best.strategy, best.system, best.assumptions), written[1])
         for note in lost:
@@ -165,8 +180,9 @@ def _sizes(text: str) -> list[int]:
 def _why_not(found: Plan, text: str, as_json: bool) -> str:
     """A strategy beside the best: the rule that refuses it, or where it is slower."""
     best = found.best[0]
+    options = _read_beside(text, found.asked)
     try:
-        other = found.at(text)
+        other = found.asked.evaluated(options)
     except InputError as error:
         return json.dumps({"refused": str(error)}) + "\n" if as_json else f"It cannot run: {error}\n"
     made = difference(best.result, other)
@@ -175,6 +191,14 @@ def _why_not(found: Plan, text: str, as_json: bool) -> str:
     lacks = other.value("memory.peak") + other.value("memory.reserve") - other.value("memory.capacity") * found.share
     said = f"It does not fit: {human(int(lacks), BYTE)} too much.\n\n" if lacks > 0 else ""
     return f"{said}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
+
+
+def _read_beside(text: str, asked: Planned | None = None) -> dict[str, Any]:
+    """The options of a strategy to be set beside the best; without a plan whether it reads."""
+    try:
+        return options_beside(asked, text) if asked is not None else dict(read_strategy(text)[0])
+    except InputError as error:
+        raise InputError(f"--why-not {error}") from None
 
 
 def run_diff(

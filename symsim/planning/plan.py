@@ -27,9 +27,10 @@ from symsim.grid.space import Space
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
+from symsim.inputs.systems import load_system
 from symsim.planning.frameworks import framework_of
 from symsim.planning.search import Goal, Search
-from symsim.planning.space import Asked, options_of, space_of
+from symsim.planning.space import GIVEN, Asked, options_beside, options_of, space_of
 from symsim.program.base import Base, read_base
 
 GOALS = {
@@ -38,6 +39,8 @@ GOALS = {
     "energy": "energy_per_trillion_tokens",
     "memory": "memory.peak",
 }
+# numbers of an accelerator without which there is no such goal
+_NEEDS = {"cost": "price", "energy": "power"}
 _OBJECTIVES = {"memory": "memory.peak"}
 # what makes two strategies differ in kind
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
@@ -131,10 +134,13 @@ class Plan:
     seconds: float = 0.0
 
     def at(self, strategy: str | Mapping[str, Any]) -> Result:
-        """Another strategy, on the same ranks with the same batch. InputError where it cannot run."""
-        given = read_strategy(strategy)[0].model_dump(exclude_unset=True)
-        options = {**options_of(self.asked), **{n: v for n, v in given.items() if n not in ("dp", "num_microbatches")}}
-        return self.asked.evaluated(options)
+        """Another strategy, on the same ranks with the same batch. InputError where it says others, and where it cannot run."""
+        return self.asked.evaluated(options_beside(self.asked, strategy))
+
+    @property
+    def furthest(self) -> int:
+        """The most ranks on which `smallest` is looked for."""
+        return _FURTHEST * self.asked.world
 
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim plan --json`."""
@@ -219,10 +225,10 @@ def plan(
     batch = _batch(global_batch_size, tokens_per_step, seq_length)
     given, ranks = read_strategy(fix)
     if ranks is not None:
-        raise InputError("--fix world: the number of ranks is given by --world")
+        raise InputError(f"--fix world: {GIVEN['world']}")
     fixed = given.model_dump(exclude_unset=True)
-    for name in {"global_batch_size", "seq_length", "dp"} & fixed.keys():
-        raise InputError(f"--fix {name}: {_GIVEN[name]}")
+    for name in GIVEN.keys() & fixed.keys():
+        raise InputError(f"--fix {name}: {GIVEN[name]}")
     if not 0 < fits_with <= 1:
         raise InputError(f"--fits-with {fits_with:g}: a share of the memory above 0 and up to 1 is needed")
     if goal not in GOALS:
@@ -233,6 +239,7 @@ def plan(
     made = read_base(loaded, {}, system, overrides or {})
     if made.system is None:
         raise InputError("a plan needs a system: give one with -y")
+    _check_system(made.system, made.system_changes, goal)
     asked = Asked(
         loaded, made.architecture, made.system, world, batch, seq_length, framework_of(framework), fixed, tuple(allow), dict(overrides or {})
     )
@@ -246,6 +253,13 @@ def plan(
     return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
 
 
+def _check_system(name: str, changes: Mapping[tuple[str, ...], str], goal: str) -> None:
+    """InputError for numbers that do not read, and for a goal that needs one which the system lacks."""
+    accelerator, needed = load_system(name, changes).accelerator, _NEEDS.get(goal)
+    if needed is not None and getattr(accelerator, needed) is None:
+        raise InputError(f"--for {goal}: system {name} has no {needed} (accelerator.{needed})")
+
+
 def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
     """What the goal is of a step of so many seconds (or a peak of so many bytes), on these ranks with this batch."""
     if goal == "memory.peak":
@@ -253,13 +267,6 @@ def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
     value, step = float(best.result.value(goal)), float(best.result.value("time.step"))
     # tokens a second fall with the step, what a token costs rises with it
     return lambda least: value * step / least if goal == "tokens_per_second" else value * least / step
-
-
-_GIVEN = {
-    "global_batch_size": "the batch is given by --global-batch-size or --tokens-per-step",
-    "seq_length": "the length of a sequence is given by --seq-length",
-    "dp": "it is what the other degrees leave of --world",
-}
 
 
 def _batch(sequences: int | None, tokens: int | None, seq_length: int) -> int:
@@ -285,7 +292,11 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     def make(chosen: Mapping[str, Any]) -> Base:
         return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
 
-    search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
+    try:
+        search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
+    except InputError as error:
+        # axes of the framework are not refused
+        raise InputError(str(error).replace("--axis ", "--allow ")) from None
     with no_collection():
         found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:

@@ -11,9 +11,10 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
-from symsim.grid.names import DEGREES, SIZES, field_of
+from symsim.grid.names import DEGREES, RANKS, SIZES, field_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import LoadedModel
+from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.frameworks import Choice, Framework, Row
 
@@ -24,6 +25,13 @@ _FEWEST_TOKENS = 1024
 _DEEPEST = 128
 _NUMBERS = frozenset((*SIZES, *DEGREES))
 _OPTIONS = frozenset(Strategy.model_fields) - _NUMBERS
+# what every strategy of a plan has by what is asked
+GIVEN = {
+    **dict.fromkeys(RANKS, "the number of ranks is given by --world"),
+    "global_batch_size": "the batch is given by --global-batch-size or --tokens-per-step",
+    "seq_length": "the length of a sequence is given by --seq-length",
+    "dp": "it is what the other degrees leave of --world",
+}
 
 
 @dataclass(frozen=True)
@@ -52,10 +60,24 @@ def options_of(asked: Asked) -> dict[str, Any]:
     return {**asked.framework.fixed, **asked.fixed, "world": asked.world, "global_batch_size": asked.batch, "seq_length": asked.seq_length}
 
 
+def options_beside(asked: Asked, strategy: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The options of another strategy, on the same ranks with the same batch. InputError for what does not read, and for other ranks or another
+    batch."""
+    given, ranks = read_strategy(strategy)
+    said = {**given.model_dump(exclude_unset=True), **({"world": ranks.world} if ranks is not None else {})}
+    options = options_of(asked)
+    for name in ("world", "global_batch_size", "seq_length"):
+        if said.get(name, options[name]) != options[name]:
+            raise InputError(f"{name}={said[name]}: strategies are set side by side with {name}={options[name]}, which the plan is for")
+    return {**options, **said}
+
+
 def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]:
     """The sizes as axes, the options as choices, and what is derived. InputError for what is allowed and not an axis."""
-    free, derived = parse_axes(asked.allowed)
+    free, derived = _allowed(asked.allowed)
     own = {field_of(n) for axis in free for n in axis.names} | {field_of(d.name) for d in derived}
+    for name in own & GIVEN.keys():
+        raise InputError(f"--allow {name}: {GIVEN[name]}")
     fixed = {field_of(n) for n in asked.fixed}
     if own & fixed:
         raise InputError(f"{min(own & fixed)} is fixed by --fix and varies by --allow; give it in one of them")
@@ -79,8 +101,16 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
         if name not in own | fixed:
             made = parse_axis(f"{name}=={text}")
             assert isinstance(made, DerivedAxis)
-            derived = (*derived, made)
-    return axes, choices, list(derived)
+            derived.append(made)
+    return axes, choices, derived
+
+
+def _allowed(texts: Sequence[str]) -> tuple[list[Axis], list[DerivedAxis]]:
+    try:
+        free, derived = parse_axes(texts)
+    except InputError as error:
+        raise InputError(f"--allow {str(error).replace('axis ', '', 1)}") from None
+    return list(free), list(derived)
 
 
 def choices_of(asked: Asked) -> list[Choice]:

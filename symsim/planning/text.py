@@ -121,8 +121,8 @@ def _recompute(choice: Choice) -> str:
 def _no_fit(plan: Plan) -> str:
     share = "" if plan.share == 1 else f"{plan.share:.0%} of "
     said = f"Nothing fits in {share}{human(int(plan.best[0].result.value('memory.capacity')), BYTE)}; the least memory of each kind"
-    more = f" ({plan.smallest:,} accelerators are enough)" if plan.smallest is not None else ""
-    return said + more
+    more = f"{plan.smallest:,} accelerators are enough" if plan.smallest is not None else f"nor on up to {plan.furthest:,} accelerators"
+    return f"{said} ({more})"
 
 
 def _where(first: Choice) -> list[str]:

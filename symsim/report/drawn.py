@@ -13,9 +13,11 @@ KINDS = (".svg", ".html")
 
 
 def check_picture(path: Path) -> None:
-    """InputError where no picture is written so."""
+    """InputError where no picture is written so, or there."""
     if path.suffix.lower() not in KINDS:
         raise InputError(f"--plot {path}: a picture ends in .svg or .html")
+    if not path.parent.is_dir():
+        raise InputError(f"--plot {path}: it cannot be written: there is no directory {path.parent}")
 
 
 def write_picture(path: Path, svg: str, title: str, lines: Sequence[str]) -> None:

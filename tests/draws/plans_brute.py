@@ -1,0 +1,201 @@
+"""Random spaces of strategies, every configuration of each evaluated by a sweep: plans and their certificates beside that.
+
+    python tests/draws/plans_brute.py --spaces 30 --points 1000000 --seed 1
+
+Of every space: the best of each kind; what the certificate says of each configuration (refused, slower, too large, evaluated), held against what it
+is; and two more plans, one with an option fixed and, where the space has an axis besides the framework's, one without it, each against the
+configurations that are left. Ends with 1 where anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from symsim.errors import InputError
+from symsim.inputs.models import load_model
+from symsim.inputs.systems import load_system
+from symsim.planning.plan import GOALS, Plan
+from symsim.planning.space import space_of
+from tests.plan_brute import CLOSE, Brute, Question, brute, told, wrong_best, wrong_certificate
+
+MODELS = (
+    *("smollm2-360m", "llama3-8b", "llama3-70b", "llama3.1-405b", "gemma-2-9b", "gpt3-175b", "qwen3-32b"),
+    *("olmoe-1b-7b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "dbrx"),
+    *("deepseek-v2-lite", "deepseek-v3", "kimi-k2"),
+    *("qwen3-next-80b-a3b", "granite-4.0-h-tiny", "bamba-9b", "kimi-linear-48b-a3b", "gemma-3-4b"),
+)
+SYSTEMS = ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "gb200-nvl72", "mi300x", "h20", "a100-pcie-80")
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "megatron": (
+        "cross_entropy_fusion=unfused,te,linear",
+        "cross_entropy_fusion=unfused,te",
+        "grad_reduce_in_fp32=true,false",
+        "account_for_loss_in_pipeline_split=false,true",
+        "account_for_embedding_in_pipeline_split=false,true",
+        "schedule=1f1b,zb_h1",
+        "zero=1,0",
+        "cuda_graph_impl=none,local",
+        "defer_embedding_wgrad_compute=false,true",
+        "use_precision_aware_optimizer=false,true",
+        "delay_wgrad_compute=false,true",
+        "num_distributed_optimizer_instances=1,2",
+        "ddp_bucket_size=10000000,40000000,160000000",
+        "cp_comm_type=p2p,a2a,all_gather",
+        "fp8=none,blockwise",
+        "recompute_num_layers=1,2,4",
+        "microbatch_group_size_per_vp_stage=4,8,16",
+        "p2p_comm=asynchronous,batched",
+        "optimizer=adam,lion",
+        "gradient_accumulation_fusion=true,false",
+    ),
+    "torchtitan": (
+        "cross_entropy_fusion=unfused,chunked",
+        "offload_parameters=false,true",
+        "fusion=compile,eager",
+        "schedule=1f1b,interleaved,zb_h1",
+        "vpp=1,2,4",
+        "num_distributed_optimizer_instances=1,2,4,8",
+        "gradient_sync=every_microbatch,last_microbatch",
+        "grad_reduce_in_fp32=true,false",
+        "ddp_bucket_size=10000000,40000000,160000000",
+        "cp_comm_type=p2p,all_gather",
+        "optimizer=adam,lion,sgd",
+        "recompute_num_layers=1,2,4",
+    ),
+    "deepspeed": (
+        "fusion=eager,compile",
+        "optimizer_cpu_offload=false,true",
+        "offload_gradients=false,true",
+        "cross_entropy_fusion=unfused,liger",
+        "reshard_after_forward=true,false",
+        "ddp_bucket_size=10000000,100000000,500000000",
+        "allgather_bucket_size=10000000,100000000,500000000",
+        "tp=1,2,4,8",
+        "pp=1,2,4,8",
+        "optimizer=adam,lion,sgd,adafactor",
+        "recompute_num_layers=1,2,4,8",
+        "grad_reduce_in_fp32=true,false",
+        "num_distributed_optimizer_instances=1,2,4",
+        "micro_batch_size=1,2,3,4,5,6,7,8",
+        "prefetch_bucket_size=10000000,50000000",
+        "gradient_accumulation_fusion=true,false",
+        "fused_kernels=norm,norm+rope",
+    ),
+}
+
+
+def drawn(draw: random.Random, points: int) -> Question | None:
+    """A space of `points` configurations or a few times as many; None where the draw has fewer or many more."""
+    loaded, framework = load_model(draw.choice(MODELS)), draw.choice(("megatron", "megatron", "megatron", "torchtitan", "deepspeed"))
+    world, seq = 2 ** draw.randint(3, 9), draw.choice((2048, 4096, 4096, 8192))
+    batch = world * 2 ** draw.randint(0, 5) // 2
+    if draw.random() < 0.2:
+        world *= 3
+        batch *= 3
+    system = draw.choice(SYSTEMS)
+    priced = load_system(system).accelerator.price is not None
+    goal, share = draw.choice([g for g in GOALS if priced or g != "cost"]), draw.choice((1.0, 1.0, 0.9, 0.6))
+    asked = Question(loaded, system, world, batch, seq, framework, goal, share, draw.choice((1, 5, 20)), {}, ())
+    texts = list(ALLOWED[framework])
+    draw.shuffle(texts)
+    for text in texts:
+        if _configurations(asked) >= points:
+            break
+        if text.split("=")[0] not in {t.split("=")[0] for t in asked.allowed}:
+            asked = replace(asked, allowed=(*asked.allowed, text))
+    while _configurations(asked) > 4 * points:
+        sizes, choices, _ = space_of(asked.asked)
+        free = [c for c in choices if len(c.rows) > 1] + [c for c in sizes if len(c.columns[0]) > 1]
+        if not free:
+            return None
+        names, row = _one_row(draw, asked, draw.choice(free).names)
+        asked = replace(asked, fixed={**asked.fixed, **dict(zip(names, row))})
+        asked = replace(asked, allowed=tuple(t for t in asked.allowed if t.split("=")[0] not in names))
+    return asked if _configurations(asked) >= points else None
+
+
+def _configurations(asked: Question) -> int:
+    sizes, choices, _ = space_of(asked.asked)
+    return math.prod(len(a.columns[0]) for a in sizes) * math.prod(len(c.rows) for c in choices)
+
+
+def _one_row(draw: random.Random, asked: Question, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    sizes, choices, _ = space_of(asked.asked)
+    rows = {**{a.names: tuple(zip(*a.columns)) for a in sizes}, **{c.names: c.rows for c in choices}}
+    return names, draw.choice(rows[names])
+
+
+def checked(draw: random.Random, asked: Question, of: Brute) -> list[str]:
+    found, search = told(asked)
+    wrong = [*wrong_best(found, asked.top, of), *wrong_certificate(found, search, of)]
+    sizes, choices, _ = space_of(asked.asked)
+    names, row = _one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
+    which = draw.randrange(len(names))
+    wrong += _again(found, _fixed(asked, names[which], row[which]), of, names[which], row[which])
+    if asked.allowed:
+        name = draw.choice(asked.allowed).split("=")[0]
+        wrong += _again(found, _fixed(asked, name, of.fields[name][1][0]), of, name, of.fields[name][1][0])
+    return wrong
+
+
+def _fixed(asked: Question, name: str, value: Any) -> Question:
+    return replace(asked, fixed={**asked.fixed, name: value}, allowed=tuple(t for t in asked.allowed if t.split("=")[0] != name))
+
+
+def _again(whole: Plan, asked: Question, of: Brute, name: str, value: Any) -> list[str]:
+    """A plan of a part of the space against the configurations of that part: right, and not better than that of the whole."""
+    among, said = of.where(name, value), f"with {name}={value}: "
+    try:
+        found = asked.planned()
+    except InputError as error:
+        return [f"{said}refused, and some run: {error}"] if (among & (of.time == of.time)).any() else []
+    wrong = [f"{said}{one}" for one in wrong_best(found, asked.top, of, among)]
+    if found.fits and not whole.fits:
+        wrong.append(f"{said}something fits, and nothing did before")
+    if found.fits and whole.fits:
+        one, other = (float(p.best[0].result.value(p.goal)) for p in (found, whole))
+        if (one > other * (1 + CLOSE)) if of.largest else (one < other * (1 - CLOSE)):
+            wrong.append(f"{said}{one} is better than {other} of the whole space")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--spaces", type=int, default=30)
+    parser.add_argument("--points", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    draw, began = random.Random(given.seed), time.perf_counter()
+    spaces = compared = failed = 0
+    while spaces < given.spaces:
+        asked = drawn(draw, given.points)
+        if asked is None:
+            continue
+        print(asked.said(), flush=True)
+        try:
+            of = brute(asked)
+        except InputError as error:
+            print(f"  nothing runs: {error}", flush=True)
+            continue
+        try:
+            wrong = checked(draw, asked, of)
+        except InputError as error:
+            wrong = [f"refused, and some run: {error}"]
+        spaces, compared, failed = spaces + 1, compared + of.configurations, failed + bool(wrong)
+        for one in dict.fromkeys(wrong):
+            print(f"  WRONG {one}")
+        runs, fit = int((of.time == of.time).sum()), int(of.fits.sum())
+        print(f"  {spaces}: {of.configurations:,} configurations, {runs:,} run, {fit:,} fit; {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{spaces} spaces, {compared:,} configurations, {failed} spaces differ, seed {given.seed}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Plans of small spaces against all their configurations: what is best of each kind, and what the certificate says of each configuration.
+
+`tests/draws/plans_brute.py` does so for random spaces of a million configurations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from symsim.inputs.models import load_model
+from tests.plan_brute import Question, brute, told, wrong_best, wrong_certificate
+
+FEW: dict[str, Any] = {"cp": 1, "vpp": 1, "overlap_grad_reduce": True}
+DENSE = Question(load_model("smollm2-360m"), "h100-sxm", 8, 64, 4096, "megatron", "cost", 1.0, 9, FEW, ("cross_entropy_fusion=unfused,te",))
+EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        DENSE,
+        replace(DENSE, framework="deepspeed", goal="energy", fixed={}, allowed=()),
+        replace(DENSE, loaded=load_model("olmoe-1b-7b"), world=4, batch=16, goal="memory", share=0.6, fixed=EXPERTS, allowed=()),
+        # nothing fits
+        replace(DENSE, goal="tokens_per_second", share=0.06),
+    ],
+    ids=["dense", "deepspeed", "experts", "nothing fits"],
+)
+def test_a_plan_says_of_each_configuration_what_it_is(asked: Question) -> None:
+    of = brute(asked)
+    found, search = told(asked)
+    assert not wrong_best(found, asked.top, of) and not wrong_certificate(found, search, of)
+    assert of.configurations == found.certificate.configurations > 30
+
+
+def test_what_differs_is_said() -> None:
+    """A bound that is too high excludes what it should not; a configuration that is better than the best is seen."""
+    asked = replace(DENSE, top=1)
+    of = brute(asked)
+    found, search = told(asked)
+    higher = [(what, rows, points, low * 1.5 if what == "slower" else low) for what, rows, points, low in search.told]
+    search.told = higher
+    assert any("above what one of them takes" in said for said in wrong_certificate(found, search, of))
+    search.told = higher[1:]
+    assert any("counted nowhere" in said for said in wrong_certificate(found, search, of))
+    value = of.value.copy()
+    value[tuple(k[0] for k in of.fits.nonzero())] = 1.0
+    assert any(said.startswith("best 1") for said in wrong_best(found, asked.top, replace(of, value=value)))
