@@ -83,7 +83,8 @@ RULES: list[tuple[Architecture, dict[str, Any], str, dict[str, Any]]] = [
     (DENSE, {"moe_expert_capacity_factor": 1.0}, "moe_expert_capacity_factor needs a mixture of experts", {"moe_expert_capacity_factor": None}),
     (MOE, {"ep": 3, "dp": 3}, "ep=3 does not divide num_moe_experts=64", {"ep": 1}),
     (MOE, {"ep": 8, "dp": 1}, "etp*ep=1*8 does not divide the 1 ranks of a pipeline stage (tp*cp*dp=1*1*1)", {"dp": 8}),
-    (MOE, {"tp": 2, "sp": True, "ep": 4, "dp": 2}, "(etp is tp unless given)", {"etp": 1}),
+    (MOE, {"tp": 2, "sp": True, "ep": 4, "dp": 2}, "(etp is tp unless given); give dp=4 or ep=2 or etp=1", {"etp": 1}),
+    (MOE, {"ep": 8, "dp": 12}, "give dp=16 or ep=4", {"ep": 4}),
     (MOE, {"etp": 3, "dp": 3}, "etp=3 does not divide moe_ffn_hidden_size=1408", {"etp": 1}),
     (MOE, {"moe_pad_expert_input_to_capacity": True}, "needs moe_expert_capacity_factor", {"moe_expert_capacity_factor": 1.0}),
     (

@@ -83,7 +83,7 @@ def test_recipes_of_8_bits(tmp_path: Path) -> None:
         ({"num_machins": 3}, "an Accelerate file has no key 'num_machins': did you mean 'num_machines'"),
         ({"parallelism_config": {"parallelism_config_dp_shard_size": 1.5}}, "dp_shard_size is 1.5; it should be a whole number from -1 up"),
         ({"distributed_type": "TPU"}, "distributed_type is TPU; it should be one of"),
-        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "none.json"}}, "the file is not here"),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "none.json"}}, "this file is not here; give it after"),
         ({"parallelism_config": {"parallelism_config_tp_size": 3}}, "no multiple of"),
     ],
 )

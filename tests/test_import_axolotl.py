@@ -169,7 +169,7 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
     [
         ({"context_parapllel_size": 2}, "has no key 'context_parapllel_size': did you mean 'context_parallel_size'"),
         ({"micro_batch_size": "two"}, "it should be a number"),
-        ({"auto_find_batch_size": True}, "give it"),
+        ({"auto_find_batch_size": True}, "give false, and the size that it found"),
         ({"optimizer": "adamw_torch_fuse"}, "did you mean 'adamw_torch_fused'"),
         ({"batch_size": 7, "micro_batch_size": 2}, "a multiple of micro_batch_size, 2"),
     ],

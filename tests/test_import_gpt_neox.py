@@ -106,7 +106,7 @@ def test_every_name_has_a_row(tmp_path: Path) -> None:
     ("data", "sentence"),
     [
         ({"hidden_dropuot": 0}, "a GPT-NeoX file has no key 'hidden_dropuot': did you mean 'hidden_dropout'"),
-        ({"attention_config": [[["rwkv"], 10]]}, "layers of another kind"),
+        ({"attention_config": [[["rwkv"], 10]]}, "layers of this kind are not modelled; give global"),
         ({"attention_config": [[["mamba"], 3]]}, "a kind for each of the 10 layers, and there are 3"),
         ({"zero_optimization": {"stage": 3}, "pipe_parallel_size": 2}, "DeepSpeed's pipelines take stages 0 and 1"),
         ({"num_kv_heads": 3}, "a divisor of num_attention_heads=8"),

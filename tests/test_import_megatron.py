@@ -14,12 +14,14 @@ import pytest
 from shared import SHARED, needed
 from shared import cases as oracle_cases
 
+from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.reading import Options, load_job, read_job
 from symsim.inputs.reading import format_yaml
+from symsim.inputs.strategies import load_strategy
 
 FILE = "megatron.json"
 IMPORTED = Path(__file__).parent / "imported" / "megatron"
@@ -287,14 +289,14 @@ def test_layers_of_several_kinds() -> None:
         ("--seq-length", "the command line: --seq-length has no value"),
         ("--seq-length 12 13", "the command line: --seq-length takes one value, and '13' is the value of no argument"),
         ("--tensor-model-parallel-size 3", "8 ranks (world_size 8) are not a multiple of tensor 3 x context 1 x pipeline 1"),
-        ("--optimizer soap", "optimizer=soap: only adam, sgd, lion, muon, dist_muon are modelled"),
+        ("--optimizer soap", "give adam, sgd, lion, muon, dist_muon"),
         ("--moe-layer-freq [0,1]+x --num-experts 8", "moe_layer_freq is [0,1]+x; it should be a number, or a list such as ([0]*3+[1]*1)*6"),
         ("--moe-layer-freq [0,1] --num-experts 8", "it should be a list of 4 numbers, one a layer (it has 2)"),
         ("--position-embedding-type relative", "relative positions are not modelled"),
         ("--num-query-groups 3 --group-query-attention", "num_query_groups is 3; it should be a divisor of num_attention_heads=8"),
-        ("--recompute-granularity selective --recompute-modules atn", "'atn' is not among core_attn, mlp, moe"),
+        ("--recompute-granularity selective --recompute-modules atn", "'atn' is none of its modules; give some of core_attn, mlp, moe"),
         ("--hidden-dropout 1.5", "hidden_dropout is 1.5; it should be a share from 0 to below 1"),
-        ("--experimental-attention-variant gdn2", "the gated delta net and dsa are modelled of the experimental attention variants"),
+        ("--experimental-attention-variant gdn2", "of these variants gated_delta_net and dsa are modelled; give one of them"),
         ("--num-layers 10000000000", "num_layers is 10000000000; it should be at most"),
     ],
 )
@@ -618,7 +620,7 @@ def test_autocast_is_the_type_of_products_where_weights_are_wide(more: dict[str,
 def test_fsdp_in_a_pipeline_is_megatrons_own() -> None:
     """Megatron-LM arguments.py: torch's FSDP2 refuses a pipeline; Megatron-FSDP shards every stage."""
     piped = (*DENSE, "--pipeline-model-parallel-size", "2")
-    with pytest.raises(InputError, match="use_torch_fsdp2=true: Megatron-LM does not run it with a pipeline"):
+    with pytest.raises(InputError, match="use_torch_fsdp2=true: Megatron-LM runs it without a pipeline; give pipeline_model_parallel_size 1, not 2"):
         job(*piped, "--use-torch-fsdp2")
     found = job(*piped, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads_params").placed()
     assert (found.zero, found.pp) == (3, 2)
@@ -635,3 +637,17 @@ def test_layers_that_primus_names_run_again_on_their_stages(tmp_path: Path) -> N
     (tmp_path / "job.yaml").write_text(format_yaml({"modules": {"pre_trainer": {"overrides": {**base, "recompute_layer_ids": "99"}}}}))
     with pytest.raises(InputError, match="numbers of layers, from 0 to 31"):
         load_job("megatron", str(tmp_path / "job.yaml"), model="llama3-8b")
+
+
+def test_hyper_connections_of_arguments() -> None:
+    """Of n streams of h: n h (n^2 + 2 n) of a projection, as many biases as it has columns and three gates, around each mixer and network
+    (Megatron-Core transformer/hyper_connection.py HyperConnectionModule); the streams end in their mean, which has no weights."""
+    plain, several = (job(*DENSE, *more).architecture for more in ((), ("--enable-mhc-connections", "--mhc-num-residual-streams", "2")))
+    assert plain is not None and several is not None and several.hyper_connections is not None
+    assert (several.hyper_connections.streams, several.hyper_connections.sinkhorn_iterations, several.hyper_connections.averaged) == (2, 20, True)
+    columns = 2 * 2 + 2 * 2
+    each = 2 * several.hidden_size * columns + columns + 3
+    for fusion in ("te", "eager"):
+        n = [int(derive(model, load_strategy(f"fusion={fusion}")).value("params.total")) for model in (plain, several)]
+        assert n[1] - n[0] == 2 * several.num_layers * each, fusion
+    assert row(job(*DENSE, "--mhc-num-residual-streams", "2"), "--mhc-num-residual-streams")[0] == "no_cost_effect"

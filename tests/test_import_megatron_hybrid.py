@@ -111,7 +111,7 @@ def test_the_loss_of_an_indexer(words: str, wanted: str | None, fate: str) -> No
     [
         ("--hybrid-layer-pattern M-X", "hybrid_layer_pattern is M-X; it should be a text of the letters M G \\* \\+ D - E"),
         ("--hybrid-layer-pattern M-*+", "attention of one kind"),
-        ("--hybrid-layer-pattern D+", "with an indexer in some layers"),
+        ("--hybrid-layer-pattern D+", "an indexer all or none here; give D"),
         ("--hybrid-layer-pattern M --hybrid-override-pattern M", "given without hybrid_layer_pattern"),
         ("--hybrid-layer-pattern D- --q-lora-rank 64", "dsa_indexer_topk is not given, and attention has an indexer"),
         ("--num-layers 4 --experimental-attention-variant dsa --dsa-indexer-topk 4", "given with multi_latent_attention"),

@@ -333,7 +333,7 @@ def test_states_and_gradients() -> None:
         own = result.stage_numbers(result.stages[0])
         held = own["M_stage_weights"] + own["M_stage_gradients"] + own["M_stage_optimizer"]
         assert float(held) / float(own["P_stage"]) == pytest.approx(each, rel=1e-3), said
-    assert "zero_allow_untested_optimizer alone" in refused("MerakArguments(fp16=True, zero_stage=1)")
+    assert "with a permission alone; give zero_allow_untested_optimizer=True" in refused("MerakArguments(fp16=True, zero_stage=1)")
     assert "1, or left out" in refused("Merak.init(1, 1, 2); MerakArguments(zero_stage=2)")
 
 

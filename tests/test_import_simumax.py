@@ -125,7 +125,7 @@ def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> Non
     ("strategy", "model", "sentence"),
     [
         ({"tp_sise": 2}, {}, "strategy.json:1: SimuMax's strategy has no key 'tp_sise': did you mean 'etp_size'"),
-        ({"tp_size": 3}, {}, "strategy.json:1: world_size 16 is no multiple of tp_size cp_size pp_size = 6"),
+        ({"tp_size": 3}, {}, "strategy.json:1: world_size is 16; it should be a multiple of tp_size cp_size pp_size = 6"),
         ({"tp_size": "4x"}, {}, "strategy.json:1: tp_size is 4x; it should be a number"),
         ({"recompute_granularity": "full"}, {}, "recompute_granularity is full; it should be one of full_block"),
         ({"te_version": "new"}, {}, "te_version is new; it should be a version such as 2.11.0"),

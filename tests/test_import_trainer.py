@@ -91,7 +91,7 @@ def test_optimizers() -> None:
         ({"per_device_train_batch_size": 0}, "it should be a whole number from 1 up"),
         ({"bf16": True, "fp16": True}, "left out beside bf16"),
         ({"fsdp": "full_shad"}, "did you mean 'full_shard'"),
-        ({"auto_find_batch_size": True}, "give it"),
+        ({"auto_find_batch_size": True}, "give false, and the size that it found"),
     ],
 )
 def test_what_cannot_be(data: dict[str, Any], said: str) -> None:

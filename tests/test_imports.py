@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 import symsim
+from symsim import importers
 from symsim.errors import InputError
 from symsim.importers.job import Job, write_job
-from symsim.importers.keys import FATES, Given, Keys, silent
+from symsim.importers.keys import FATES, Given, Keys, Silent, silent
 from symsim.importers.registry import KINDS
 from symsim.importers.rules import data_parallel, settle
 from symsim.inputs.models import load_model
@@ -166,3 +170,15 @@ def test_a_fault_of_a_reader_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert acts(None) == "" and acts(ZeroDivisionError()).startswith("traceback: ZeroDivisionError")
     assert acts(bare) == "message: too long, or not one line" and acts(MemoryError()).startswith("memory")
     assert acts(None, "RAN") == "acts: [] ['RAN']"
+
+
+def _refusals() -> list[tuple[str, str]]:
+    """Every sentence of a refusal in the tables of the importers, with its key."""
+    names = [one.name for one in pkgutil.walk_packages(importers.__path__, "symsim.importers.")]
+    tables = [value for name in names for value in vars(importlib.import_module(name)).values() if isinstance(value, dict)]
+    return sorted({(key, said.why) for table in tables for key, said in table.items() if isinstance(said, Silent) and said.fate == "refused"})
+
+
+@pytest.mark.parametrize(("key", "why"), _refusals())
+def test_a_refusal_says_what_would_be_right(key: str, why: str) -> None:
+    assert re.search(r"\b(give|leave|left out)\b|--of ", why), f"{key}: {why}"

@@ -66,9 +66,10 @@ def eager_stack(k: Kernels, op: Op) -> None:
 
 
 def eager_average(k: Kernels, op: Op) -> None:
-    first, others = op.inputs
+    *first, others = op.inputs
     b, s, _, h = k.dims_of(others)
-    run(k, "mean", [run(k, "cat", op.inputs, [b, s, "n_r", h])], k.dims_of(first), into=op.outputs[0])
+    together = run(k, "cat", op.inputs, [b, s, "n_r", h]) if first else others
+    run(k, "mean", [together], k.dims_of(op.outputs[0]), into=op.outputs[0])
 
 
 def eager_gaussian_top_k(k: Kernels, op: Op) -> None:

@@ -36,7 +36,7 @@ _SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "how parameters are shown to the optimizer; the same shards", "use_orig_params ignored_modules ignored_parameters"),
     **silent("no_cost_effect", "pinned or pageable memory of what is on the host", "cpu_offload_pin_memory"),
     **silent("no_cost_effect", _WRAP, "transformer_layer_cls_to_wrap transformer_cls_names_to_wrap auto_wrap_policy min_num_params"),
-    **silent("refused", "TPUs: no system of symsim is one", "xla xla_fsdp_v2 xla_fsdp_settings xla_fsdp_grad_ckpt"),
+    **silent("refused", "of TPUs, which no system here is; leave it out", "xla xla_fsdp_v2 xla_fsdp_settings xla_fsdp_grad_ckpt"),
     **silent("no_cost_effect", "version 1 and 2 shard the same bytes; version 2 adds no copies", "version fsdp_version"),
     **silent("not_modelled", "types other than those of bf16 or fp16: 4 bytes in place of 2 for what it names", "mixed_precision_policy"),
 }

@@ -60,7 +60,7 @@ _GENERATION = "read where the model generates, not in training"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"
 _OTHER_ATTENTION = "attention over groups of tokens, or layers that skip tokens: less by the share that is skipped"
-_MEGATRON = "a trainer of Megatron-Core, whose arguments are those of 'symsim import megatron'"
+_MEGATRON = "a trainer of Megatron-Core, whose arguments are those of Megatron-LM; give them to 'symsim import megatron'"
 _ROUTER = "an auxiliary loss over router logits: below 1 % of a step"
 
 

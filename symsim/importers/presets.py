@@ -39,7 +39,7 @@ def with_deepspeed(
     name = Path(str(keys.text("deepspeed", ""))).name.casefold()
     found = _STAGE.search(name)
     if found is None:
-        why = "the file is not here, and its name says no stage: give it beside this one"
+        why = "this file is not here, and its name says no stage; give it after this one"
         keys.refuse("deepspeed", why)
         return None
     stage = int(found[1])

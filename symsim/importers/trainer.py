@@ -104,7 +104,7 @@ TRAINER: dict[str, Silent] = {
     **silent("not_modelled", "one number summed over ranks a step: tens of microseconds", "average_tokens_across_devices"),
     **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
     **silent("not_modelled", "which matrices an optimizer projects or leaves out: states of those alone", "optim_target_modules"),
-    **silent("refused", "the size of a micro-batch is then what fits at run time: give it", "auto_find_batch_size"),
+    **silent("refused", "a run tries which micro-batch fits; give false, and the size that it found", "auto_find_batch_size"),
     **silent("no_cost_effect", "fp32 products of bf16 or fp16 training: the loss's alone", "tf32"),
     **silent("no_cost_effect", "which library casts; the same types", "fp16_opt_level half_precision_backend fp16_backend"),
     **silent("no_cost_effect", "units that FSDP gathers: layers here", "fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap"),

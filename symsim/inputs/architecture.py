@@ -93,6 +93,7 @@ class HyperConnections(Part):
 
     streams: Size = 4
     sinkhorn_iterations: Size = Field(20, description="turns in which rows and columns of the mixing matrix are made to sum to one")
+    averaged: bool = Field(False, description="the streams end in their mean, not in a sum by weights that they make")
 
 
 class AltUp(Part):

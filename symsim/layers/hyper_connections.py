@@ -45,8 +45,13 @@ def closed(net: Net, x: str, y: str, post: str, mixing: str, site: str) -> str:
     return z
 
 
-def collapsed(net: Net, x: str) -> str:
+def collapsed(net: Net, x: str, averaged: bool) -> str:
     """`x[b s n_r h] -> y[b s h]`: one stream of all, in front of the final norm."""
+    if averaged:
+        with net.within("collapse", "mlp"):
+            y = net.tensor("mean", "b s h", net.tensors[x].dtype)
+            net.op("average_streams", "average", [x], [y])
+            return y
     net.dim("n_q", net.dims["n_r"].size)
     with net.within("collapse", "mlp"):
         made = _projected(net, x, "b s n_r h, n_q n_r h -> b s n_q")

@@ -15,7 +15,7 @@ from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.limits import MOST_STAGES
-from symsim.inputs.strategy import Strategy
+from symsim.inputs.strategy import Strategy, default_dp
 from symsim.inputs.trained import depths
 from symsim.lowering.checks_fusions import fusions
 from symsim.lowering.checks_loss import loss
@@ -114,13 +114,23 @@ def _experts(architecture: Architecture, strategy: Strategy) -> None:
         default = "" if strategy.etp is not None else " (etp is tp unless given)"
         raise InputError(
             f"etp*ep={etp}*{ep} does not divide the {ranks} ranks of a pipeline stage (tp*cp*dp={strategy.tp}*{strategy.cp}*"
-            f"{strategy.dp}){default}; the product must be one of: {divisors(ranks)}"
+            f"{strategy.dp}){default}; {_experts_fit(strategy, ranks, moe.num_moe_experts)}"
         )
     if strategy.moe_pad_expert_input_to_capacity and strategy.moe_expert_capacity_factor is None:
         raise InputError("moe_pad_expert_input_to_capacity=true needs moe_expert_capacity_factor, the capacity to pad to")
     _flex(strategy)
     if strategy.moe_expert_capacity_factor is not None and strategy.moe_token_dispatcher_type == "allgather":
         raise InputError("moe_expert_capacity_factor needs moe_token_dispatcher_type=alltoall: the allgather dispatcher drops no tokens")
+
+
+def _experts_fit(strategy: Strategy, ranks: int, experts: int) -> str:
+    """What makes the ranks hold whole groups of experts: more replicas, or fewer ranks in a group."""
+    etp, ep = strategy.expert_tp, strategy.ep
+    least = default_dp(strategy.tp, strategy.cp, ep, etp)
+    said = [f"dp={-(-strategy.dp // least) * least}"]
+    said += [f"ep={n}" for n in range(ep - 1, 0, -1) if ranks % (etp * n) == 0 and experts % n == 0][:1]
+    said += [f"etp={n}" for n in range(etp - 1, 0, -1) if ranks % (n * ep) == 0][:1]
+    return f"give {' or '.join(said)}"
 
 
 def _flex(strategy: Strategy) -> None:

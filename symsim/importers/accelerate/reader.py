@@ -187,7 +187,7 @@ def _deepspeed(
     if settings is None and named is not None:
         settings = _beside(launch.where, named)
     if named is not None and settings is None:
-        keys.refuse(f"{section}deepspeed_config_file", "the file is not here: give it beside this one")
+        keys.refuse(f"{section}deepspeed_config_file", "this file is not here; give it after this one: CONFIG.yaml DS.json")
     if settings is None:
         settings = _described(keys, strategy, launch.where)
     _mesh_of_arguments(keys, strategy)

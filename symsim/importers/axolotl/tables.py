@@ -179,7 +179,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _ONE_TIME, "mean_resizing_embeddings embeddings_skip_upcast reinit_weights"),
     **silent("not_modelled", "other sizes than the model's", "overrides_of_model_config model_config"),
     **silent("no_cost_effect", "frequencies of rotary embeddings", "rope_scaling"),
-    **silent("refused", "the size of a micro-batch is then what fits at run time: give it", "auto_find_batch_size"),
+    **silent("refused", "a run tries which micro-batch fits; give false, and the size that it found", "auto_find_batch_size"),
     **silent("not_modelled", "arguments of an optimizer besides its rates: other states, where it reads one for them", "optim_args"),
     **silent(
         "no_cost_effect",

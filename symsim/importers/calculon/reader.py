@@ -165,7 +165,7 @@ def _strategy(keys: Keys, sequence: int | None, assumptions: dict[str, str]) -> 
     if keys.flag("data_par_overlap", False, to="overlap_grad_reduce", why="and overlap_param_gather where the optimizer is sharded"):
         found |= {"overlap_grad_reduce": True} | ({"overlap_param_gather": True} if found["zero"] else {})
     if keys.flag("training", True) is False:
-        keys.refuse("training", "inference is another workload: no backward, no optimizer; a training step is timed")
+        keys.refuse("training", "inference is another workload, without backward and optimizer; give training true")
     elif keys.has("training"):
         keys.note("training", "no_cost_effect", why="a training step, as here")
     return found
@@ -186,7 +186,8 @@ def _batch(keys: Keys, found: dict[str, Any]) -> dict[str, Any]:
     if count % found["pp"]:
         group = next((n for n in range(found["pp"], count + 1) if count % n == 0), None)
         if group is None:
-            why = f"{count} micro-batches do not fill pp={found['pp']} stages of {chunks} chunks, which Megatron-Core asks for; all of a stage is one"
+            why = f"{count} micro-batches do not fill pp={found['pp']} stages of {chunks} chunks, which Megatron-Core asks for; "
+            why += "give pipeline_interleaving 1, or a larger batch_size"
             keys.refuse("pipeline_interleaving", why)
             return {name: value for name, value in made.items() if name != "vpp"}
         made["microbatch_group_size_per_vp_stage"] = group

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture
 
 _PRECISIONS = {"fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16"}
-_OTHER_LAYERS = "layers of another kind than a transformer's are not modelled"
+_OTHER_LAYERS = "layers of this kind are not modelled; give global, flash, local, sparse_* or mamba"
 _EVENTS = "timers record events, which nothing waits for but what logs every steps_per_print steps"
 _PIPELINE = "pipelines reduce gradients when the last backward is done: DeepSpeed switches it off"
 _FUSIONS = {

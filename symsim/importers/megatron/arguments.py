@@ -211,4 +211,6 @@ RENAMED = {
     "param_name_patterns_for_fp32_local_accumulation": "ddp_param_name_patterns_for_fp32_local_accumulation",
     "use_custom_fsdp": "use_megatron_fsdp",
     "sequence_length": "seq_length",
+    "enable_hyper_connections": "enable_mhc_connections",
+    "num_residual_streams": "mhc_num_residual_streams",
 }

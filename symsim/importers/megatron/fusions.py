@@ -66,7 +66,7 @@ def offloaded_modules(read: Settings) -> None:
         return
     strange = [name for name in names if name not in _OFFLOADED]
     if strange:
-        keys.refuse("offload_modules", f"'{strange[0]}' is not among {', '.join(_OFFLOADED)}")
+        keys.refuse("offload_modules", f"'{strange[0]}' is none of its modules; give some of {', '.join(_OFFLOADED)}")
     known = read.architecture is not None
     absent = {"qkv_linear"} if known and read.architecture.attention.kind == "mla" else set()  # type: ignore[union-attr]
     absent |= {"expert_fc1", "fused_group_mlp", "moe_act"} if known and not read.mixture else set()

@@ -11,7 +11,7 @@ from symsim.importers.keys import Silent, silent
 GAPS: dict[str, Silent] = {
     **silent(
         "refused",
-        "reinforcement learning: roll-outs and further models are another workload",
+        "roll-outs and further models are another workload; left out, the training step of the same model is timed",
         "perform_rl_step",
     ),
     **silent(
@@ -189,12 +189,7 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "refused",
-        "hyper-connections are not modelled",
-        "enable_mhc_connections",
-    ),
-    **silent(
-        "refused",
-        "layers of unequal sizes from a file are not read",
+        "layers of unequal sizes from a file are not read; --of MODEL takes a model file whose layer_kinds say them",
         "heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json",
     ),
     **silent(
@@ -224,17 +219,17 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "refused",
-        "a specification in Python is not read",
+        "a specification in Python is not read; leave it out, and give the layers by arguments or with --of MODEL",
         "spec",
     ),
     **silent(
         "refused",
-        "a file of arguments: give it as an input, not as an argument",
+        "a file of arguments; give it as an input, symsim import megatron FILE, not as an argument",
         "yaml_cfg",
     ),
     **silent(
         "refused",
-        "a removed name that Megatron-LM refuses: tensor_model_parallel_size, micro_batch_size or recompute_granularity is meant",
+        "a removed name that Megatron-LM refuses; give tensor_model_parallel_size, micro_batch_size, recompute_granularity or lr_warmup_fraction",
         "model_parallel_size batch_size checkpoint_activations warmup",
     ),
 }

@@ -49,7 +49,7 @@ def stack(keys: Keys, entry: str) -> str:
         if not letters or set(letters + "".join(depths)) - LETTERS.keys() or len(letters) > MOST_LAYERS or mixed:
             raise keys.wrong(name, "attention of one kind: * or, with latents, + and D" if mixed else _RIGHT)
         if {"D", "+"} <= set(letters):
-            keys.refuse(name, "latent attention with an indexer in some layers and without one in others")
+            keys.refuse(name, "layers of latent attention have an indexer all or none here; give D, or +, for all of them")
         for key in ("num_layers", *ratios):
             if keys.has(key):
                 keys.note(key, "no_cost_effect", why=f"{name} decides")
@@ -156,3 +156,17 @@ def shares_index(keys: Keys, layers: int) -> list[bool]:
     every = keys.integer("dsa_indexer_topk_freq", 1, to="layer_kinds.shared_index", least=1)
     first = max(keys.integer("dsa_indexer_skip_topk_offset", 0, to="layer_kinds.shared_index"), 1)
     return [max(at + 1 - first, 0) % every != 0 for at in range(layers)]
+
+
+def streams(keys: Keys) -> dict[str, Any] | None:
+    """Hyper-connections, whose streams end in their mean (Megatron-Core transformer/hyper_connection.py)."""
+    of = "hyper_connections"
+    asked = keys.flag("enable_mhc_connections", False, to=of)
+    sizes = {"streams": ("mhc_num_residual_streams", 4), "sinkhorn_iterations": ("mhc_sinkhorn_iterations", 20)}
+    found = {name: keys.integer(key, default, to=f"{of}.{name}", least=1) for name, (key, default) in sizes.items()}
+    if asked:
+        return {**found, "averaged": True}
+    for key, _ in sizes.values():
+        if keys.has(key):
+            keys.note(key, "no_cost_effect", why="read with enable_mhc_connections only")
+    return None

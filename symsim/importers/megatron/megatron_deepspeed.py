@@ -93,12 +93,12 @@ TABLE: Mapping[str, Silent] = {
     **silent("not_modelled", _TAUGHT, "mos kd"),
     **silent("no_cost_effect", "read with mos or kd", "kd_alpha_ce kd_beta_ce kd_temp num_layers_teacher num_experts_teacher"),
     **silent("no_cost_effect", "read with mos or kd", "hidden_size_teacher num_attention_heads_teacher"),
-    **silent("refused", "an encoder and a decoder are not modelled", "pipeline_model_parallel_split_rank"),
-    **silent("refused", "a retriever beside the model is not modelled", "retro_add_retriever"),
+    **silent("refused", "an encoder before a decoder is not modelled; leave it out for a decoder alone", "pipeline_model_parallel_split_rank"),
+    **silent("refused", "a retriever beside the model is not modelled; leave it out for the decoder alone", "retro_add_retriever"),
     **silent("no_cost_effect", "read with retro_add_retriever", "retro_workdir retro_cyclic_train_iters retro_encoder_layers"),
     **silent("no_cost_effect", "read with retro_add_retriever", "retro_encoder_hidden_dropout retro_encoder_attention_dropout retriever_seq_length"),
-    **silent("refused", "the embedding on a stage of its own: say it in -s pipeline_model_parallel_layout", "standalone_embedding_stage"),
-    **silent("refused", "Switch's experts of Megatron-LM before num_experts was a list: num_experts is meant", "num_experts_switch"),
+    **silent("refused", "a stage of the embedding; leave it out, and give pipeline_model_parallel_layout: E|tt|ttL", "standalone_embedding_stage"),
+    **silent("refused", "the name of experts before num_experts was a list; give num_experts", "num_experts_switch"),
 }
 KEYS = frozenset(
     """zero_stage pp_partition_method no_pipeline_parallel enable_zbh1_pipeline synchronize_each_layer cpu_optimizer cpu_torch_adam

@@ -109,6 +109,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         embedding_norm=keys.flag("embed_layernorm", False, to="embedding_norm"),
         position_embedding=positions,
         position_embedding_rows=rows,
+        hyper_connections=hybrid.streams(keys),
         mtp_num_layers=_depths(keys, letters),
         mtp_use_repeated_layer=keys.flag("mtp_use_repeated_layer", False, to="mtp_use_repeated_layer"),
         hidden_dropout=_dropout(keys, "hidden_dropout"),
@@ -289,7 +290,7 @@ def _variant(keys: Keys, letters: str) -> bool:
     elif variant in _DELTA_NETS and letters:
         keys.note(key, to="layer_kinds.mixer", why="the layers of the letter G")
     elif variant is not None and variant not in _DELTA_NETS:
-        keys.refuse(key, "the gated delta net and dsa are modelled of the experimental attention variants")
+        keys.refuse(key, "of these variants gated_delta_net and dsa are modelled; give one of them")
     return variant == "dsa" or "D" in letters
 
 
@@ -428,7 +429,7 @@ def _positions(keys: Keys) -> tuple[Any, int | None]:
     kind = None
     if keys.has("position_embedding_type"):
         if str(keys.given["position_embedding_type"].value) == "relative":
-            keys.refuse("position_embedding_type", "relative positions are not modelled")
+            keys.refuse("position_embedding_type", f"relative positions are not modelled; give {', '.join(_POSITIONS)}")
             kind = "none"
         else:
             kind = keys.choice("position_embedding_type", _POSITIONS, to="position_embedding")

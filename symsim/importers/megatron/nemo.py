@@ -88,7 +88,7 @@ TABLE: dict[str, Silent] = {
     **silent("no_cost_effect", "which tokens count in the loss", "answer_only_loss"),
     **silent("no_cost_effect", "of the run: names, debugging and files", "megatron_legacy version dump_debug_info dump_debug_info_to_file nemo_path"),
     **silent("not_modelled", "layers that NeMo's own code changes (soft caps, windows): --of MODEL gives them", "mcore_customization_config"),
-    **silent("refused", "a layer of another kind is not modelled", "hyena retro"),
+    **silent("refused", "layers of this kind are not modelled; leave it out for a decoder of attention or Mamba", "hyena retro"),
     **silent("no_cost_effect", "read with cpu_offloading alone", "cpu_offloading_activations cpu_offloading_weights"),
 }
 

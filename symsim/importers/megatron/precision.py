@@ -74,7 +74,7 @@ def _recipe(read: Settings) -> None:
         recipe = keys.choice("fp8_recipe", {n: n for n in ("tensorwise", "delayed", "mxfp8", "blockwise", "custom")}, None, to="fp8")
         keys.choice("fp8_format", {"e4m3": "e4m3", "hybrid": "hybrid"}, to="fp8")
         if recipe == "custom":
-            keys.refuse("fp8_recipe", "a recipe in Python is not read")
+            keys.refuse("fp8_recipe", "a recipe in Python is not read; give delayed, tensorwise, blockwise or mxfp8")
         if recipe in (None, "custom"):
             read.derived("fp8_recipe", "fp8", "delayed", "delayed: Megatron-LM's recipe where none is given")
         else:

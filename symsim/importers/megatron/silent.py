@@ -216,7 +216,7 @@ SILENT: dict[str, Silent] = {
         "a number in the arithmetic of a layer, not its size",
         """
         activation_func_clamp_value apply_layernorm_1p apply_query_key_layer_scaling disable_bf16_reduced_precision_matmul
-        embedding_init_method_std glu_linear_offset init_method_std layernorm_epsilon mhc_init_gating_factor mhc_sinkhorn_iterations
+        embedding_init_method_std glu_linear_offset init_method_std layernorm_epsilon mhc_init_gating_factor
         moe_router_bias_update_rate moe_router_topk_scaling_factor mrope_section mscale mscale_all_dim mtp_loss_scaling_factor
         mup_attn_scale_power mup_base_head_dim mup_base_hidden_size mup_embedding_mult mup_output_mult mup_width_mult
         no_yarn_correction_range_round_to_int norm_epsilon relative_attention_max_distance relative_attention_num_buckets rope_scaling_factor
@@ -241,7 +241,7 @@ SILENT: dict[str, Silent] = {
         disable_dsa_indexer_scoring_relu dsa_indexer_k_norm_epsilon dsa_indexer_k_norm_fp32 dsa_indexer_rope_interleaved
         dsa_kernel_backend fine_grained_offloading_max_inflight_offloads fp4_quantizer_factory fp4_recipe fp8_quantizer_factory gdp_cutedsl_kernel
         gdp_num_chunk_states_to_recompute gdp_num_householder gtp_remat_opt_in_modules kitchen_attention_backend local_rank megatron_fsdp_version
-        mhc_num_residual_streams mhc_recompute_layer_num min_offloaded_tensor_size moe_hybridep_num_sms_preprocessing
+        mhc_recompute_layer_num min_offloaded_tensor_size moe_hybridep_num_sms_preprocessing
         moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_page_size no_dsa_indexer_rotate_activation
         no_dsa_indexer_scoring_relu no_pin_cpu_grads no_pin_cpu_params no_position_embedding onnx_safe qk_clip_alpha qk_clip_threshold
         tp_comm_overlap_cfg

@@ -105,7 +105,7 @@ def _mesh(read: Settings) -> None:
             sizes = _listed(keys, argument, argument)
             degrees = [natural(size) or 0 for size in sizes or ()]
             if not all(0 < degree < 10**9 for degree in degrees):
-                raise keys.wrong(argument, "degrees")
+                raise keys.wrong(argument, "degrees whose product is context_parallel_size, such as 2 4")
             if sizes is not None:
                 read.options[argument] = degrees
         elif keys.has(argument):
@@ -118,7 +118,7 @@ def _mesh(read: Settings) -> None:
         if any(kind not in ("p2p", "all_gather", "allgather", "a2a", "a2a+p2p") for kind in kinds):
             raise keys.wrong("cp_comm_type", "one of p2p, all_gather, a2a, a2a+p2p")
         if len(set(kinds)) > 1:
-            keys.refuse("cp_comm_type", "one way for all layers is modelled")
+            keys.refuse("cp_comm_type", "one way for all layers is modelled; give the one that most layers have")
         if read.options.get("cp", 1) > 1:
             read.options["cp_comm_type"] = kinds[0].replace("allgather", "all_gather")
         else:
@@ -209,7 +209,7 @@ def _data_parallel(read: Settings) -> None:
         options["zero"] = 3
         if options.get("pp", 1) > 1:
             # training/arguments.py validate_args
-            keys.refuse("use_torch_fsdp2", f"Megatron-LM does not run it with a pipeline, and pipeline_model_parallel_size is {options['pp']}")
+            keys.refuse("use_torch_fsdp2", f"Megatron-LM runs it without a pipeline; give pipeline_model_parallel_size 1, not {options['pp']}")
         if keys.flag("torch_fsdp2_no_reshard_after_forward", False, to="reshard_after_forward", why="false"):
             options["reshard_after_forward"] = False
     else:
@@ -279,7 +279,7 @@ def _recompute(read: Settings) -> None:
     if modules is not None:
         strange = [module for module in modules if module not in RECOMPUTE_MODULES]
         if strange:
-            keys.refuse("recompute_modules", f"'{cut(strange[0])}' is not among {', '.join(RECOMPUTE_MODULES)}")
+            keys.refuse("recompute_modules", f"'{cut(strange[0])}' is none of its modules; give some of {', '.join(RECOMPUTE_MODULES)}")
         options["recompute_modules"] = list(dict.fromkeys(module for module in modules if module not in strange)) or ["core_attn"]
 
 

@@ -55,7 +55,7 @@ def optimizer(read: Settings) -> None:
                 options["zero"] = 1
             keys.note("optimizer", to="optimizer, zero" if name == "dist_muon" else "optimizer", why=chosen)
         else:
-            keys.refuse("optimizer", f"only {', '.join(_OPTIMIZERS)} are modelled; others keep other states and make other passes")
+            keys.refuse("optimizer", f"it keeps states and makes passes of its own, which are not modelled; give {', '.join(_OPTIMIZERS)}")
     _muon(read)
     if keys.has("sgd_momentum"):
         used = options.get("optimizer") in ("sgd", "sgd_momentum")

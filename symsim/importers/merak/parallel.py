@@ -44,7 +44,7 @@ def sequence_parallel(keys: Keys, strategy: dict[str, Any], version: str, faithf
         if asked:
             strategy["sp"] = True
         if ranks > 1:
-            keys.note("sp", "refused", why="Merak.init has no sp before 2025-06; --version head has")
+            keys.note("sp", "refused", why="Merak.init has no sp before 2025-06; leave it out, or give --version head")
             keys.refuse("sp", "Merak.init has no sp before 2025-06; --version head has")
         return
     if asked and ranks > 1:
@@ -178,7 +178,7 @@ def data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, s
     if "zero_allow_untested_optimizer" in keys.given:
         keys.note("zero_allow_untested_optimizer", "no_cost_effect", why="a permission, checked as the optimizer is made")
     if stage and strategy["precision"] == "fp16" and not permitted:
-        keys.refuse("zero_stage", "Merak puts fp16's own optimizer around it first, which ZeRO takes with zero_allow_untested_optimizer alone")
+        keys.refuse("zero_stage", "ZeRO takes fp16's own optimizer with a permission alone; give zero_allow_untested_optimizer=True")
     strategy["grad_reduce_in_fp32"] = strategy["precision"] == "fp32"
     why = "reduced in the type that products run in, after the pipeline"
     keys.rows["gradients"] = Entry("gradients", "(default)", "derived", "grad_reduce_in_fp32", why)

@@ -63,7 +63,7 @@ def _schedule(keys: Keys, strategy: dict[str, Any]) -> str:
     elif "train_schedule" in keys.given:
         keys.note("train_schedule", "no_cost_effect", why="at pp=1 there is no pipeline")
     if schedule == "shifted_critical_path" and strategy["pp"] > 1 and not keys.has("activation_checkpoint_ratio"):
-        keys.refuse("train_schedule", "Merak asks for activation_checkpoint_ratio with it")
+        keys.refuse("train_schedule", "Merak runs it with shares of checkpoints; give activation_checkpoint_ratio, such as [0.8]")
     return schedule if strategy["pp"] > 1 else ""
 
 
@@ -77,9 +77,9 @@ def _numbers(keys: Keys, key: str) -> list[float] | None:
     try:
         found = [float(text) for text in texts]
     except ValueError:
-        raise keys.wrong(key, "numbers") from None
+        raise keys.wrong(key, "a list of numbers, such as [0.8, 0.5]") from None
     if not found or not all(math.isfinite(n) and abs(n) < 10**9 for n in found) or len(found) > 10_000:
-        raise keys.wrong(key, "numbers")
+        raise keys.wrong(key, "a list of numbers, such as [0.8, 0.5]")
     return found
 
 
@@ -115,7 +115,7 @@ def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, fa
     if "custom_partition" in keys.given and method != "custom":
         keys.note("custom_partition", "no_cost_effect", why="read with partition_method=custom alone")
     elif method == "custom" and boundaries is None:
-        keys.refuse("partition_method", "custom needs the boundaries of custom_partition")
+        keys.refuse("partition_method", "custom takes the boundaries of stages; give custom_partition")
     for key, reads in (("custom_split_points", "layer_split"), ("shard_count", "farthest_min_deps")):
         if key in keys.given and split != reads:
             keys.note(key, "no_cost_effect", why=f"not read with split_method={split}")

@@ -132,7 +132,7 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
         keys.note("world_size", "derived", "dp", "8 ranks there")
     each = found["tp"] * found["cp"] * found["pp"]
     if world % each:
-        raise InputError(f"{keys.place('world_size')}: world_size {world} is no multiple of tp_size cp_size pp_size = {each}")
+        raise keys.wrong("world_size", f"a multiple of tp_size cp_size pp_size = {each}")
     found["dp"] = world // each
     found |= _batch(keys, found["dp"])
     if keys.flag("offload_groupgemm_col_inputs", False, to="offload_operations", why="inputs of the experts' first product"):

@@ -59,7 +59,7 @@ OWN: dict[str, Silent] = {
         """use_wandb use_tensorboard disable_wandb_random_suffix log_multi_turn log_passrate log_reward_category log_correct_samples
         memory_snapshot_dir memory_snapshot_num_steps memory_recorder profile_target record_memory_history check_weight_update_equal""",
     ),
-    **silent("refused", "nothing is trained", "debug_rollout_only"),
+    **silent("refused", "nothing is trained with it; leave it out for the policy's update", "debug_rollout_only"),
     **silent("not_modelled", "products of forward in 8 bits: half their time", "megatron_deepgemm_forward_layers"),
     **silent("not_modelled", "products of forward in 8 bits: half their time", "megatron_deepgemm_moe_forward_layers"),
     **silent("no_cost_effect", "which of its modules", "megatron_deepgemm_forward_modules megatron_deepgemm_moe_forward_modules"),

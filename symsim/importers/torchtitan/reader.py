@@ -427,7 +427,7 @@ def _linear(keys: Keys, section: str, asked: bool, strategy: dict[str, Any]) -> 
     for name in ("precompute_float8_dynamic_scale_for_fsdp", "force_recompute_fp8_weight_in_bwd"):
         keys.flag(f"{section}.{name}", False, why="one pass for all weights' maxima in place of one each")
     if keys.flag(f"{section}.emulate", False) and asked:
-        keys.refuse(f"{section}.emulate", "8 bits emulated in 16 cost more than either")
+        keys.refuse(f"{section}.emulate", "8 bits are emulated in 16, which costs more than either; give false for products in 8 bits")
     for name in ("recipe_name", "filter_fqns", "enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "emulate"):
         if f"{section}.{name}" in keys.rows and not asked:
             keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")

@@ -113,7 +113,11 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", "shards of several layers gathered ahead: their bytes more, and less waiting", "parallelism.prefetch_distance", (1,)),
     **silent("not_modelled", "the first layer's gather beside the loading of data", "parallelism.prefetch_before_data"),
     **silent("not_modelled", "an optimizer for every unit: launches of kernels for each", "optimizer.follow_fsdp_groups"),
-    **silent("refused", "a schedule written out in a file, which is not read here", "parallelism.pipeline_parallel_schedule_csv"),
+    **silent(
+        "refused",
+        "a schedule written out in a file is not read; give parallelism.pipeline_parallel_schedule",
+        "parallelism.pipeline_parallel_schedule_csv",
+    ),
 }
 
 # model.name and model.flavor to a model that comes with symsim
