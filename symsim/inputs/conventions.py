@@ -44,6 +44,7 @@ class Conventions:
     kept: bytes an element of what a kernel keeps, by its kind or the label of its weight, and the last part of the tensor's name (or
     two, or "*"); 0: it keeps none of it.
     kept_twice: operations, by kind or by the label of a weight, whose kept input is a copy of their own, and the tensor (or "*").
+    again_typed: kinds of operations whose inputs, kept to run them again, have the width of their type whatever `kept` says.
     kept_alone: kept views, by the kind of operation and the last part of the name, that keep nothing of what they look into but themselves.
     leaves: the leaves of a layer in their order, of those layers that are recomputed; a segment keeps the inputs of its first leaf alone.
     alone: the layers of a model are all that there is: no embedding, final norm, head or loss.
@@ -67,6 +68,7 @@ class Conventions:
 
     kept: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
     kept_twice: frozenset[tuple[str, str]] = frozenset()
+    again_typed: frozenset[str] = frozenset()
     kept_alone: frozenset[tuple[str, str]] = frozenset()
     leaves: tuple[Leaf, ...] = ()
     alone: bool = False

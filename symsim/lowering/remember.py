@@ -87,7 +87,7 @@ class _Kept:
         width = self.conventions.width(op.kind, labels, name)
         if width == 0:
             return
-        if again:  # it keeps what it starts from, not what its kernels would keep
+        if again and op.kind in self.conventions.again_typed:
             width = None
         own = not again and self.conventions.twice(op.kind, labels, name)
         (self.twice if own else self.by).setdefault(name, {})[Keeper(op.name, again)] = width

@@ -85,7 +85,7 @@ _GELU = Difference(
     "three times its output, fused or not",
     f"{DENSE} Gelu._comp_leaf_act_info_impl",
     SAVED,
-    {"kept": {("activation", "*"): Fraction(6)}},
+    {"kept": {("activation", "*"): Fraction(6)}, "again_typed": frozenset({"activation"})},
     strategy={"bias_activation_fusion": None},
 )
 _VALUES = Difference(
@@ -109,7 +109,7 @@ _NORM_IN_PASSES = Difference(
     "its input twice in fp32, its output, and two statistics a row",
     f"{DENSE} LayerNorm._comp_leaf_act_info_impl",
     (*SAVED, "step time"),
-    {"kept": {("norm", "*"): Fraction(10), ("norm", "rsigma"): Fraction(8)}},
+    {"kept": {("norm", "*"): Fraction(10), ("norm", "rsigma"): Fraction(8)}, "again_typed": frozenset({"norm"})},
     strategy={"norm_fusion": None},
 )
 _GATE_IN_PASSES = Difference(
@@ -118,7 +118,7 @@ _GATE_IN_PASSES = Difference(
     "three tensors of its output's size",
     f"{DENSE} Swiglu._comp_leaf_act_info_impl",
     (*SAVED, "step time"),
-    {"kept": {("activation", "*"): Fraction(3)}},
+    {"kept": {("activation", "*"): Fraction(3)}, "again_typed": frozenset({"activation"})},
     strategy={"bias_activation_fusion": None},
 )
 
