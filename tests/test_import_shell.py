@@ -97,6 +97,28 @@ def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
     assert run.stdout.splitlines() == [word.text for word in launch(SCRIPT, **{"1": "/data/set"}).words], run.stderr
 
 
+# what commands that only write their words, loops that count and changed values come to
+WRITTEN = [
+    ('A=/a/b.c.sh; x $(basename $A .sh) $(dirname "$A") ${A%.*} ${A%%.*} ${A##*/} ${A#*/}', "x b.c /a /a/b.c /a/b b.c.sh a/b.c.sh".split()),
+    ("A=aba; x ${A//a/q} ${A/a/} ${A^^} ${A%c}", ["x", "qbq", "ba", "ABA", "aba"]),
+    ("A=(1 2); IFS=', '; B=\"${A[*]}\"; unset IFS; x $B", ["x", "1,2"]),
+    ('A=(1 2); x [$(IFS=+; echo "${A[*]}")] $(echo a  b)', ["x", "[1+2]", "a", "b"]),
+    ('A=(); for ((i=0; i<4; i++)); do if (( i < 2 )); then A+=(0); else A+=(1); fi; done; x "${A[*]}"', ["x", "0 0 1 1"]),
+    ("A=(0 1); printf -v F '[%s]' \"$(IFS=', '; echo \"${A[*]}\")\"; x $F", ["x", "[0,1]"]),
+    ("i=3; ((i++)); ((i+=2)); ((--i)); x $i $(printf '%02d-%s' 3 a) $(printf '%s,' 1 2)", ["x", "5", "03-a", "1,2,"]),
+    ("A=; for ((i=8; i>1; i/=2)); do A=$A$i; done; x $A", ["x", "842"]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WRITTEN)
+def test_what_is_written_is_what_bash_writes(text: str, expected: list[str]) -> None:
+    try:
+        run = subprocess.run(["bash", "-c", "x() { printf '%s\\n' x \"$@\"; }; " + text], capture_output=True, text=True, timeout=20)
+    except FileNotFoundError:
+        pytest.skip("no bash here")
+    assert run.stdout.splitlines() == expected, run.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -123,6 +145,7 @@ def test_the_words_are_those_of_bash(tmp_path: Path) -> None:
         ("x a\\\n  b \\\n c", ["x", "a", "b", "c"]),
         ("x <(sort y) a > out 2>&1 < in", ["x", "$(sort y)", "a"]),
         ("x a\r\ny\r\n", ["x", "a"]),
+        *WRITTEN,
     ],
 )
 def test_expansions(text: str, expected: list[str]) -> None:
@@ -136,7 +159,10 @@ def test_expansions(text: str, expected: list[str]) -> None:
         ("x $(nproc)", "s:1: the output of 'nproc' is not known, since nothing is run"),
         ("A=$(nproc)\nx $A", "s:1: the output of 'nproc' is not known, since nothing is run; --var A=VALUE gives it"),
         ("A=${A:-`hostname -i`}\nx $A", "s:1: the output of 'hostname -i' is not known, since nothing is run; --var A=VALUE gives it"),
-        ("\nx ${A%.*}", "s:2: ${A%.*} is an expansion that is not followed here; write its value out"),
+        ("\nx ${A%.*}", "s:2: ${A%.*} has no value; --var A=VALUE gives it"),
+        ("A=b; x ${A/[b]/c}", "s:1: ${A/[b]/c} is an expansion that is not followed here; write its value out"),
+        ("x $(echo 1 | tr 1 2)", "s:1: the output of 'echo 1 | tr 1 2' is not known, since nothing is run"),
+        ("x $(basename $A)", "s:1: the output of 'basename $A' is not known, since nothing is run"),
         ("x $TP", "s:1: $TP has no value; --var TP=VALUE gives it"),
         ("if [ -f y ]; then A=1; else A=2; fi\nx $A", "s:1: $A: it depends on the condition, which only a run could tell; --var A=VALUE gives it"),
         ('if [ "$M" = 7b ]; then A=1; else A=2; fi\nx $A', "s:1: $M has no value; --var M=VALUE gives it"),
@@ -144,8 +170,8 @@ def test_expansions(text: str, expected: list[str]) -> None:
         ("x $((1 / 0))", "s:1: a division by 0"),
         ("x $((B + 1))", "s:1: $B has no value; --var B=VALUE gives it"),
         ("read A; x $A", "s:1: $A is read; --var A=VALUE gives it"),
-        ("printf -v A '%s' 1; x $A", "s:1: $A is printed; --var A=VALUE gives it"),
-        ("for ((i=0; i<3; i++)); do A=$i; done\nx $A", "s:1: $A: it depends on a loop, which only a run could tell; --var A=VALUE gives it"),
+        ("printf -v A '%q' 1; x $A", "s:1: $A is printed; --var A=VALUE gives it"),
+        ("for ((i=0; i<N; i++)); do A=$i; done\nx $A", "s:1: $A: it depends on a loop, which only a run could tell; --var A=VALUE gives it"),
         ("for A in $(ls); do B=$A; done; x $B", "s:1: $B: it depends on a loop, which only a run could tell; --var B=VALUE gives it"),
     ],
 )

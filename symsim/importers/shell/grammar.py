@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Loop:
-    """`for NAME in words`, or `while` and `until` (name is None) with their condition."""
+    """`for NAME in words`, `for (( .. ))` (name is "((", words what it holds), or `while` and `until` (name is None) with their condition."""
 
     name: str | None
     words: tuple[Token, ...]
@@ -201,6 +201,7 @@ class _Parser:
             condition = self.list()
         else:
             name = self.peek()
+            words += self.tokens[self.at : self.at + 1] if name == "((" else []
             self.at += 1
             self.newlines()
             if self.peek() == "in":

@@ -1,7 +1,8 @@
 """Shell scripts and argument lists: the words of the commands in them, read without running anything.
 
-Assignments, lists, `if`, `case` and `for` over known words are followed. What only a run could tell (the output of a command, a file's
-being there, a variable that nothing sets) stays as it is written and carries its reason, which a reader raises where it needs the value.
+Assignments, lists, `if`, `case`, `for` over known words or numbers, and commands that only write their words are followed. What only a
+run could tell (the output of a command, a file's being there, a variable that nothing sets) stays as it is written and carries its reason,
+which a reader raises where it needs the value.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from symsim.errors import InputError, cut
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
 from symsim.importers.shell.slurm import scheduled
-from symsim.importers.shell.tokens import Token
+from symsim.importers.shell.tokens import Token, tokens_of
 from symsim.importers.shell.words import Expansion, Scope, Value, Word
+from symsim.importers.shell.writers import printed, written
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
@@ -24,6 +26,10 @@ _POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 _SILENT = frozenset(["true", ":", "set", "shift", "echo", "printf"])
 _MOST_STEPS = 20_000
 _MOST_WORDS = 20_000
+# turns of a loop that counts
+_MOST_TURNS = 2_000
+# what joins commands, or leads their output elsewhere
+_JOINING = frozenset("| |& & && || < > >> << <<< ( )".split())
 _DEEPEST = 20
 
 
@@ -131,6 +137,7 @@ class _Reader:
     def __init__(self, scope: Scope, where: str, deep: int = 0) -> None:
         self.scope, self.where, self.deep = scope, where, deep
         self.expand = Expansion(scope, where)
+        self.expand.written = self.written
         self.found: list[Command] = []
         self.functions: dict[str, Group] = {}
         self.steps = 0
@@ -256,14 +263,60 @@ class _Reader:
                 return True
             self.alternatives([loop.body, ()], loop.line, "a loop")
             return None
+        if loop.name == "((":
+            if not self.counting(loop):
+                self.alternatives([loop.body, ()], loop.line, "a loop")
+                return None
+            return True
         pieces = [piece for token in loop.words for piece in self.expand.fields(token)]
-        if loop.name == "((" or any(self.scope.reason(piece) is not None for piece in pieces):
+        if any(self.scope.reason(piece) is not None for piece in pieces):
             self.alternatives([loop.body, ()], loop.line, "a loop")
             return None
         for piece in pieces:
             self.scope.set(loop.name, piece)
             self.all(loop.body)
         return True
+
+    def counting(self, loop: Loop) -> bool:
+        """Follow `for ((i=0; i<N; i++))` whose turns are known and which only sets variables; else leave all as it is, and say so."""
+        parts = loop.words[0].parts[0].text.split(";") if loop.words else []
+        before, steps, found = dict(self.scope.values), self.steps, len(self.found)
+        if len(parts) == 3 and not any(token.source in ("break", "continue") for token in _tokens(loop.body)):
+            self.expand.counted(parts[0], loop.line)
+            for _ in range(_MOST_TURNS):
+                held = self.expand.counted(parts[1], loop.line)
+                if held is False:
+                    return True
+                if held is None or self.steps > _MOST_STEPS // 2:
+                    break
+                self.all(loop.body)
+                if len(self.found) > found:
+                    break
+                self.expand.counted(parts[2], loop.line)
+        self.scope.values, self.steps = before, steps
+        del self.found[found:]
+        return False
+
+    def written(self, text: str, line: int) -> str | None:
+        """What commands in $( .. ) write: assignments, then one command that only writes its words, all of them known; None for others."""
+        try:
+            statements = parse(text, self.where, line)
+        except InputError:
+            return None
+        simple = [joined.statement for joined in statements if isinstance(joined.statement, Simple) and joined.joint == ";" and not joined.negated]
+        if not simple or len(simple) < len(statements) or any(token.operator in _JOINING for token in tokens_of(text, self.where, line)):
+            return None
+        before = dict(self.scope.values)
+        try:
+            for one in simple[:-1]:
+                if not all(_ASSIGNMENT.match(token.source) for token in one.words):
+                    return None
+                self.simple(one)
+            pieces = [piece for token in simple[-1].words for piece in self.expand.fields(token)]
+            known = all(self.scope.reason(piece) is None for piece in pieces)
+            return written([self.scope.plain(piece) for piece in pieces]) if known else None
+        finally:
+            self.scope.values = before
 
     def simple(self, simple: Simple) -> bool | None:
         if len(simple.words) == 1 and simple.words[0].source == "((":
@@ -314,7 +367,11 @@ class _Reader:
         words = [self.scope.word(piece, where) for piece in pieces]
         name = words[0].text if words else ":"
         if name == "printf" and [word.text for word in words[1:2]] == ["-v"]:
-            self.unknown(words[2:3], where, "is printed")
+            text = printed([word.text for word in words[3:]]) if all(word.why is None for word in words) else None
+            if text is not None and words[2].text.isidentifier():
+                self.scope.set(words[2].text, self.scope.marked(text, where))
+            else:
+                self.unknown(words[2:3], where, "is printed")
         if name in _SILENT:
             return True
         if name == "false":

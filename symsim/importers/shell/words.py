@@ -11,23 +11,27 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import natural
+from symsim.importers.shell.arithmetic import COMPARISONS, Arithmetic, Unfit
 from symsim.importers.shell.tokens import Part, Token, words_of
+from symsim.importers.shell.writers import changed
 
 Value = str | list[str]
 _BEGIN, _END, _HARD, _SOFT, _HERE, _KEPT = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004", "\ue005"
 _MARK = re.compile(f"{_BEGIN}([LU])([0-9]+){_END}")
 _PLACE = re.compile(f"{_BEGIN}L([0-9]+){_END}")
 _PARAMETER = re.compile(r"(#(?=.))?([A-Za-z_]\w*|[0-9]+|[@*?$!#-])(\[[^\]]*\])?(:?[-=+?])?(.*)", re.ASCII | re.DOTALL)
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": lt, ">": gt, "<=": le, ">=": ge, "==": eq, "!=": ne}
 _TESTS: dict[str, Callable[[int, int], bool]] = {"-lt": lt, "-gt": gt, "-le": le, "-ge": ge, "-eq": eq, "-ne": ne}
 # `expr A OP B ..`, which is arithmetic like $((A OP B ..))
 _EXPR = re.compile(r"""\s*expr((?:\s+(?:[0-9]+|\$\w+|\$\{\w+\}|\\?[*()]|'[*]'|"[*]"|[-+/%]))+)\s*""", re.ASCII)
+# ${NAME%pattern} and the like, which change a value
+_CHANGE = re.compile(r"(##?|%%?|//?|,,|\^\^)(.*)", re.DOTALL)
+# ((NAME++)), ((NAME += ..)): the only arithmetic that sets a variable here
+_COUNTED = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*(?:(?P<post>\+\+|--)|(?P<operator>[-+*/%]?)=(?!=)(?P<rest>.*))"
+                      r"|(?P<pre>\+\+|--)(?P<counted>[A-Za-z_]\w*))\s*", re.ASCII | re.DOTALL)  # fmt: skip
 _LONGEST = 2**20
-_LARGEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ class Expansion:
         self.doubt = ""
         # the variable whose value is expanded, which --var could give
         self.naming = ""
+        # what a command writes, where it only writes its words
+        self.written: Callable[[str, int], str | None] = lambda text, line: None
 
     def clean(self, text: str) -> str:
         """The text without the characters that marks are made of."""
@@ -187,6 +193,9 @@ class Expansion:
             counted = _EXPR.fullmatch(part.text)
             if counted is not None:
                 return self.arithmetic(re.sub(r"[\\'\"]", "", counted[1]), part.line)
+            written = self.written(part.text, part.line)
+            if written is not None:
+                return self.scope.marked(written.rstrip("\n"), where)
             source = f"$({part.text})"
             given = f"; --var {self.naming}=VALUE gives it" if self.naming else ""
             return self.scope.unknown(source, f"{where}: the output of '{cut(part.text.strip())}' is not known, since nothing is run{given}")
@@ -197,10 +206,15 @@ class Expansion:
     def parameter(self, part: Part, where: str) -> Value:
         match = _PARAMETER.fullmatch(part.text)
         source = f"${part.text}" if match is not None and not (match[3] or match[4] or match[5]) else f"${{{part.text}}}"
-        if match is None or (match[5] and not match[4]) or (match[2] == "!" and match[5]):
+        change = _CHANGE.fullmatch(match[5]) if match is not None and not (match[1] or match[4]) and match[2] != "!" else None
+        if match is None or (match[5] and not match[4] and change is None) or (match[2] == "!" and match[5]):
             return self.scope.unknown(source, f"{where}: {source} is an expansion that is not followed here; write its value out")
         length, name, index, operator, rest = match.groups()
         value = self.chosen(name, index, source, where)
+        if part.quoted and isinstance(value, list) and (index == "[*]" or name == "*"):
+            value = self.separator().join(value)
+        if change is not None:
+            return self.unset(name, source, where) if value is None else self.altered(value, change, source, where)
         if length:
             counted = value if isinstance(value, list) else None if value is None else self.scope.plain(value)
             return str(len(counted or ""))
@@ -218,6 +232,25 @@ class Expansion:
         if operator.endswith("="):
             self.scope.set(name, default)
         return default
+
+    def separator(self) -> str:
+        """What "${NAME[*]}" has between its elements."""
+        held = self.scope.get("IFS")
+        return " " if held is None else self.scope.plain(held)[:1] if isinstance(held, str) else " "
+
+    def altered(self, value: Value, change: re.Match[str], source: str, where: str) -> Value:
+        """A value, or every element of a list, without what the pattern takes away or with something else in its place."""
+        if isinstance(value, list):
+            return [str(self.altered(one, change, source, where)) for one in value]
+        line = int(where.rpartition(":")[2])
+        operator = change[1]
+        pattern, _, other = change[2].partition("/") if operator.startswith("/") else (change[2], "", "")
+        texts = [self.inside(text, line) for text in (pattern, other)]
+        why = next(filter(None, (self.scope.reason(text) for text in (value, *texts))), None)
+        found = None if why else changed(self.scope.plain(value), operator, *map(self.scope.plain, texts))
+        if found is None:
+            return self.scope.unknown(source, why or f"{where}: {source} is an expansion that is not followed here; write its value out")
+        return self.scope.marked(found, where)
 
     def inside(self, text: str, line: int) -> str:
         """What stands behind `:-` in a parameter."""
@@ -263,25 +296,37 @@ class Expansion:
         if why is not None:
             return self.scope.unknown(f"$(({text}))", why)
         try:
-            return str(_Arithmetic(self.scope.plain(expanded), self.named).value())
-        except _Unfit as unfit:
+            return str(Arithmetic(self.scope.plain(expanded), self.named).value())
+        except Unfit as unfit:
             said = str(unfit) or f"{where}: $(({text})) is not arithmetic that is followed here; write its value out"
             return self.scope.unknown(f"$(({text}))", said.replace("WHERE", where))
 
     def named(self, name: str) -> str:
         value = self.scope.get(name)
         if isinstance(value, str) and (why := self.scope.reason(value)) is not None:
-            raise _Unfit(why)
+            raise Unfit(why)
         if not isinstance(value, str):
-            raise _Unfit(f"WHERE: ${name} has no value; --var {name}=VALUE gives it")
+            raise Unfit(f"WHERE: ${name} has no value; --var {name}=VALUE gives it")
         return self.scope.plain(value)
 
     def arithmetic_test(self, token: Token) -> bool | None:
         """Whether (( .. )) is not 0; None where that is not known, or where it sets a variable."""
-        text = token.parts[0].text
+        return self.counted(token.parts[0].text, token.line)
+
+    def counted(self, text: str, line: int) -> bool | None:
+        """The same of its text."""
+        match = _COUNTED.fullmatch(text)
+        if match is not None:
+            name = match["name"] or match["counted"]
+            step = match["post"] or match["pre"]
+            sum_of = f"{name} {step[0]} 1" if step else f"{name} {match['operator']} ({match['rest']})" if match["operator"] else match["rest"]
+            value = self.arithmetic(sum_of, line)
+            if self.scope.reason(value) is None:
+                self.scope.set(name, self.scope.marked(value, f"{self.where}:{line}"))
+                return None
         for name in re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))", text, re.ASCII):
-            self.scope.set(name, self.scope.unknown(f"${name}", f"{self.where}:{token.line}: ${name} is counted; --var {name}=VALUE gives it"))
-        value = self.arithmetic(text, token.line)
+            self.scope.set(name, self.scope.unknown(f"${name}", f"{self.where}:{line}: ${name} is counted; --var {name}=VALUE gives it"))
+        value = self.arithmetic(text, line)
         return None if self.scope.reason(value) is not None else value != "0"
 
     def test(self, tokens: Sequence[Token], double: bool) -> bool | None:
@@ -298,115 +343,8 @@ class Expansion:
             held = _Condition([word for word in words if word[0] != "\n"], self.scope, double).value()
             self.doubt = next(filter(None, (self.scope.reason(word) for word, _ in words)), "") if held is None else ""
             return held
-        except (_Unfit, IndexError):
+        except (Unfit, IndexError):
             return None
-
-
-class _Unfit(Exception):
-    """Outside of what is followed."""
-
-
-class _Arithmetic:
-    """choice = joined ["?" choice ":" choice], joined = compared { ("&&" | "||") compared }, compared = sum [("<" | ..) sum],
-    sum = product { ("+" | "-") product }, product = power { ("*" | "/" | "%") power }.
-    """
-
-    def __init__(self, text: str, named: Callable[[str], str], depth: int = 0) -> None:
-        self.tokens = re.findall(r"[0-9]+|[A-Za-z_]\w*|\*\*|[<>=!]=|&&|\|\||\S", text, re.ASCII)
-        self.named, self.at, self.depth = named, 0, depth
-        if depth > 20 or len(self.tokens) > 1000:
-            raise _Unfit
-
-    def value(self) -> int:
-        found = self.choice()
-        if self.at < len(self.tokens):
-            raise _Unfit
-        return found
-
-    def choice(self) -> int:
-        self.depth += 1
-        if self.depth > 20:
-            raise _Unfit
-        held = self.joined()
-        if self.take("?") is not None:
-            one = self.choice()
-            if self.take(":") is None:
-                raise _Unfit
-            other = self.choice()
-            held = one if held else other
-        self.depth -= 1
-        return held
-
-    def joined(self) -> int:
-        found = self.compared()
-        while operator := self.take("&&", "||"):
-            right = self.compared()
-            found = int(bool(found and right) if operator == "&&" else bool(found or right))
-        return found
-
-    def take(self, *valid: str) -> str | None:
-        if self.at < len(self.tokens) and self.tokens[self.at] in valid:
-            self.at += 1
-            return self.tokens[self.at - 1]
-        return None
-
-    def compared(self) -> int:
-        left = self.sum()
-        comparison = self.take(*_COMPARISONS)
-        return left if comparison is None else int(_COMPARISONS[comparison](left, self.sum()))
-
-    def sum(self) -> int:
-        found = self.product()
-        while operator := self.take("+", "-"):
-            right = self.product()
-            found = self.bounded(found + right if operator == "+" else found - right)
-        return found
-
-    def product(self) -> int:
-        found = self.power()
-        while operator := self.take("*", "/", "%"):
-            right = self.power()
-            if operator != "*" and right == 0:
-                raise _Unfit("WHERE: a division by 0")
-            whole = 0 if operator == "*" else abs(found) // abs(right) * (1 if (found < 0) == (right < 0) else -1)
-            found = self.bounded(found * right if operator == "*" else whole if operator == "/" else found - whole * right)
-        return found
-
-    def power(self) -> int:
-        base = self.single()
-        if self.take("**") is None:
-            return base
-        exponent = self.power()
-        if not 0 <= exponent < 64:
-            raise _Unfit
-        return self.bounded(base**exponent)
-
-    def single(self) -> int:
-        if self.take("-"):
-            return -self.single()
-        if self.take("+"):
-            return self.single()
-        if self.take("!"):
-            return int(not self.single())
-        if self.take("("):
-            found = self.choice()
-            if self.take(")") is None:
-                raise _Unfit
-            return found
-        if self.at >= len(self.tokens):
-            raise _Unfit
-        token = self.tokens[self.at]
-        self.at += 1
-        if token.isdigit() and token.isascii():
-            return self.bounded(int(token[:30]))
-        if not re.fullmatch(r"[A-Za-z_]\w*", token, re.ASCII):
-            raise _Unfit
-        return _Arithmetic(self.named(token), self.named, self.depth + 1).value()
-
-    def bounded(self, number: int) -> int:
-        if abs(number) >= _LARGEST:
-            raise _Unfit("WHERE: a number beyond 64 bits")
-        return number
 
 
 class _Condition:
@@ -420,7 +358,7 @@ class _Condition:
             return False
         found = self.either()
         if self.at < len(self.words):
-            raise _Unfit
+            raise Unfit
         return found
 
     def next(self) -> str:
@@ -455,7 +393,7 @@ class _Condition:
             self.at += 1
             found = self.either()
             if self.next() != ")":
-                raise _Unfit
+                raise Unfit
             self.at += 1
             return found
         text, _ = self.words[self.at]
@@ -483,7 +421,7 @@ class _Condition:
             alike = fnmatch.fnmatchcase(one, other) if self.double and not quoted else one == other
             return alike == (operator != "!=")
         if operator in ("<", ">"):
-            return bool(_COMPARISONS[operator](one, other))
+            return bool(COMPARISONS[operator](one, other))
         try:
             a, b = int(one[:30]), int(other[:30])
         except ValueError:
