@@ -42,6 +42,8 @@ _ACTIVATIONS = {
 _DELTA_NETS = ("gated_delta_net", "gdn")
 _PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
 # keys of the model, known where another file gives it
+# modules of a specification in Python; the last three are in slime's copy of Megatron-LM alone
+_SPECIFIED = ("spec", "use_gated_attention", "post_self_attn_layernorm", "post_mlp_layernorm")
 _KEYS = [*hybrid.KEYS, *hybrid.INDEXER, "dsa_indexer_topk_freq", "dsa_indexer_skip_topk_offset"]
 _KEYS += """
     num_layers encoder_num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels group_query_attention num_query_groups window_size
@@ -136,7 +138,7 @@ def _depth(keys: Keys, letters: str, where: str) -> int | None:
 
 def ignore_model(keys: Keys, name: str) -> None:
     """Say of every argument that describes a model that another model is meant."""
-    for key in _KEYS:
+    for key in (*_KEYS, *_SPECIFIED):
         if keys.has(key):
             keys.note(key, "no_cost_effect", why=f"the model is {name}")
 

@@ -18,6 +18,7 @@ _PIECES = "fp32 copies of logits in pieces, or made again in backward: up to 8 b
 _WEIGHTS = "weights that go to the engines between the steps"
 _FROZEN = "frozen parameters lose gradients, states and messages; all are trained here"
 _PASS = "one more pass over the logits or two: below 1 % of a step"
+_MODULES = "modules of a specification in Python, which is not read; --of MODEL gives the model"
 _CHECKS = "checks of continuous integration"
 
 OWN: dict[str, Silent] = {
@@ -60,6 +61,12 @@ OWN: dict[str, Silent] = {
         memory_snapshot_dir memory_snapshot_num_steps memory_recorder profile_target record_memory_history check_weight_update_equal""",
     ),
     **silent("refused", "nothing is trained with it; leave it out for the policy's update", "debug_rollout_only"),
+    **silent("refused", _MODULES, "use_gated_attention post_self_attn_layernorm post_mlp_layernorm"),
+    # of earlier versions
+    **silent("no_cost_effect", _WEIGHTS, "megatron_to_hf_mode disable_weights_backuper train_memory_margin_bytes"),
+    **silent("no_cost_effect", ROLLOUT, "use_slime_router disable_rollout_trim_samples"),
+    **silent("not_modelled", "rows padded to the longest of their micro-batch, where samples without padding are timed", "qkv_format", ("thd",)),
+    **silent("not_modelled", "updates of as many samples as a roll-out gave, where a fixed number is timed", "use_dynamic_global_batch_size"),
     **silent("not_modelled", "products of forward in 8 bits: half their time", "megatron_deepgemm_forward_layers"),
     **silent("not_modelled", "products of forward in 8 bits: half their time", "megatron_deepgemm_moe_forward_layers"),
     **silent("no_cost_effect", "which of its modules", "megatron_deepgemm_forward_modules megatron_deepgemm_moe_forward_modules"),
