@@ -56,6 +56,40 @@ def test_a_configuration_of_nemo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tokenizer", "rows"),
+    [
+        # 50,257, 30,522 and 32,000 entries up to a multiple of 128 x 4
+        ("library: megatron\n    type: GPT2BPETokenizer", 50688),
+        ("library: megatron\n    type: BertWordPieceLowerCase", 30720),
+        ("library: sentencepiece\n    model: ${data_dir}/llama/llama_tokenizer.model", 32256),
+    ],
+)
+def test_the_library_of_a_tokenizer_says_what_names_it(tmp_path: Path, tokenizer: str, rows: int) -> None:
+    made = job(tmp_path, NEMO.replace("library: huggingface\n    type: meta-llama/Meta-Llama-3-8B", tokenizer))
+    assert made.architecture is not None and made.architecture.vocab_size == rows
+
+
+def test_sections_of_models(tmp_path: Path) -> None:
+    """Those of NeMo-Aligner are another workload beside the update, and others are no key that there is."""
+    aligned = job(tmp_path, NEMO.replace("  optim:", "  dpo:\n    ref_policy_kl_penalty: 0.2\n  optim:"))
+    assert {row.key: row.fate for row in aligned.rows}["model.dpo"] == "not_modelled"
+    towers = NEMO.replace("  optim:", "  mm_cfg:\n    llm: {}\n  optim:")
+    with pytest.raises(InputError, match=r"train.yaml:\d+: Megatron-LM has no key 'mm_cfg': .*; --lenient goes on without it"):
+        job(tmp_path, towers)
+    assert {row.key: row.fate for row in job(tmp_path, towers, lenient=True).rows}["model.mm_cfg"] == "refused"
+
+
+def test_an_interpolation_below_the_group_of_the_launcher(tmp_path: Path) -> None:
+    made = job(
+        tmp_path,
+        NEMO.replace("${.encoder_seq_length}", "${training.model.encoder_seq_length}").replace(
+            "num_layers: 32", "num_layers: ${training.model.hidden_size}"
+        ),
+    )
+    assert made.architecture is not None and made.architecture.num_layers == 4096
+
+
+@pytest.mark.parametrize(
     ("changed", "key", "fate"),
     [
         (("sync_batch_comm: false", "sync_batch_comm: true"), "model.sync_batch_comm", "not_modelled"),

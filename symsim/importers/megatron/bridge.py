@@ -29,8 +29,12 @@ BRIDGE: dict[str, Silent] = {
     **silent("not_modelled", LONGEST, "pad_to_max_length", (True, "true", "True", None)),
     **silent("no_cost_effect", "padding of at most as many tokens a row", "pad_to_multiple_of in_batch_packing_pad_to_multiple_of"),
     **silent("not_modelled", _IMAGES, "image_size num_images visual_keys min_pixels max_pixels use_hf_vision_model"),
-    **silent("not_modelled", _IMAGES, """freeze_language_model freeze_vision_model freeze_vision_projection freeze_sound_encoder
-        freeze_sound_projection freeze_sound_model freeze_audio_model freeze_audio_projection"""),
+    **silent(
+        "not_modelled",
+        _IMAGES,
+        """freeze_language_model freeze_vision_model freeze_vision_projection freeze_sound_encoder
+        freeze_sound_projection freeze_sound_model freeze_audio_model freeze_audio_projection""",
+    ),
     **silent("not_modelled", _TEACHER, "teacher kd_config"),
     **silent("no_cost_effect", "learning rates cost the same at any value", "finetune_lr"),
     **silent("no_cost_effect", "the length of the run", "num_epochs"),

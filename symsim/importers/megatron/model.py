@@ -7,25 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from symsim.errors import InputError
-from symsim.importers.keys import Entry, Keys
+from symsim.importers.keys import Keys
 from symsim.importers.megatron import hybrid
-from symsim.importers.rules import padded_vocabulary
+from symsim.importers.megatron.vocabulary import vocabulary
 from symsim.inputs.architecture import Architecture, LayerKind
-from symsim.inputs.hub import shipped_model
 from symsim.inputs.layer_pattern import compress
 from symsim.inputs.limits import MOST_LAYERS
-from symsim.inputs.models import load_model
-from symsim.inputs.shipped import list_models
 from symsim.inputs.validation import validate
 
 _NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
 # the sizes of tokenizers that Megatron-LM names by their type alone
-# of a vocabulary that nothing tells, with --lenient
-_TAKEN = 128_000
-_BPE = "GPT2BPETokenizer"
-_TOKENIZERS = {_BPE: 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "TikTokenizer": 2**17}
-# those of Pai-Megatron-Patch, to which extra_vocab_size is added (megatron_patch/tokenizer/__init__.py)
-_PATCHED = {"Qwen2Tokenizer": 151643, "Qwen2VLTokenizer": 151643, "Qwen3Tokenizer": 151643, "LLama3Tokenizer": 128000, "LLamaTokenizer": 32000}
 _POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "alibi": "alibi", "none": "none"}
 _ACTIVATIONS = {
     "silu": "silu",
@@ -41,9 +32,9 @@ _ACTIVATIONS = {
 # gdn2 has other gates, whose sizes symsim does not know
 _DELTA_NETS = ("gated_delta_net", "gdn")
 _PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
-# keys of the model, known where another file gives it
 # modules of a specification in Python; the last three are in slime's copy of Megatron-LM alone
 _SPECIFIED = ("spec", "use_gated_attention", "post_self_attn_layernorm", "post_mlp_layernorm")
+# keys of the model, known where another file gives it
 _KEYS = [*hybrid.KEYS, *hybrid.INDEXER, "dsa_indexer_topk_freq", "dsa_indexer_skip_topk_offset"]
 _KEYS += """
     num_layers encoder_num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels group_query_attention num_query_groups window_size
@@ -97,7 +88,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         name=re.sub(r"[^\w.+-]", "_", name) or "megatron",
         source="arguments of Megatron-LM",
         hidden_size=width,
-        vocab_size=_vocabulary(keys, fields, tp, where),
+        vocab_size=vocabulary(keys, fields, tp, where),
         layers=compress([kind for kind, _ in kinds]),
         layer_kinds={kind: made for kind, made in dict(kinds).items() if kind in used},
         attention=attention,
@@ -446,57 +437,3 @@ def _positions(keys: Keys) -> tuple[Any, int | None]:
             keys.note("max_position_embeddings", "no_cost_effect", why="no table of positions is learned")
         return kind, None
     return kind, longest or keys.integer("seq_length", 4096, to="seq_length", least=1)
-
-
-def _named(tokenizer: str) -> str | None:
-    """The shipped model that a tokenizer's path or name ends with."""
-    known = shipped_model(tokenizer)
-    if known is not None:
-        return known.name
-    told = re.sub(r"[^a-z0-9]", "", tokenizer.rstrip("/").rpartition("/")[2].lower())
-    return next((name for name in list_models() if re.sub(r"[^a-z0-9]", "", name) == told), None)
-
-
-def _vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
-    """The rows of the embedding: the tokenizer's, with unused ones up to a multiple."""
-    multiple = keys.integer("make_vocab_size_divisible_by", None, to="vocab_size", least=1)
-    padded = keys.integer("padded_vocab_size", None, to="vocab_size", least=1)
-    kept = [keys.flag(key, False, to="vocab_size") for key in ("no_pad_vocab_size", "disable_pad_vocab_size")]
-    size = keys.integer("vocab_size", None, to="vocab_size", least=1)
-    tokenizer = keys.text("tokenizer_type", None)
-    if tokenizer is not None:
-        keys.note("tokenizer_type", "no_cost_effect", why="the vocabulary's size decides")
-    if padded is not None:
-        if size is not None:
-            keys.note("vocab_size", "no_cost_effect", why="padded_vocab_size decides")
-        return int(padded)
-    patched = str(keys.given["patch_tokenizer_type"].value) if keys.has("patch_tokenizer_type") else ""
-    if size is None and patched in _PATCHED:
-        more = keys.integer("extra_vocab_size", 0, to="vocab_size")
-        keys.note("patch_tokenizer_type", "derived", "vocab_size", f"{_PATCHED[patched] + more}: {_PATCHED[patched]} entries and {more} more")
-        return int(_PATCHED[patched] + more)
-    model = keys.given.get("tokenizer_model")
-    if size is None and model is not None and (shipped := _named(str(model.value))) is not None:
-        size = load_model(shipped).architecture.vocab_size
-        keys.note("tokenizer_model", "derived", "vocab_size", f"{size}: the rows of {shipped}, since no tokenizer is read")
-    if size is None and tokenizer in _TOKENIZERS:
-        size = _TOKENIZERS[tokenizer]
-        keys.note("tokenizer_type", "derived", "vocab_size", f"{size} entries")
-    if size is None and tokenizer is None and {"vocab_file", "merge_file"} <= keys.given.keys():
-        size = _TOKENIZERS[_BPE]
-        keys.note("vocab_file", "derived", "vocab_size", f"{size} entries: pieces and merges, as those of GPT-2")
-    if size is None and keys.lenient:
-        size = _TAKEN
-        keys.rows["vocab_size"] = Entry("vocab_size", "(default)", "refused", "vocab_size", f"not given, and no tokenizer is read: taken as {size}")
-    if size is None:
-        raise InputError(f"{where}: the size of the vocabulary is not given, and no tokenizer is read; add --vocab-size N, or --of MODEL")
-    if any(kept) or (fields and multiple is None):
-        return int(size)
-    step = (multiple or 128) * tp
-    rows = padded_vocabulary(int(size), step)
-    said = f"{rows} rows: {size} up to a multiple of {multiple or 128} x {tp} tensor-parallel ranks"
-    if multiple is None:
-        keys.rows["make_vocab_size_divisible_by"] = Entry("make_vocab_size_divisible_by", "(default)", "derived", "vocab_size", said)
-    else:
-        keys.note("make_vocab_size_divisible_by", to="vocab_size", why=said)
-    return rows

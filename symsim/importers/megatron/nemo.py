@@ -43,12 +43,13 @@ _RENAMED = {
     "data.reset_attention_mask": "reset_attention_mask",
     "trainer.gradient_clip_val": "clip_grad",
     "trainer.max_steps": "train_iters",
-    "tokenizer.type": "tokenizer_model",
 }
 _NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm", "layernorm1p": "LayerNorm", "low_precision_layernorm": "LayerNorm"}
 _ACTIVATIONS = {"swiglu": "swiglu", "geglu": "quick_geglu", "squared-relu": "squared_relu"}
 _SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
 _PRECISIONS = {"bf16": "bf16", "16": "fp16"}
+_PROMPTS = "prompt_learning p_tuning prompt_tuning adapter_tuning virtual_prompt_style new_tasks existing_tasks task_templates"
+_ALIGNED = "rewards, another model's forward, or generation between the updates of NeMo-Aligner: another workload"
 _RUN = "of the run: devices, logs, checkpoints and validation"
 _WEIGHTS = "which weights training begins with"
 
@@ -89,6 +90,11 @@ TABLE: dict[str, Silent] = {
     **silent("no_cost_effect", "of the run: names, debugging and files", "megatron_legacy version dump_debug_info dump_debug_info_to_file nemo_path"),
     **silent("not_modelled", "layers that NeMo's own code changes (soft caps, windows): --of MODEL gives them", "mcore_customization_config"),
     **silent("refused", "layers of this kind are not modelled; leave it out for a decoder of attention or Mamba", "hyena retro"),
+    **silent("no_cost_effect", "which configuration the checkpoint's is put under", "overwrite_base_config"),
+    **silent("no_cost_effect", "a misspelt megatron_amp_O2, which nothing reads", "megatron_amp_02"),
+    **silent("no_cost_effect", "of a model with an encoder and a decoder", "pipeline_model_parallel_split_rank"),
+    **silent("not_modelled", "prompts that are learned, the model frozen: full training is timed", _PROMPTS),
+    **silent("not_modelled", _ALIGNED, "dpo kto spin rs reinforce ppo steerlm2 knowledge_distillation"),
     **silent("no_cost_effect", "read with cpu_offloading alone", "cpu_offloading_activations cpu_offloading_weights"),
 }
 
@@ -184,7 +190,7 @@ def _section(document: Document, section: str, data: Mapping[str, Any]) -> Found
         name = f"{section}.{key}"
         if name == "optim.name":
             continue
-        argument = "" if name == "tokenizer.type" and value is None else _RENAMED.get(name, "")
+        argument = _tokenizer(name, data, value) if section == "tokenizer" else _RENAMED.get(name, "")
         value = resolved(document.data, ("model", section, key), value)
         if name == "peft.lora_tuning" and isinstance(value, dict):
             for inner, one in value.items():
@@ -196,6 +202,12 @@ def _section(document: Document, section: str, data: Mapping[str, Any]) -> Found
             length = value["max_seq_length"]
             yield "seq_length", "model.data.train_ds.max_seq_length", length, length, document.place(("model", section, key, "max_seq_length"))
         yield argument, f"model.{name}", value, value, document.place(("model", section, key))
+
+
+def _tokenizer(name: str, data: Mapping[str, Any], value: Any) -> str:
+    """The argument of a key of NeMo's tokenizer (collections/nlp/modules/common/tokenizer_utils.py): the library says which one is read."""
+    read = {"megatron": {"tokenizer.type": "tokenizer_type"}, "sentencepiece": {"tokenizer.model": "tokenizer_model"}}
+    return "" if value is None else read.get(str(data.get("library")), {"tokenizer.type": "tokenizer_model"}).get(name, "")
 
 
 def _of_model(key: str, value: Any, where: str, model: Mapping[str, Any]) -> Found:
@@ -308,6 +320,9 @@ def resolved(data: Mapping[str, Any], path: KeyPath, value: Any, deep: int = 0) 
     if match is None:
         return value
     up, names = len(match[1]), tuple(match[2].split("."))
+    if not up and names[0] not in data and names[1:2] and names[1] in data:
+        # the launcher puts a file below the name of its group: ${training.model.hidden_size}
+        names = names[1:]
     place = (*path[: len(path) - up], *names) if up else names
     found: Any = data
     for name in place:

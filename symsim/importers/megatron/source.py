@@ -271,8 +271,12 @@ def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) 
     found.dialect = "fields" if nemo else "arguments"
     for argument, written, value, given, where in of_nemo(document) if nemo else of_primus(document):
         value = _resolved(value, where, variables)
-        if argument:
+        if argument and isinstance(value, dict):
+            # a section of another model, or a misplaced one: no key is called so
+            found.put(argument, written, value, where, said=shown(given))
+        elif argument:
             put_field(found, argument, written, value, where, shown(given))
+        if argument:
             continue
         name = written.removeprefix("model.").removeprefix("overrides.")
         table = TABLE if nemo else PRIMUS
