@@ -1,10 +1,11 @@
 """Remake derivations/spreads.json, how far the numbers of a system may be off by kind, from ../shared/measured: `python docs/spreads.py`.
 
 Of step i, ln(measured / predicted) = sum_k (sum_t e_ikt s_kt) z_k + s_run n_i: e_ikt is the elasticity of the exact formula by the numbers of
-kind k that are known so (t: measured, or estimated), z_k and n_i are normal of deviation 1. z is the same for all steps of one source on one system,
-whose numbers and software are one. The spreads s are those of the largest posterior: the likelihood of all groups, times a
-log-normal prior of each (`PRIOR`). All are then scaled so that normal intervals hold `LEVEL` of the steps. Other numbers of
-kernels, networks or hosts are other residuals: run it again after any of them has changed (`python docs/remake.py` does).
+kind k that are known so (t: measured, or estimated), z_k and n_i are normal of deviation 1. z is the same for all steps of one source on one
+system, whose numbers and software are one; that of guessed settings for those of one model, of which the same is guessed: a guess is wrong for
+all of them alike. The spreads s are those of the largest posterior: the likelihood of all groups, times a log-normal prior of each (`PRIOR`).
+All are then scaled so that normal intervals hold `LEVEL` of the steps, without what guesses add: an interval of `symsim eval` knows of none. Other
+numbers of kernels, networks or hosts are other residuals: run it again after any of them has changed (`python docs/remake.py` does).
 """
 
 from __future__ import annotations
@@ -49,21 +50,21 @@ PRIOR = {
 MORE = 0.5
 WIDTH = math.log(2)  # of the prior, in logarithms
 MANY = 1000  # predictions of a source from which on it has rows of its own in the table of anchoring
-ANCHORED = 3  # times the spread of a run: what a step that a system was anchored on may be off for reasons of its own
+ANCHORED = 4  # times the spread of a run: what a step that a system was anchored on may be off for reasons of its own
 TAGS = ("measured", "estimated")
 FREEDOM, ROUNDS = 3, 4  # of what a run adds: degrees of freedom, and rounds of weights
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured step beside its prediction: ln(measured / predicted), and what moves it, by kind and how known."""
+    """A measured step beside its prediction: ln(measured / predicted), and what moves it, by kind and how known; guessed: the settings that are."""
 
     id: str
     source: str
     system: str
     model: str
     type: str
-    guessed: bool
+    guessed: tuple[str, ...]
     error: float
     moves: Mapping[tuple[str, str], float]
 
@@ -78,7 +79,14 @@ def measured(case: Case, at: Evaluation, elasticities: Mapping[str, float] | Non
     assert case.step_seconds is not None
     error = math.log(case.step_seconds / float(at.step_numbers["t_step"]))
     return Measured(
-        case.id, case.source, case.system, case.architecture.name, number_type(case), bool(case.guessed), error, moves(at, known=elasticities)
+        case.id,
+        case.source,
+        case.system,
+        case.architecture.name,
+        number_type(case),
+        tuple(sorted(case.guessed)),
+        error,
+        moves(at, known=elasticities),
     )
 
 
@@ -89,8 +97,9 @@ class Fit:
     spreads: Mapping[tuple[str, str], float]
 
     def deviation(self, row: Measured) -> float:
-        """The standard deviation of a row's logarithm, guessed settings included."""
-        return float(np.sqrt(np.sum(np.einsum("kt,tk->k", _moves([row])[0], _matrix(self.spreads)) ** 2)))
+        """The standard deviation of a row's logarithm as `symsim eval` has it, which takes all settings for known."""
+        vector = np.einsum("kt,tk->k", _moves([row])[0], _matrix(self.spreads))
+        return float(np.sqrt(np.sum(np.delete(vector, list(PRIOR).index("settings")) ** 2)))
 
     def holds(self, row: Measured) -> bool:
         """Whether the row lies in its interval."""
@@ -114,7 +123,7 @@ def _moves(rows: Sequence[Measured]) -> np.ndarray:
     """(row, kind, how known): what moves each row; the machine, the run and guessed settings do whole."""
     made = np.zeros((len(rows), len(PRIOR), len(TAGS)))
     for i, row in enumerate(rows):
-        whole = {("machine", "measured"): 1.0, ("run", "measured"): 1.0, ("settings", "measured"): float(row.guessed)}
+        whole = {("machine", "measured"): 1.0, ("run", "measured"): 1.0, ("settings", "measured"): float(bool(row.guessed))}
         for (kind, tag), move in {**row.moves, **whole}.items():
             made[i, list(PRIOR).index(kind), TAGS.index(tag)] = move
     return made
@@ -122,18 +131,20 @@ def _moves(rows: Sequence[Measured]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Group:
-    """Rows of one source on one system: their moves and errors."""
+    """Rows of one source on one system: their moves and errors, and which two are of one model with the same guesses."""
 
     moves: np.ndarray
     errors: np.ndarray
+    alike: np.ndarray
 
     def covariances(self, spreads: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The covariance of the rows, and of it the variances of what each row has alone (runs over their weights, and guessed settings)."""
+        """The covariance of the rows, and of it the variances of what each row has alone: runs, over their weights."""
         vectors = np.einsum("ikt,tk->ik", self.moves, spreads)
-        own, run = [list(PRIOR).index(kind) for kind in ("settings", "run")]
-        alone = vectors[:, own] ** 2 + vectors[:, run] ** 2 / weights
-        shared = np.delete(vectors, [own, run], axis=1)
-        return shared @ shared.T + np.diag(alone), alone
+        settings, run = [list(PRIOR).index(kind) for kind in ("settings", "run")]
+        alone = vectors[:, run] ** 2 / weights
+        shared = np.delete(vectors, [settings, run], axis=1)
+        guessed = self.alike * np.outer(vectors[:, settings], vectors[:, settings])
+        return shared @ shared.T + guessed + np.diag(alone), alone
 
 
 def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
@@ -144,7 +155,7 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
     members: dict[tuple[str, str], list[Measured]] = {}
     for row in rows:
         members.setdefault((row.source, row.system), []).append(row)
-    groups = [_Group(_moves(own), np.array([row.error for row in own])) for own in members.values()]
+    groups = [_Group(_moves(own), np.array([row.error for row in own]), _alike(own)) for own in members.values()]
     weights = [np.ones(len(group.errors)) for group in groups]
     centre = np.array([math.log(s) for s, _ in PRIOR.values()] + [math.log(MORE)])
 
@@ -169,6 +180,12 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
     sizes = sorted(abs(row.error) / found.deviation(row) for row in rows)
     scale = sizes[min(len(sizes) - 1, math.ceil(LEVEL * len(sizes)) - 1)] / FACTOR
     return Fit({key: scale * spread for key, spread in found.spreads.items()})
+
+
+def _alike(rows: Sequence[Measured]) -> np.ndarray:
+    """(row, row): 1 where both are of one model, with the same guesses."""
+    known = [(row.model, row.guessed) for row in rows]
+    return np.array([[float(one == other) for other in known] for one in known])
 
 
 def _more(fit: Fit) -> float:
@@ -202,13 +219,14 @@ def out_of_sample(rows: Sequence[Measured], whole: Fit) -> dict[str, list[bool]]
 
 
 def coverage(rows: Sequence[Measured], fit: Fit) -> list[str]:
-    """The table of what intervals hold, by source, in and out of sample."""
-    out = out_of_sample(rows, fit)
+    """The table of what intervals hold, by source and by whether settings are guessed, in and out of sample."""
+    out = {row.id: held for source, found in out_of_sample(rows, fit).items() for row, held in zip([r for r in rows if r.source == source], found)}
     lines = ["| rows | steps | median half-width | held | held, fitted to the other sources |", "|---|---|---|---|---|"]
-    for name, own in [*((source, [r for r in rows if r.source == source]) for source in out), ("all", list(rows))]:
-        held = [h for source, found in out.items() if name in (source, "all") for h in found]
+    sets = {source: [row for row in rows if row.source == source] for source in dict.fromkeys(row.source for row in rows)}
+    sets |= {"nothing guessed": [row for row in rows if not row.guessed], "with a guess": [row for row in rows if row.guessed], "all": list(rows)}
+    for name, own in sets.items():
         width = median(math.exp(FACTOR * fit.deviation(r)) - 1 for r in own)
-        lines.append(f"| {name} | {len(own)} | {width:.1%} | {mean(map(fit.holds, own)):.0%} | {mean(held):.0%} |")
+        lines.append(f"| {name} | {len(own)} | {width:.1%} | {mean(map(fit.holds, own)):.0%} | {mean(out[r.id] for r in own):.0%} |")
     return lines
 
 
@@ -287,8 +305,9 @@ def section(rows: Sequence[Measured]) -> list[str]:
         "## Intervals",
         "",
         f"Every step has an interval that is to hold {LEVEL:.0%} of measured steps ([time.md](time.md#how-far-it-may-be-off)). Its spreads are",
-        "estimated from the residuals of all rows here, and scaled so that it does. The last column says what intervals hold of a source when",
-        "they are estimated from all other sources. Half-widths are above the prediction.",
+        "estimated from the residuals of all rows here, and scaled so that it does, as `symsim eval` gives it, which takes settings for known.",
+        "The last column says what intervals hold of a source when they are estimated from all other sources. Half-widths are above the",
+        "prediction.",
         "",
         *coverage(rows, fit),
         "",
