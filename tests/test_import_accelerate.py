@@ -101,3 +101,13 @@ def test_adapters_of_a_script(tmp_path: Path) -> None:
     assert found["target_modules"] == ["q_proj", "v_proj"] and found["autocast"] and symsim.derive(made.architecture, found).strategy.autocast
     plain = dict(job(tmp_path, distributed_type="MULTI_GPU").strategy or {})
     assert "tuner_type" not in plain and plain["autocast"]
+
+
+def test_keys_of_deepspeeds_json_that_accelerate_does_not_read(tmp_path: Path) -> None:
+    """Its launcher takes the section's names for arguments, of which there is none like these (commands/launch.py)."""
+    path = tmp_path / "a.yaml"
+    section = "  zero_stage: 2\n  bf16:\n    enabled: true\n  tensor_parallel_size: 1\n"
+    path.write_text(f"distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n{section}")
+    rows = {row.key: row for row in load_job("accelerate", str(path), model="qwen2.5-7b").rows}
+    assert rows["deepspeed_config.bf16.enabled"].fate == rows["deepspeed_config.tensor_parallel_size"].fate == "no_cost_effect"
+    assert rows["deepspeed_config.zero_stage"].to == "zero"

@@ -276,3 +276,14 @@ def test_a_module_of_primus_that_runs_torchtitan(tmp_path: Path) -> None:
     file.write_text(head.replace("MODEL", "qwen3_32b.yaml") + overrides)
     with pytest.raises(InputError, match="framework is torchtitan; 'symsim import torchtitan' reads it"):
         load_job("megatron", str(file))
+
+
+def test_models_of_other_kinds_and_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('[model]\nname = "flux"\nflavor = "flux-dev"\n[training]\nseq_len = 512\n')
+    with pytest.raises(InputError, match=r"t.toml:2: model.name is flux, which makes images"):
+        load_job("torchtitan", str(path))
+    for flavor, model in (("7B", "llama2-7b"), ("meta-llama/Llama-2-13b-hf", "llama2-13b")):
+        path.write_text(f'[model]\nname = "llama2"\nflavor = "{flavor}"\n[training]\nseq_len = 512\n')
+        architecture = load_job("torchtitan", str(path)).architecture
+        assert architecture is not None and architecture.name == model

@@ -185,6 +185,7 @@ _ATTENTION = {
     **dict.fromkeys(("auto", "fa2", "fa3", "flash_attention_2", "flash_attention_3", "sdpa", "flex_attention"), "flash"),
     **dict.fromkeys(("disabled", "eager"), "eager"),
 }
+_WHOLE_SECTIONS = ("deepspeed", "vllm_config", "sglang_config", "kt_config", "resources_per_worker")
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
@@ -195,7 +196,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
     if is_v1(document):
         return read_v1(document, inputs[1] if len(inputs) == 2 else None, options)
-    keys = Keys("a LLaMA-Factory file", of_sections(document, ("deepspeed", "vllm_config", "sglang_config", "kt_config")), _TABLE, options.lenient)
+    keys = Keys("a LLaMA-Factory file", of_sections(document, _WHOLE_SECTIONS), _TABLE, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "model_name_or_path", options)

@@ -15,6 +15,7 @@ _RECIPE = "numbers of the 8-bit recipe"
 _COMPILER = "details of the compiler"
 _LOADED = "how weights come into memory and leave it, before and after the steps"
 _CUSTOM = "functions of the script's own"
+_UNREAD = "a key of DeepSpeed's JSON, which Accelerate does not read here: deepspeed_config_file names such a file"
 MEGATRON = "megatron_lm_config.megatron_lm_"
 
 
@@ -52,6 +53,20 @@ SILENT: dict[str, Silent] = {
         _of(
             "deepspeed_config.deepspeed_",
             "multinode_launcher hostfile exclusion_filter inclusion_filter moe_layer_cls_names",
+        ),
+    ),
+    **silent(
+        "no_cost_effect",
+        _UNREAD,
+        _of(
+            "deepspeed_config.",
+            """bf16.enabled fp16.enabled train_batch_size train_micro_batch_size_per_gpu optimizer.type optimizer.params.lr optimizer.params.betas
+            optimizer.params.eps optimizer.params.weight_decay offload_optimizer.device offload_optimizer.pin_memory offload_param.device
+            offload_param.pin_memory tensor_parallel.tp_size pipeline_parallel_size data_parallel_size tensor_parallel_size
+            zero_allow_untested_optimizer
+            zero_optimization.stage zero_optimization.overlap_comm zero_optimization.contiguous_gradients zero_optimization.reduce_bucket_size
+            overlap_comm contiguous_gradients reduce_bucket_size allgather_bucket_size sub_group_size stage3_max_live_parameters
+            stage3_max_reuse_distance stage3_prefetch_bucket_size stage3_param_persistence_threshold steps_per_print wall_clock_breakdown""",
         ),
     ),
     **silent("no_cost_effect", "types of messages over sequence-parallel ranks", "deepspeed_config.seq_parallel_communication_data_type"),

@@ -57,6 +57,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
     keys = Keys("an axolotl file", of_sections(document, WHOLE), {**SILENT, **silent_names("fsdp_config")}, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
+    # named without a value where DeepSpeed shards
+    keys.known.add("fsdp")
     assumptions: dict[str, str] = {}
     architecture = _resized(keys, model_of(keys, "base_model", options))
     _tuned(keys, strategy, architecture)

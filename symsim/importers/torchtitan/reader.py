@@ -28,6 +28,7 @@ from symsim.importers.torchtitan.tables import FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.trainer import buckets
 from symsim.importers.weights import model_of
+from symsim.inputs.hub import shipped_model
 from symsim.inputs.models import load_model
 
 if TYPE_CHECKING:
@@ -115,10 +116,14 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return architecture
     shipped = next((model for known, model in FLAVORS.get(name.removesuffix("_ft"), {}).items() if known.casefold() == flavor), None)
+    if shipped is None and "/" in flavor and (named := shipped_model(flavor)) is not None:
+        shipped = named.name
     if shipped is not None:
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return load_model(shipped).architecture
+    if name == "flux":
+        raise InputError(f"{keys.place('model.name')}: model.name is {name}, which makes images; decoders of text are read, --of MODEL gives another")
     why = "no model that comes with symsim has this name and flavor; --of MODEL names one"
     keys.note("model.flavor", "refused", why=why)
     return model_of(keys, "model.hf_assets_path", options) if assets is not None else None

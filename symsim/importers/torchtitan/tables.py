@@ -122,6 +122,7 @@ SILENT: dict[str, Silent] = {
 
 # model.name and model.flavor to a model that comes with symsim
 FLAVORS: dict[str, dict[str, str]] = {
+    "llama2": {"7B": "llama2-7b", "13B": "llama2-13b", "70B": "llama2-70b"},
     "llama3": {"8B": "llama3-8b", "70B": "llama3-70b", "405B": "llama3.1-405b"},
     "llama4": {"17bx16e": "llama4-scout", "17bx128e": "llama4-maverick"},
     "deepseek_v3": {"16B": "deepseek-v2-lite", "236B": "deepseek-v2", "671B": "deepseek-v3"},

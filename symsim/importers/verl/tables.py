@@ -109,6 +109,8 @@ SILENT: dict[str, Silent] = {
         "rows rounded up by some tokens",
         _of(f"{ACTOR}.megatron", "pad_bshd_to_minibatch_max pad_to_length pad_to_length_bucket max_seqlen_per_dp_cp_rank"),
     ),
+    # of Search-R1, VerlTool and others that let an agent call tools
+    **silent("no_cost_effect", "which tokens count in the loss", f"{ACTOR}.state_masking"),
     **silent("no_cost_effect", "in how many pieces", _of(f"{ACTOR}.megatron", "entropy_from_logits_chunk_size")),
     **silent("no_cost_effect", LENGTH, "trainer.total_epochs trainer.total_training_steps data.train_batch_size data.gen_batch_size"),
     **silent("not_modelled", SAVING, "trainer.save_freq", (-1, "-1")),
@@ -117,7 +119,7 @@ SILENT: dict[str, Silent] = {
 }
 
 SECTIONS: dict[str, Silent] = {
-    **silent("not_modelled", ROLLOUT, "actor_rollout_ref.rollout rollout async_training"),
+    **silent("not_modelled", ROLLOUT, "actor_rollout_ref.rollout rollout async_training actor_rollout_ref.agent retriever max_turns do_search"),
     **silent("not_modelled", OTHER_MODELS, "critic reward_model"),
     **silent("no_cost_effect", _FORWARDS, "actor_rollout_ref.ref ref reward custom_reward_function reward_manager sandbox_fusion"),
     **silent("no_cost_effect", RATES, f"{MODEL}.lora"),
