@@ -35,6 +35,7 @@ ALLOWED: dict[str, str] = {
         audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
         planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
+    "the index of a stage in words": "report/ink.py:worded",
     "an option's value": """
         cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:_remembered layers/decoder.py:_normed
         frameworks/fuse_eager.py:eager_activation""",

@@ -85,6 +85,7 @@ def atoms(text: str) -> set[str]:
     text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z/]+\}", " ", text)
     text = re.sub(r"\\big\|_\{i:\\,(.*?)=\\max\}", r" i \1 ", text)
     text = re.sub(r"\\(?:max|sum)_\{(?:k>)?i\}", " ", text).replace("(k)", "(i)")
+    text = re.sub(r"\\(?:left|right)(?![A-Za-z])", "", text)
     text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|overline|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge)(?![A-Za-z])|\\,", " ", text)
     assert not re.search(r"[^-+=/(){}^,.\d\s>\[\]]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))
@@ -166,8 +167,8 @@ def test_what_is_printed_is_the_formula(case: str) -> None:
         (symbol("h") * symbol("s") * symbol("b") * 2 / symbol("tp"), r"\frac{2bsh}{t}"),
         (symbol("a") * symbol("d") + symbol("g") * symbol("d") * 2, "d(a + 2g)"),
         (symbol("b") * symbol("s") * symbol("h") - symbol("h") * symbol("V") / symbol("tp"), r"bsh - \frac{hV}{t}"),
-        (ceil(symbol("s") * symbol("K") / symbol("E")), r"\lceil \frac{sK}{E} \rceil"),
-        (maximum(floor(symbol("L") / symbol("pp")) - 3, 0) ** 2, r"\max(\lfloor \frac{L}{p} \rfloor - 3, 0)^{2}"),
+        (ceil(symbol("s") * symbol("K") / symbol("E")), r"\left\lceil \frac{sK}{E} \right\rceil"),
+        (maximum(floor(symbol("L") / symbol("pp")) - 3, 0) ** 2, r"\max\left(\left\lfloor \frac{L}{p} \right\rfloor - 3, 0\right)^{2}"),
         (symbol("h") / (symbol("a") + symbol("g")), r"\frac{h}{a + g}"),
         (-symbol("h") - 1, "-(h + 1)"),
         (symbol("L_moe_i") * symbol("h") / 2, r"\frac{L^{(i)}_{\mathrm{moe}}\,h}{2}"),

@@ -23,9 +23,9 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.inputs.systems import load_system
 from symsim.report import gauges, html, latex, markdown, picture, typst, write_report
-from symsim.report.amounts import human, unbroken
+from symsim.report.amounts import human, plain, unbroken
 from symsim.report.content import report
-from symsim.report.document import Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table
+from symsim.report.document import Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table, as_spans
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
 from symsim.report.step import Step
@@ -97,19 +97,19 @@ def test_what_a_report_does_not_have_is_not_referred_to() -> None:
 def test_the_first_page_answers(model: str) -> None:
     result, (first, *_) = result_of(model), document_of(model).sections
     tables = {p.key: p for p in first.parts if isinstance(p, Table)}
-    assert list(tables) == ["answer", "binds", "helps"]
+    assert list(tables) == ["answer", "binds", "helps", "choices"]
     assert [p.key for p in first.parts if isinstance(p, Figure)] == ["time", "room", "flops"]
     rows = {r.cells[0]: r.cells[1] for r in tables["answer"].rows}
     assert rows["one step"].startswith(f"{float(result.value('time.step')):.4g}"[:4])
     names = [str(r.cells[0]) for r in tables["helps"].rows]
     assert any("B_{2}" in n for n in names) and any("HBM" in n for n in names)
-    text = "".join(str(s) for p in first.parts if isinstance(p, Paragraph) for s in p.spans)
+    (doubled,) = (r for r in tables["choices"].rows if "twice" in str(r.cells[0]))
     strategy, system = CASES[model]
     count = 2 * result.strategy.microbatches
     strategy = re.sub(r",num_microbatches=\d+", "", strategy) + f",num_microbatches={count}"
     there = float(symsim.derive(model, strategy, system=system).value("tokens_per_second"))
     change = 100 * (there / float(result.value("tokens_per_second")) - 1)
-    assert f"({change:+.1f}\u2009%)" in text
+    assert doubled.cells[2] == f"{change:+.1f}\u2009%"
 
 
 def test_chapters_open_with_a_sentence_and_a_formula() -> None:
@@ -206,8 +206,6 @@ def test_a_short_report_without_a_system_tells_of_stages_and_the_model() -> None
     assert [s.heading for s in document.sections][:3] == ["The answer", "A stage", "The model"] and undefined(document) == set()
 
 
-
-
 def test_numbers_are_the_same_in_every_format() -> None:
     document = document_of("llama3-70b", True)
     page, text, source = html.render(document), markdown.render(document), latex.render(document)
@@ -235,7 +233,8 @@ def test_four_pages_answer_ten_questions() -> None:
         "what binds": f"| the step | pipeline bubble (waiting), {100 * float(bubble):.1f} %",
         "which stage is the slowest": f"Stage {result.slowest} is the slowest",
         "how much memory is activations": f"activations {activations:.4g} GiB",
-        "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 (infiniband, between nodes) | 50 GB/s | -0.",
+        "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 (infiniband, between nodes) | 50 GB/s | \u22120.",
+        "what does recomputation cost": "| `recompute=full` | ",
         "how large is the model": "671 B parameters, of which a token uses 37.55 B",
     }
     assert [asked for asked, answer in answers.items() if answer not in text] == []
@@ -330,3 +329,27 @@ def test_a_lone_bar_says_its_shares_in_words() -> None:
     assert all(words.endswith(" %") for words in picture.said(bar).values())
     assert picture.said(bar)["optimizer"] in latex.render(document_of("llama3-70b")).replace("\\%", "%").replace("\\,", " ")
     assert all(words.endswith("iB") for words in gauges.said(room).values())
+
+
+def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
+    """One at a time: options, twice the batch, and the largest micro-batch that fits, as 'symsim ask' finds it."""
+    model, strategy, system = "mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256", "h100-sxm"
+    now = symsim.derive(model, strategy, system=system)
+    (table,) = (p for s in report(now, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
+    said = {"".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[0])): r.cells[1:] for r in table.rows}
+    size = int(now.ask("largest b where memory.peak <= memory.capacity").to_json()["value"])
+    options = ("recompute=full", "vpp=8,overlap_p2p_comm=true", "overlap_moe_expert_parallel_comm=true", "tp_comm_overlap=true")
+    others = {
+        **{option: f"{strategy},{option}" for option in options},
+        "twice the micro-batches, 64, and so twice the batch": strategy.replace("=256", "=512"),
+        f"micro-batches of {size}, {32 // size} of them: the largest that fit": f"{strategy},micro_batch_size={size}",
+        f"micro-batches of {2 * size}, {16 // size} of them": f"{strategy},micro_batch_size={2 * size}",
+    }
+    assert others.keys() < said.keys() and len(said) == len(others) + 1
+    for words, other in others.items():
+        result = symsim.derive(model, other, system=system)
+        fits = result.value("memory.peak") <= result.value("memory.capacity")
+        assert said[words][0] == plain(float(result.value("tokens_per_second"))), words
+        assert said[words][2:] == (human(int(result.value("memory.peak")), BYTE), "" if fits else "too much"), words
+    rates = [float(str(cells[0]).replace("\u2009", "")) for cells in said.values()]
+    assert rates == sorted(rates, reverse=True)

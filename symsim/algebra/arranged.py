@@ -10,6 +10,7 @@ Every target prints this tree (`typeset.py` as LaTeX, `plain.py` as text), and i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -86,7 +87,7 @@ class Arranger:
         groups = _by_tokens(terms) if sizes_alone else {}
         rest = {_divided(m, common): Fraction(c) / factor for m, c in terms.items()}
         if len(groups) < 2:
-            alike = factor > _LARGE and len(set(terms.values())) == 1
+            alike = abs(factor) != 1 and len({abs(c) for c in rest.values()}) == 1 and (factor.denominator > 1 or not _any_size(terms))
             product = bool(common or (factor != 1 and sizes_alone) or alike) and not _of_shares(rest)
         else:
             # over one divisor, as (V + s)/(12 h)
@@ -94,6 +95,8 @@ class Arranger:
         if product or factor < 0 or (common and _less_one(rest)) or _over_one(rest) or factors(terms):
             return (self._product(terms),)
         if not 1 < len(groups) < len(terms):
+            groups = self._by_divisor(terms)
+        if len(groups) == 1:
             groups = self._by_most_frequent(terms)
         if len(groups) == 1 and not sizes_alone:
             groups = _by_number(terms)
@@ -124,6 +127,19 @@ class Arranger:
         groups: dict[object, dict[Monomial, Number]] = {}
         for monomial, coefficient in terms.items():
             groups.setdefault(any(a == best and p > 0 for a, p in monomial), {})[monomial] = coefficient
+        return groups
+
+    def _by_divisor(self, terms: Terms) -> dict[object, dict[Monomial, Number]]:
+        """The terms over one divisor that is no size, as a rate is, and the rest; one group where fewer than three are."""
+        seen: dict[Atom, int] = {}
+        for atom in (a for m in terms for a, p in m if p < 0 and not is_size(a)):
+            seen[atom] = seen.get(atom, 0) + 1
+        best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
+        if best is None or not 3 <= seen[best] < len(terms):
+            return {0: dict(terms)}
+        groups: dict[object, dict[Monomial, Number]] = {}
+        for monomial, coefficient in terms.items():
+            groups.setdefault(any(a == best and p < 0 for a, p in monomial), {})[monomial] = coefficient
         return groups
 
     def _sorted(self, monomial: Monomial) -> Monomial:
@@ -207,6 +223,9 @@ def split(terms: Terms) -> tuple[Fraction, dict[Atom, int], list[Terms]]:
     while left:
         own = left.pop(0)
         common, by = _common(own), _gcd(own.values())
+        over_rates = by.denominator == 1 and bool(common) and all(p < 0 for p in common.values()) and not _any_size(own)
+        if over_rates and len({abs(c) for c in own.values()}) > 1:
+            by /= abs(by)  # bytes of a parameter are read one by one: (12 P + 46 P/d)/B
         rest = {_divided(m, common): Fraction(c) / by for m, c in own.items()}
         over = _over_one(rest)
         rest = {_multiplied(m, tuple((a, -p) for a, p in over)): c for m, c in rest.items()} if over else rest
@@ -296,6 +315,11 @@ def is_size(atom: Atom) -> bool:
     return isinstance(atom, Symbol) and (atom.name in ORDER or _counts(atom.name))
 
 
+def _any_size(terms: Terms) -> bool:
+    """Whether a term is so many times something."""
+    return any(p > 0 and is_size(a) for m in terms for a, p in m)
+
+
 def _of_sizes(terms: Sum) -> bool:
     return all(
         all(is_size(a) or (isinstance(a, Call) and a.function in ("ceil", "floor")) for a, _ in t.monomial) and all(map(_of_sizes, t.inner))
@@ -335,11 +359,12 @@ def _by_tokens(terms: Terms) -> dict[object, dict[Monomial, Number]]:
 
 
 def _by_number(terms: Terms) -> dict[object, dict[Monomial, Number]]:
-    """Terms with the same coefficient, where that says more than they do."""
+    """Terms with the same coefficient, where that says more than they do: it is large, or that of three and more."""
     groups: dict[object, dict[Monomial, Number]] = {}
+    often = Counter(terms.values())
     for monomial, coefficient in terms.items():
-        own: object = coefficient if abs(Fraction(coefficient)) > _LARGE else (coefficient, monomial)
-        groups.setdefault(own, {})[monomial] = coefficient
+        says = abs(Fraction(coefficient)) > _LARGE or abs(coefficient) != 1 and often[coefficient] > 2
+        groups.setdefault(coefficient if says else (coefficient, monomial), {})[monomial] = coefficient
     return groups if 1 < len(groups) < len(terms) else {0: dict(terms)}
 
 

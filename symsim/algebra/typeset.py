@@ -69,6 +69,8 @@ _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
+_TALL = r"\frac"
+_BRACKETS = (("(", ")"), (r"\lceil", r"\rceil"), (r"\lfloor", r"\rfloor"))
 _RELATIONS = {">": ">", ">=": r"\ge"}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
 
@@ -148,13 +150,13 @@ class _Printer:
             text = symbol_latex(atom.name, self.names)
         elif guard := self.arranger.guard(atom):
             # a bracket is 0 or 1: so is each of its powers
-            return f"[{self.whole(guard.left)} {_RELATIONS[guard.relation]} {self.whole(guard.right)}]"
+            return _around(f"{self.whole(guard.left)} {_RELATIONS[guard.relation]} {self.whole(guard.right)}", "[", "]")
         else:
             inside = [self.whole(a) for a in atom.arguments]
             if atom.function in _OVER_STAGES:
-                text = _OVER_STAGES[atom.function](*(f"({x})" if len(self.arranged(a)) > 1 else x for a, x in zip(atom.arguments, inside)))
+                text = _OVER_STAGES[atom.function](*(_around(x) if len(self.arranged(a)) > 1 else x for a, x in zip(atom.arguments, inside)))
             else:
-                text = FUNCTIONS[atom.function].latex.replace("{}", ", ".join(inside))
+                text = _called(FUNCTIONS[atom.function].latex, ", ".join(inside))
         if power == 1:
             return text
         return f"{text}^{{{power}}}" if "^" not in text else rf"\bigl({text}\bigr)^{{{power}}}"
@@ -187,7 +189,7 @@ class _Printer:
         """A term without sign up to its last inner sum, the others in parentheses."""
         left, shares = self.shares(term)
         top, bottom = self.front(left)
-        sums = "".join(f"({self.sum(inner)})" for inner in left.inner[:-1])
+        sums = "".join(_around(self.sum(inner)) for inner in left.inner[:-1])
         if bottom:
             return rf"\frac{{{top}}}{{{bottom}}}" + "".join(shares) + sums
         return ("" if top == "1" and (shares or left.inner) else top) + "".join(shares) + sums
@@ -202,15 +204,18 @@ class _Printer:
         number = grouped(abs(term.coefficient.numerator)) if abs(term.coefficient.numerator) != 1 else ""
         if term.coefficient.denominator != 1:
             number = rf"\frac{{{number or '1'}}}{{{term.coefficient.denominator}}}"
-        sums = "".join(f"({self.sum(inner)})" for inner in term.inner)
+        sums = "".join(_around(self.sum(inner)) for inner in term.inner)
         return number + sums + r"\," + atoms
 
     def term(self, term: Term) -> str:
         if self.fractions:
             inner = self.last(term)
-            if len(term.inner) == 1 and inner and self.front(term)[0] == "1" and self.front(term)[1]:
-                return rf"\frac{{{self.sum(inner)}}}{{{self.front(term)[1]}}}"
-            return self.counted(term) if counts_first(term) else self.head(term) + (f"({self.sum(inner)})" if inner else "")
+            top, bottom = self.front(term)
+            if len(term.inner) == 1 and inner and top == "1" and bottom:
+                whole = self.sum(inner)
+                if bottom.isdigit() or _TALL not in whole:
+                    return rf"\frac{{{whole}}}{{{bottom}}}"
+            return self.counted(term) if counts_first(term) else self.head(term) + (_around(self.sum(inner)) if inner else "")
         top, bottom = self.front(term)
         sums = "".join(f"({self.sum(part)})" for part in term.inner)
         if not bottom:
@@ -239,6 +244,19 @@ class _Printer:
             inner[-1] = (inner[-1][0] + r"\bigr)", inner[-1][1])
             made += inner
         return made
+
+
+def _around(text: str, left: str = "(", right: str = ")") -> str:
+    """In brackets, as high as a fraction inside."""
+    return rf"\left{left}{text}\right{right}" if _TALL in text else left + text + right
+
+
+def _called(latex: str, inside: str) -> str:
+    """A function's LaTeX of its arguments."""
+    if _TALL in inside:
+        for left, right in _BRACKETS:
+            latex = latex.replace(left, rf"\left{left}").replace(right, rf"\right{right}")
+    return latex.replace("{}", inside)
 
 
 def _product(factors: Sequence[str]) -> str:
@@ -329,6 +347,8 @@ _WIDE = {
     ")": 0.4,
     r"\bigl": 0.1,
     r"\bigr": 0.1,
+    r"\left": 0.2,
+    r"\right": 0.2,
     ",": 0.45,
     "/": 0.5,
     r"\,": 0.17,

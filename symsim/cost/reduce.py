@@ -387,15 +387,23 @@ def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False
     return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven) or some_frozen(lowered)) else ONE
 
 
+def _layers_with_experts(lowered: Lowered) -> Expr:
+    """How many of a stage's blocks have experts."""
+    blocks = lowered.blocks.items()
+    return sum((symbol(holds(name)) for name, own in blocks if any("E" in t.dims for t in counted_parameters(own.placed))), ZERO)
+
+
 def _over_data_ranks(lowered: Lowered) -> list[Message]:
     """Gradients and parameters over the ranks that share them; experts apart where they have ranks of their own."""
     dense, expert = trained_part(lowered, "dense"), trained_part(lowered, "expert")
     if not expert_groups(lowered):
         return scaled(step_messages(lowered, dense + expert, ZERO), _where_there_are(lowered, dense + expert))
     has_experts = lowered.profile.model.moe is not None
+    # that a stage has layers with experts says that it has parameters of them, where all are trained
+    there = expert if some_frozen(lowered) else _layers_with_experts(lowered)
     return [
         *scaled(step_messages(lowered, dense, ZERO), _where_there_are(lowered, dense)),
-        *scaled(step_messages(lowered, ZERO, expert if has_experts else ZERO), _where_there_are(lowered, expert, of_experts=True)),
+        *scaled(step_messages(lowered, ZERO, expert if has_experts else ZERO), _where_there_are(lowered, there, of_experts=True)),
     ]
 
 

@@ -79,3 +79,8 @@ def unbroken(text: str) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}" + THIN + "%"
+
+
+def signed_percent(share: float, digits: int = 1) -> str:
+    """'+6.2 %', with the sign of mathematics."""
+    return f"{100 * share:+.{digits}f}".replace("-", "\u2212") + THIN + "%"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.algebra.typeset import entry, symbol_latex
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import quantities, symbol_values
-from symsim.report import question
-from symsim.report.amounts import exact, human, percent, plain, rate, seconds, whole
+from symsim.report import choices, question
+from symsim.report.amounts import exact, human, percent, plain, rate, seconds, signed_percent, whole
 from symsim.report.document import Bar, Code, Column, Gauge, Gauges, Math, Paragraph, Part, Picture, Ref, Row, Section, Span, Spans, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
@@ -138,7 +136,7 @@ def binds(step: Step) -> Table:
 
 
 def helps(step: Step, ink: Ink) -> list[Part]:
-    """By how much the step changes with a percent more of each number of the machine, and with twice the micro-batches."""
+    """By how much the step changes with a percent more of each number of the machine, and with other choices."""
     values = symbol_values(step.system, step.result.strategy)
     found = {n: e for n, e in step.elasticities.items() if n in values}
     # data sheets have these numbers: they are what is bought
@@ -147,32 +145,17 @@ def helps(step: Step, ink: Ink) -> list[Part]:
     asked = [n for n in found if n in bought]
     others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST), key=lambda n: -abs(found[n]))
     chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
-    rows = tuple(Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), f"{found[n]:+.3f}\u2009%")) for n in chosen)
+    changes = {n: signed_percent(found[n] / 100, 3) for n in chosen}
+    rows = tuple(Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), changes[n])) for n in chosen)
     columns = (Column("number", 5.5, names=True), Column("is", 35.5), Column("value", 8, True), Column("step", 5, True))
     said: list[Span] = [
         "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
         Ref("How far it may be off", " Section {} has how well they are known."),
     ]
-    return [Table(spans(*said), columns, rows, key="helps"), Paragraph(_twice(step))]
+    return [Table(spans(*said), columns, rows, key="helps"), choices.table(step)]
 
 
 def _amount(name: str, value: object) -> str:
     unit = entry(name).unit
     number = float(value)  # type: ignore[arg-type]
     return rate(number, unit.replace("byte", "B")) if unit in ("FLOP/s", "byte/s") else seconds(number) if unit == "s" else plain(number)
-
-
-def _twice(step: Step) -> Spans:
-    """What twice the batch would do, which is no other derivation, and what else can be asked."""
-    strategy = step.result.strategy
-    count = 2 * strategy.microbatches
-    doubled = strategy.model_copy(update={"num_microbatches": count, "global_batch_size": None})
-    rate_now, rate_then = step.number("tokens_per_second"), float(replace(step.result, strategy=doubled).value("tokens_per_second"))
-    change = f"{100 * (rate_then / rate_now - 1):+.1f}\u2009%"
-    return spans(
-        f"With twice the micro-batches, {exact(count)}, it would be {plain(rate_then)} tokens a second ({change}). ",
-        Code("symsim eval --next"),
-        " evaluates every change of one option or size; ",
-        Code("symsim ask"),
-        " finds the value of a number that a goal needs.",
-    )

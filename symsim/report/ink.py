@@ -14,7 +14,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
 from symsim.placement.mesh import Mesh, divisor
 from symsim.report.amounts import human
-from symsim.report.document import Equation, Math, Spans, joined, spans
+from symsim.report.document import Equation, Math, Span, Spans, joined, spans
 from symsim.report.parts import Parts
 from symsim.report.sources import Sources
 
@@ -24,6 +24,7 @@ MEBIBYTE = 2**20
 _LONG_CALL = 30.0  # em of a max or min whose arguments get names
 _SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated
 _WORTH = 80  # characters of one that gets a name in a formula that would be too long
+_INDEX = re.compile(r"pp - 1 - i\b|(?<=stage )i\b")
 _SHORT_ARGUMENT = 6.0  # em of one that needs none
 
 
@@ -230,6 +231,16 @@ def in_units(text: str) -> str:
     """'12.3 TFLOP' in LaTeX."""
     number, _, unit = text.replace("\u2009", r"\,").partition(" ")
     return number + (rf"\,\mathrm{{{unit}}}" if unit else "")
+
+
+def worded(text: str) -> Spans:
+    """Words in which the index of a stage, and that of its mirror image, are set as mathematics."""
+    made: list[Span] = []
+    at = 0
+    for found in _INDEX.finditer(text):
+        made += [text[at : found.start()], Math(found[0].replace("pp", "p"))]
+        at = found.end()
+    return spans(*made, text[at:])
 
 
 def dimension_latex(name: str) -> str:

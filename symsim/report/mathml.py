@@ -7,6 +7,14 @@ from functools import lru_cache
 
 _TEXT = re.compile(r"(\\text\{[^{}]*\})|([0-9])([A-Za-z])")
 
+# what a browser draws otherwise than LaTeX: a bar that does not stretch (which a style draws), slanted capitals of the Greek alphabet, a gap
+# between max and its bracket
+_AS_LATEX = (
+    (re.compile(r"<mo[^>]*>&#x02015;</mo>"), '<mo accent="true" class="bar">&#x02015;</mo>'),
+    (re.compile(r"<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)</mi>"), r'<mi mathvariant="normal">\1</mi>'),
+    (re.compile(r"<mo>(m(?:ax|in))</mo>(?=(?:<mrow>)?<mo[^>]*>&#x00028;)"), r'<mo lspace="0.167em" rspace="0em">\1</mo>'),
+)
+
 
 @lru_cache(maxsize=4096)
 def mathml(latex: str) -> str:
@@ -19,4 +27,6 @@ def mathml(latex: str) -> str:
     # the converter takes a number with letters behind it for a length: 2pt
     upright = _TEXT.sub(lambda m: m[1] or f"{m[2]}{{{m[3]}}}", upright)
     made: str = convert(upright.replace(r"\bigl(", "(").replace(r"\bigr)", ")"))
+    for found, written in _AS_LATEX:
+        made = found.sub(written, made)
     return made

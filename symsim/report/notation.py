@@ -16,7 +16,7 @@ from symsim.ir.block import MODULES
 from symsim.report import machine
 from symsim.report.amounts import exact, human, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, spans
-from symsim.report.ink import Ink, dimension_latex
+from symsim.report.ink import Ink, dimension_latex, worded
 
 _DIMENSIONS = {
     "R": "rows an expert rank computes, before its width is split",
@@ -106,7 +106,7 @@ def _of_system(result: Evaluation) -> dict[str, Number]:
 
 def _row(result: Evaluation, ink: Ink, name: str) -> Row:
     known = result.values if name in result.values else result.step_numbers
-    return Row((ink.symbol(name), machine.meaning(result.system, name), _value(known[name], entry(name).unit) if name in known else ""))
+    return Row((ink.symbol(name), worded(machine.meaning(result.system, name)), _value(known[name], entry(name).unit) if name in known else ""))
 
 
 def _value(value: Number, unit: str) -> str:
@@ -137,7 +137,7 @@ def _defined(result: Evaluation, ink: Ink, name: str) -> Row:
     if key.quantity == "W":
         # not the list of kernels that the maximum goes over
         meaning = f"{in_words(key.block)}: bytes at the worst kernel of {key.phase}"
-    return Row((ink.symbol(name), meaning, human(known[name], definition.unit) if name in known else ""))
+    return Row((ink.symbol(name), worded(meaning), human(known[name], definition.unit) if name in known else ""))
 
 
 def _dimension(result: Evaluation, ink: Ink, name: str) -> Row:

@@ -11,7 +11,7 @@ from symsim.report.document import Bar, Picture
 # Okabe and Ito's colours, which colour-blind readers can tell apart, then lighter ones
 COLOURS = ("0072B2", "E69F00", "009E73", "D55E00", "56B4E9", "CC79A7", "8C8C8C", "B8A100", "5D3A9B", "A6D854", "444444", "F4A6A6")
 WIDTH, NARROW = 760, 350  # of a page, and of a phone
-_HEIGHT, _GAP, KEY = 26, 30, 24
+_HEIGHT, _GAP, KEY = 20, 24, 20
 _BLOCK = "\u2588"
 
 
@@ -34,7 +34,7 @@ def svg(picture: Picture, width: int = WIDTH) -> Markup:
                 f"<title>{escape(module)}: {escape(amount)} ({100 * share:.1f} %)</title></rect>"
             )
             if wide > 60:
-                made.append(f'<text x="{x + 6:.2f}" y="{y + 17}" class="in">{100 * share:.0f} %</text>')
+                made.append(f'<text x="{x + 6:.2f}" y="{y + 14}" class="in">{100 * share:.0f} %</text>')
             x += wide
         y += _GAP + 8
     drawn, height = legend([(colour(m, modules), words) for m, words in said(picture).items()], y, width)
@@ -53,13 +53,15 @@ def said(picture: Picture) -> dict[str, str]:
 
 
 def legend(names: Sequence[tuple[str, str]], top: int, width: int) -> tuple[str, int]:
-    """Colours and what they stand for from a height down, five in a row, fewer where one is long; and the height at which it ends."""
-    across = max(1, min(5, int(width / (34 + 6.6 * max((len(words) for _, words in names), default=0)))))
-    made = []
-    for n, (fill, words) in enumerate(names):
-        x, y = n % across * (width // across), top + n // across * KEY
+    """Colours and what they stand for from a height down, side by side as far as there is room; and the height at which it ends."""
+    made, x, y = [], 0, top
+    for fill, words in names:
+        room = 30 + round(6.6 * len(words))
+        if x and x + room > width:
+            x, y = 0, y + KEY
         made.append(f'<rect x="{x}" y="{y}" width="14" height="14" fill="{fill}"/><text x="{x + 20}" y="{y + 12}">{escape(words)}</text>')
-    return "".join(made), top + -(-len(names) // across) * KEY
+        x += room
+    return "".join(made), y + KEY if names else top
 
 
 def text_bar(bar: Bar, width: int = 40) -> list[str]:

@@ -6,7 +6,7 @@ from symsim.algebra.quantity import SECOND
 from symsim.pipeline.schedules import Schedule, schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
 from symsim.report.document import Code, Column, Equation, Equations, Paragraph, Part, Row, Section, Table, Timeline, spans
-from symsim.report.ink import Ink
+from symsim.report.ink import Ink, worded
 from symsim.report.step import Step
 from symsim.report.timing import PIPELINE
 from symsim.report.totals import contents, left_out, ranges, thinned
@@ -28,7 +28,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     bubble = step.number("t_bubble")
     said = f": {schedule.meaning} "
     waits = f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
-    parts: list[Part] = [Paragraph(spans(Code(schedule.name), said, ink.sources.cited(schedule.source), waits)), Equations(tuple(opening))]
+    parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), ink.sources.cited(schedule.source), waits)), Equations(tuple(opening))]
     parts.append(Equations((*after.equations, *_in_flight(step, ink, schedule))))
     parts.append(_held(step) if short else _flight_table(step, ink, schedule))
     stages = result.strategy.pp * result.strategy.vpp

@@ -16,6 +16,8 @@ from symsim.report.amounts import rate
 from symsim.report.document import Point, Roofline
 
 _INK, _DOT, _NAMED = "#16181d", "#56B4E9", "#0072B2"
+_HALO = 'paint-order="stroke" stroke="#fff" stroke-width="4" stroke-opacity="0.8"'
+_ROOM = 140.0  # in SVG's units, that the label of a roof takes
 _LABEL = 24.0  # millimetres that the bandwidth's label takes left of its roof
 _LARGEST, _SMALLEST = 9.0, 2.5  # radius of a point with all and with none of the time, in SVG's units
 
@@ -102,6 +104,7 @@ def svg(plot: Roofline) -> Markup:
     unit = min(440 / across, 340 / up)
     left, top, wide, high = 84, 14, unit * across, unit * up
     made: list[str] = []
+    last: list[str] = []  # over points and lines
 
     def at(x: float, y: float) -> tuple[float, float]:
         return left + x * unit, top + high - y * unit
@@ -118,13 +121,15 @@ def svg(plot: Roofline) -> Markup:
     for name, peak in plot.peaks:
         corners = [at(*c) for c in roof(plot, edges, peak)]
         made.append(f'<path d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in corners)}" stroke="{_INK}" stroke-width="1.6" fill="none"/>')
-        x, y = corners[-1]
-        made.append(f'<text x="{x - 4:.1f}" y="{y - 5:.1f}" text-anchor="end">{escape(name)} {rate(peak, "FLOP/s")}</text>')
+        # beside the ridge, where few kernels are
+        (ridge, y), (x, _) = corners[-2:]
+        where = f'x="{ridge + 6:.1f}"' if x - ridge > _ROOM else f'x="{x - 4:.1f}" text-anchor="end"'
+        last.append(f'<text {where} y="{y - 5:.1f}" {_HALO}>{escape(name)} {rate(peak, "FLOP/s")}</text>')
     (x0, y0), (x1, y1), _ = (at(*c) for c in roof(plot, edges, plot.peaks[0][1]))
     if x1 - x0 > 60:
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
         turned = f"translate({x - 6:.1f} {y - 6:.1f}) rotate(-45)"
-        made.append(f'<text transform="{turned}" text-anchor="middle">HBM {rate(plot.bandwidth, "B/s")}</text>')
+        last.append(f'<text transform="{turned}" text-anchor="middle" {_HALO}>HBM {rate(plot.bandwidth, "B/s")}</text>')
     for point in reversed(plot.points):
         x, y = at(edges.x(point.intensity), edges.y(point.reached))
         radius = _SMALLEST + (_LARGEST - _SMALLEST) * math.sqrt(point.share)
@@ -139,7 +144,7 @@ def svg(plot: Roofline) -> Markup:
         y2 = top + high - place
         made.append(f'<path d="M{x:.1f} {y:.1f}L{beside - 4:.1f} {y2:.1f}" stroke="{_NAMED}" stroke-width="0.7"/>')
         made.append(f'<text x="{beside:.1f}" y="{y2 + 4:.1f}">{escape(point.label)}</text>')
-    return Markup(f'<svg viewBox="0 0 760 {top + high + 46:.0f}" role="img" xmlns="http://www.w3.org/2000/svg">' + "".join(made) + "</svg>")
+    return Markup(f'<svg viewBox="0 0 760 {top + high + 46:.0f}" role="img" xmlns="http://www.w3.org/2000/svg">' + "".join([*made, *last]) + "</svg>")
 
 
 def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
@@ -147,6 +152,7 @@ def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
     edges = frame(plot)
     unit = min(92 / edges.across, 75 / edges.up)
     wide, high = unit * edges.across, unit * edges.up
+    last: list[str] = []  # over points and lines
     made = [r"\setlength{\unitlength}{1mm}", rf"\begin{{picture}}(172,{high + 16:.1f})(-20,-11)", r"\linethickness{0.15pt}"]
 
     def line(a: tuple[float, float], b: tuple[float, float]) -> str:
@@ -164,9 +170,10 @@ def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
     for name, peak in plot.peaks:
         corners = [(x * unit, y * unit) for x, y in roof(plot, edges, peak)]
         made += [line(a, b) for a, b in zip(corners, corners[1:]) if a != b]
-        x, y = corners[-1]
+        (ridge, y), (x, _) = corners[-2:]
         title = escaped(f"{name} {rate(peak, 'FLOP/s')}")
-        made.append(rf"\put({x - 1:.2f},{y + 1.2:.2f}){{\makebox(0,0)[br]{{{title}}}}}")
+        left, corner = (ridge + 1, "bl") if (x - ridge) / wide > _ROOM / 440 else (x - 1, "br")
+        last.append(rf"\put({left:.2f},{y + 1.2:.2f}){{\makebox(0,0)[{corner}]{{\fboxsep0.5pt\colorbox{{white}}{{{title}}}}}}}")
     (x0, y0), (x1, y1), _ = roof(plot, edges, plot.peaks[0][1])
     along = min(max((x1 - x0) / 2 * unit, _LABEL), (x1 - x0) * unit - 2)
     if along > 12:
@@ -180,7 +187,7 @@ def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
         x, y = edges.x(point.intensity) * unit, edges.y(point.reached) * unit
         made.append(rf"\put(0,0){{\textcolor{{part0}}{{{line((x, y), (wide + 3, place))}}}}}")
         made.append(rf"\put({wide + 4:.2f},{place:.2f}){{\makebox(0,0)[l]{{{escaped(point.label)}}}}}")
-    made.append(r"\end{picture}")
+    made += [*last, r"\end{picture}"]
     return "\n".join(made)
 
 
