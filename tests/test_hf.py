@@ -91,6 +91,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "ctrl": {"n_embd": 2048, "n_layer": 4, "n_head": 32, "dff": 128},
     "distilbert": {"dim": 64, "n_layers": 4, "n_heads": 4, "hidden_dim": 128},
     "electra": {"embedding_size": 512},
+    "gpt_neox_japanese": {"intermediate_multiple_size": 2},
     "big_bird": {"attention_type": "original_full"},
     **{name: {"emb_dim": 2048, "n_layers": 4, "n_heads": 32} for name in ("xlm", "flaubert")},
     "xglm": {"d_model": 64, "num_layers": 4, "attention_heads": 4, "ffn_dim": 128},
@@ -351,7 +352,18 @@ def test_flat_configs_of_qwen_vl_are_read() -> None:
     assert [key for key, fate, _ in read_config(config, "m", "config.json")[1] if fate == "unknown"] == []
 
 
-@pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "albert"])
+def test_a_model_of_several_models_is_read_at_its_text_tower() -> None:
+    """Qwen2.5-Omni's thinker is one of three models, and has the text tower."""
+    thinker = {"text_config": {k: v for k, v in small("qwen2_5_omni_text").items() if k != "model_type"}, "vision_config": {"depth": 32}}
+    config = {"model_type": "qwen2_5_omni", "thinker_config": thinker, "talker_config": {"hidden_size": 8}}
+    assert read(config) == read({"model_type": "qwen2_5_omni_thinker", **thinker})
+    told = fates(config)
+    assert told["talker_config"][0] == told["thinker_config.vision_config"][0] == "refused"
+    assert told["thinker_config.text_config.hidden_size"] == ("mapped", "hidden_size, layers")
+    assert "'thinker_config'" in refusal({"model_type": "qwen2_5_omni"})
+
+
+@pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "zamba"])
 def test_what_is_refused_says_why(model_type: str) -> None:
     assert REFUSED[model_type] in refusal(small(model_type) | {"text_config": {}})
 

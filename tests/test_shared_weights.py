@@ -10,6 +10,7 @@ from symsim.algebra.kinds import spelt
 from symsim.api.result import Result, derive
 from symsim.cost.reduce import narrow_of_block
 from symsim.errors import InputError
+from symsim.inputs.hf import read_config
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 
@@ -62,3 +63,20 @@ def test_what_shared_weights_cannot_run_with(strategy: str, said: str) -> None:
     with pytest.raises(InputError) as found:
         zamba2(strategy)
     assert said in str(found.value)
+
+
+def test_layers_that_share_all_weights_hold_them_once() -> None:
+    """ALBERT: two groups of three layers; every layer multiplies, and two of six hold parameters, gradients and states."""
+    sizes = {"vocab_size": 96, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    config = {"model_type": "albert", "num_hidden_layers": 6, "num_hidden_groups": 2, **sizes}
+    model = read_config(config, "albert", "config.json")[0]
+    result = derive(model, load_strategy("dp=2,zero=1"))
+    held = 4 * (32 * 32 + 32) + 2 * 32 * 48 + 48 + 32 + 4 * 32
+    assert sum(int(result.value(f"N_{module}")) for module in ("attention", "norm")) == 2 * (4 * (32 * 32 + 32) + 4 * 32) + 2 * 2 * 16
+    embedded = 96 * 16 + 512 * 16 + 2 * 16 + 2 * 16 + 16 * 32 + 32
+    assert int(result.value("params.total")) == 2 * held + embedded + 32 * 16 + 16 + 2 * 16 + 96
+    unshared = derive(read_config(config | {"num_hidden_groups": 6}, "albert", "config.json")[0], load_strategy("dp=2,zero=1"))
+    assert result.value("F") == unshared.value("F")
+    for strategy, said in (("pp=2", "share their weights"), ("zero=3,dp=2", "share weights")):
+        with pytest.raises(InputError, match=said):
+            derive(model, load_strategy(strategy))

@@ -117,6 +117,8 @@ class Mlp(Part):
     gated: bool = True
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu"] = "silu"
     bias: bool = False
+    down_bias: bool | None = Field(None, description="a bias behind the last projection; default: bias (GTE)")
+    inner_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of what is activated (GTE, ModernBERT)")
     inner_norm: bool = Field(False, description="a norm of what is activated, before it is projected (BitNet)")
     fused_gate_up: bool = Field(False, description="the modelling code runs one GEMM for gate and up")
 
@@ -171,6 +173,8 @@ class LayerKind(Part):
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     bidirectional: bool = Field(False, description="attention is not causal (encoders)")
     rope: bool = True
+    out_bias: bool | None = Field(None, description="a bias behind the output projection, when not as attention has it (GPT-NeoX Japanese)")
+    borrowed: bool = Field(False, description="all weights are those that an earlier layer holds (ALBERT)")
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] | None = Field(
         None, description="where this kind has norms, when not where the model has (OLMo Hybrid)"
@@ -354,7 +358,7 @@ class Architecture(Part):
     @property
     def shares_weights(self) -> bool:
         """Whether layers use weights that other layers hold."""
-        return any(self.layer_kinds[k].shared_block == "borrowed" for k in self.kind_names())
+        return any(self.layer_kinds[k].borrowed or self.layer_kinds[k].shared_block == "borrowed" for k in self.kind_names())
 
     @property
     def reads_ahead(self) -> str:

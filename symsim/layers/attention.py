@@ -28,7 +28,8 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         o = gated_by_head(net, x, o, spec)
     if spec.out_norm:
         o = n.norm(net, o, "sub_norm", f"a {d_v}", kind=model.normalization, bias=model.norm_bias)
-    return net.einsum(f"b s a {d_v}, h a {d_v} -> b s h", o, Weight("o_proj", spec.out_bias))
+    biased = spec.out_bias if kind.out_bias is None else kind.out_bias
+    return net.einsum(f"b s a {d_v}, h a {d_v} -> b s h", o, Weight("o_proj", biased))
 
 
 def gated_by_head(net: Net, x: str, o: str, spec: Attention) -> str:

@@ -34,6 +34,12 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
 
 
 def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
+    """`x[b s h] -> y[b s h]`: a layer of weights that it holds, or that an earlier one does."""
+    with net.within("", borrows=kind.borrowed):
+        return _layer(net, x, model, kind)
+
+
+def _layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: sequential (x + mixer, then + ffn, of which a kind may have one alone) or parallel (x + mixer + ffn), norms
     where the model has them."""
 
@@ -91,9 +97,19 @@ def _dense(net: Net, t: str, model: Architecture, kind: LayerKind) -> str:
     spec = model.mlp
     assert spec is not None
     with net.within("mlp", "mlp"):
-        cut, norm = kind.activation_sparsity, model.normalization if spec.inner_norm else ""
-        fused, bias = spec.fused_gate_up, spec.bias
-        return mlp(net, t, width="f", gated=spec.gated, activation=spec.activation, bias=bias, fused=fused, sparse=cut, norm=norm)
+        return mlp(
+            net,
+            t,
+            width="f",
+            gated=spec.gated,
+            activation=spec.activation,
+            bias=spec.bias,
+            down_bias=spec.down_bias,
+            fused=spec.fused_gate_up,
+            sparse=kind.activation_sparsity,
+            norm=model.normalization if spec.inner_norm else "",
+            dropped=bool(spec.inner_dropout),
+        )
 
 
 def _beside_experts(net: Net, made: str, stream: str, model: Architecture) -> str:

@@ -7,9 +7,20 @@ from symsim.layers import notation as n
 
 
 def mlp(
-    net: Net, x: str, *, width: str, gated: bool, activation: str, bias: bool = False, fused: bool = False, sparse: bool = False, norm: str = ""
+    net: Net,
+    x: str,
+    *,
+    width: str,
+    gated: bool,
+    activation: str,
+    bias: bool = False,
+    down_bias: bool | None = None,
+    fused: bool = False,
+    sparse: bool = False,
+    norm: str = "",
+    dropped: bool = False,
 ) -> str:
-    """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down. norm: of what is activated."""
+    """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down. norm, dropped: of what is activated."""
     up, down = f"b s h, {width} h -> b s {width}", f"b s {width}, h {width} -> b s h"
     if gated:
         wide = net.einsums("gate_up", x, [(up, Weight("gate_proj", bias)), (up, Weight("up_proj", bias))], fused=fused)
@@ -22,4 +33,5 @@ def mlp(
         net.parameter("alpha_n", "one")
     hidden = n.activate(net, wide, "act", activation)
     hidden = n.norm(net, hidden, "sub_norm", width, kind=norm) if norm else hidden
-    return net.einsum(down, hidden, Weight("down_proj", bias))
+    hidden = n.dropout(net, hidden, "dropout") if dropped else hidden
+    return net.einsum(down, hidden, Weight("down_proj", bias if down_bias is None else down_bias))

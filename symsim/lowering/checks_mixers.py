@@ -56,6 +56,9 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
     if architecture.reads_ahead and strategy.pp > 1:
         read = f"layers of {architecture.name} read {architecture.reads_ahead}, which no framework that symsim knows sends from stage to stage"
         raise InputError(f"pp={strategy.pp} puts layers on several stages, and {read}; give pp=1")
+    if strategy.pp > 1 and any(architecture.layer_kinds[k].borrowed for k in architecture.kind_names()):
+        said = f"layers of {architecture.name} share their weights, whose gradients no framework that symsim knows sums over stages"
+        raise InputError(f"pp={strategy.pp} puts layers on several stages, and {said}; give pp=1")
     if architecture.shares_weights and strategy.zero == 3:
         said = f"layers of {architecture.name} share weights (torch's fully_shard asks for them in one unit)"
         raise InputError(f"zero=3 gathers a layer's parameters for that layer alone, and {said}; give zero=2")

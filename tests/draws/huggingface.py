@@ -40,8 +40,8 @@ from symsim.lowering.lower import lower
 Json = dict[str, Any]
 Counts = dict[str, int]
 
-# wrappers that transformers builds with no more than a text_config and one layer of the other towers
-NOT_SMALL = {"fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo", "gemma3n"}
+# not those wrappers that transformers builds with more than a text_config and one layer of the other towers, or with timm
+NOT_SMALL = {"perception_lm", "fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo", "gemma3n"}
 WRAPPED = tuple(name for name in WRAPPERS if name not in NOT_SMALL)
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
@@ -326,6 +326,11 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     "emu3_text_model": {"bos_token_id": lambda d: 1},
     "big_bird": {"attention_type": lambda d: "original_full"},
     "ibert": {"hidden_act": lambda d: "gelu"},
+    "albert": {"embedding_size": WIDTH, "num_hidden_groups": lambda d: d.rng.randint(1, d.layers), "inner_group_num": within(1, 2),
+               "hidden_dropout_prob": lambda d: 0.0},
+    "esm": {"emb_layer_norm_before": FLAG, "position_embedding_type": lambda d: d.rng.choice(["absolute", "rotary"])},
+    "gte": {"type_vocab_size": within(0, 3)},
+    "gpt_neox_japanese": {"intermediate_multiple_size": within(1, 5)},
     "cohere_compass_text": {
         "rope_parameters": lambda d: d.maybe({"full_attention": d.maybe(ROPE), "sliding_attention": ROPE}),
     },
@@ -427,7 +432,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     },
     "mpt": {"attn_config": lambda d: d.maybe({"attn_pdrop": d.rng.choice([0.0, 0.1]), "clip_qkv": d.maybe(6.0)})},
 }
-PARTIAL_ROTARY = frozenset({"glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe", "phi", "phi3",
+PARTIAL_ROTARY = frozenset({"gpt_neox_japanese", "glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe",
+                            "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
 REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "head_dim"), "lfm3": ("head_dim", "rope_parameters"),
@@ -435,6 +441,7 @@ REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "h
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",),
+            "albert": ("embedding_size", "num_hidden_groups", "hidden_dropout_prob"), "esm": ("position_embedding_type",),
             "rembert": ("input_embedding_size", "output_embedding_size"),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "dots1": ("n_shared_experts", "moe_intermediate_size"), "dbrx": ("attn_config", "ffn_config"),
@@ -486,6 +493,8 @@ def draw(rng: random.Random, model_type: str) -> Json:
     if model_type not in WRAPPERS:
         return draw_text(rng, model_type)
     known = WRAPPERS[model_type]
+    if known.inside:
+        return {"model_type": model_type, known.inside: draw(rng, known.tower)}
     text = draw_text(rng, known.tower)
     if rng.random() < 0.3:
         del text["model_type"]
@@ -528,6 +537,8 @@ def _built(config: Json) -> Any:
     from transformers.models.auto import modeling_auto
 
     values = json.loads(json.dumps(config))
+    if values["model_type"] in WRAPPERS and WRAPPERS[values["model_type"]].inside:
+        values = values[WRAPPERS[values["model_type"]].inside]
     if values["model_type"] in INSIDE:
         tied = next((f.default for f in fields(CONFIG_MAPPING[values["model_type"]]) if f.name == "tie_word_embeddings"), False)
         outer = {"tie_word_embeddings": values.get("tie_word_embeddings", tied)}
@@ -537,6 +548,11 @@ def _built(config: Json) -> Any:
     if wraps:
         for tower in set(CONFIG_MAPPING[model_type].sub_configs) - {"text_config"}:
             values[tower] = dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers"), 1)
+        if model_type == "nemotron_h_omni":
+            values["vision_config"]["video_temporal_patch_size"] = 2
+            del values["audio_config"]
+        if model_type == "musicflamingo":
+            values["audio_config"]["model_type"] = "audioflamingo3_encoder"
         if model_type == "emu3":
             values["vocabulary_map"] = {"<image>": 0, "<|extra_200|>": 1, "<|visual token 000000|>": 2}
         if model_type == "granite_docling":
@@ -544,9 +560,8 @@ def _built(config: Json) -> Any:
         if model_type == "granite4_vision":
             values |= {"deepstack_layer_map": [], "spatial_target_layers": [], "downsample_rate": "1/2"}
     made = AutoConfig.for_model(SAME_CLASS.get(model_type, model_type), **values)
-    found = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(model_type) or modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(
-        model_type
-    )
+    tasks = ("MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+    found = next((of[model_type] for task in tasks if model_type in (of := getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))), None)
     cls = getattr(transformers, found) if wraps and found else None
     kind = AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
     with torch.device("meta"):
@@ -603,7 +618,8 @@ def module_of(name: str) -> str | None:
 
 def parameters(model: Any, wrapped: bool = False) -> Counts:
     """Parameters by module; a tied one counts once, where it comes first. Of a wrapper only the text tower's."""
-    parts = (model.get_decoder(), getattr(model, "lm_head", None) or model.get_output_embeddings()) if wrapped else ()
+    heads = [getattr(model, "lm_head", None) or model.get_output_embeddings() or model.language_model] if wrapped else []
+    parts = [model.get_decoder(), *heads] if wrapped else []
     text = {id(p) for part in parts for p in part.parameters()}
     table, found = model.get_input_embeddings(), Counter[str]()
     for name, parameter in model.named_parameters():

@@ -37,6 +37,25 @@ def exact_gelu(c: Config) -> str:
     return c.word("hidden_act", {"gelu": "gelu"})
 
 
+def albert_groups(c: Config) -> list[LayerKind]:
+    """modeling_albert.py: consecutive layers of a group run the same weights, `inner_group_num` layers of them one after the other."""
+    depth, groups, inner = c.depth, c.integer("num_hidden_groups"), c.integer("inner_group_num")
+    first = LayerKind(bidirectional=True)
+    again = first.model_copy(update={"borrowed": True})
+    of_group = [int(i / (depth / groups)) for i in range(depth)]
+    if len(set(of_group)) < groups:
+        raise c.refuse(c.look("num_hidden_groups")[0], f"at most num_hidden_layers {depth}", groups)
+    return [first if i == 0 or of_group[i] != of_group[i - 1] else again for i in range(depth) for _ in range(inner)]
+
+
+def albert_ffns(c: Config) -> list[str]:
+    return ["mlp"] * (c.depth * c.integer("inner_group_num"))
+
+
+def esm_positions(c: Config) -> str:
+    return c.word("position_embedding_type", {"absolute": "learned", "rotary": "rope"})
+
+
 _HEADS: Fields = SQUARE | {"num_query_groups": None}
 
 
@@ -153,6 +172,24 @@ ENCODERS: dict[str, Family] = {
             "embedding_size": integer("input_embedding_size"), "factored_embedding": True, "head_size": integer("output_embedding_size")},
         require={"tie_word_embeddings": (False, "an output layer of another width than the words' table is its own")},
         unread={"classifier_dropout_prob": "classification and generation heads"}),
+    "albert": Family(
+        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=albert_groups, ffns=albert_ffns, names=_NAMES,
+        model=_MASKED_HEAD | _TABLES | AFTER | {"embedding_size": integer("embedding_size"), "factored_embedding": True},
+        require=TIED | {"hidden_dropout_prob": (0.0, "dropout behind attention and none behind the network is not supported")},
+        unread={"classifier_dropout_prob": "classification and generation heads"}),
+    "esm": Family(
+        _CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True, "activation": "gelu"}, mixers=unless_decoder, names=_NAMES,
+        model=_MASKED_HEAD | _DROPOUT | {
+            "head_transform": "gelu", "embedding_norm": flag("emb_layer_norm_before"), "position_embedding": esm_positions,
+            "position_embedding_rows": integer("max_position_embeddings"), "embedding_dropout": 0.0},
+        require={"is_folding_model": (False, "a model that folds proteins is not supported")},
+        unread={"mask_token_id": "names a token", "vocab_list": "names tokens", "token_dropout": "scale, clamp or noise, elementwise",
+                "esmfold_config": "of a model that folds proteins"}),
+    "gte": Family(
+        {"tie_word_embeddings": True}, attention=_BOTH_BIASES, mixers=both_ways, names=_NAMES, require=TIED,
+        mlp=GATED | {"down_bias": True, "inner_dropout": number("hidden_dropout_prob")},
+        model=_MASKED_HEAD | AFTER | _DROPOUT | {
+            "head_transform": "gelu", "embedding_norm": True, "token_types": lambda c: c.integer("type_vocab_size", 0) or None}),
     "eurobert": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, mixers=both_ways, heads_divide=True,
                        model={"lm_head_bias": flag("mlp_bias")},
                        unread={"classifier_pooling": "classification and generation heads", "mask_token_id": "names a token"}),

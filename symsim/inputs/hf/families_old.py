@@ -6,7 +6,7 @@ from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, choose, flag, integer, number
 from symsim.inputs.hf.families_encoder import AFTER, TIED, unless_decoder
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary
+from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary, rotary_fraction
 
 # fmt: off
 
@@ -35,6 +35,11 @@ def gpt_neo_layers(c: Config) -> list[LayerKind]:
     if len(kinds) != depth or any(kind not in ("global", "local") for kind in kinds):
         raise c.refuse(name, f"global or local for {depth} layers", types)
     return [LayerKind(window=window if kind == "local" else None) for kind in kinds]
+
+
+def last_biased(c: Config) -> list[LayerKind]:
+    """modeling_gpt_neox_japanese.py: the last layer alone has a bias behind attention."""
+    return [LayerKind()] * (c.depth - 1) + [LayerKind(out_bias=True)]
 
 
 _GPT_J = Family(
@@ -72,6 +77,12 @@ OLD: dict[str, Family] = {
         model=LAYERNORM | {"position_embedding": "learned", "position_embedding_rows": integer("max_position_embeddings"),
                            "hidden_dropout": number("resid_dropout"), "embedding_dropout": number("embed_dropout")},
         names={"hidden_act": ("activation_function",)}, unread={"attention_layers": "attention_types written out"}),
+    "gpt_neox_japanese": Family(
+        {"partial_rotary_factor": 1.0},
+        attention=FUSED_MHA | {"rotary_fraction": rotary_fraction}, mixers=last_biased,
+        mlp=PLAIN | {"ffn_hidden_size": lambda c: c.integer("hidden_size") * c.integer("intermediate_multiple_size")},
+        model=LAYERNORM | {"hidden_dropout": number("hidden_dropout"), "embedding_dropout": 0.0},
+        names={"partial_rotary_factor": ("rotary_pct",)}, heads_divide=True),
     "biogpt": Family(
         attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, require=_NO_INNER_DROPOUT,
         model=LAYERNORM | {"position_embedding": "learned", "embedding_scale": flag("scale_embedding"),

@@ -51,6 +51,8 @@ _MIXER_TAGS = {
 def _tag(kind: LayerKind) -> str:
     if kind.shared_block != "none":
         return "hybrid" if kind.shared_block == "held" else "hybrid_again"
+    if kind.borrowed:
+        return _tag(kind.model_copy(update={"borrowed": False})) + "_again"
     if kind.activation_sparsity:
         return "sparse_" + _tag(kind.model_copy(update={"activation_sparsity": False}))
     if kind.mixer in _MIXER_TAGS:
@@ -234,6 +236,25 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
     return inner, rows
 
 
+def _inside(config: Mapping[str, Any], held: str, name: str, where: str) -> tuple[Architecture, list[Row]]:
+    """Of a model of several models, that one whose config stands under the key `held`."""
+    inner, known = config.get(held), WRAPPERS[str(config["model_type"])]
+    if not isinstance(inner, Mapping):
+        raise InputError(f"{where}: key '{held}' of the multimodal model_type '{config['model_type']}' is missing or not an object.")
+    architecture, rows = read_config(dict(inner) | {"model_type": known.tower}, name, where)
+    outer: list[Row] = []
+    for key, value in config.items():
+        if key == held:
+            outer.append((key, "mapped", f"only the text tower of {known.tower} is imported"))
+        elif key == "model_type":
+            outer.append((key, "mapped", "says where the text tower is"))
+        elif isinstance(value, Mapping):
+            outer.append((key, "refused", "not imported: only the text tower is"))
+        else:
+            outer.append((key, *(("no cost effect", NO_EFFECT[key]) if key in NO_EFFECT else ("unknown", "not a key of a text tower"))))
+    return architecture, outer + [(f"{held}.{key}", fate, note) for key, fate, note in rows if key in inner or "." in key]
+
+
 def supported() -> list[str]:
     """Every model_type that is read."""
     return sorted({*SUPPORTED, *WRAPPERS})
@@ -257,6 +278,9 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         raise InputError(f"{where}: a Hugging Face config is a JSON object, not a {type(config).__name__}.")
     rows: list[Row] = []
     prefix = ""
+    held = WRAPPERS.get(str(config.get("model_type")), Wrapper("")).inside
+    if held:
+        return _inside(config, held, name, where)
     tower = _tower(config, where)
     keys, whole = config, config
     if tower:

@@ -15,15 +15,17 @@ class Wrapper:
     """tower: model_type of the text tower where text_config omits it; fixed: whatever text_config says.
 
     tied: whose key decides: the wrapper's (with its default), text_config's, either (tied when one says so), or nobody's
-    (never tied). defaults: the tower's where text_config omits a key, in place of its own family's. flat: configs on the hub
+    (never tied). default: of the wrapper's own key; None: then text_config's decides. inside: the key of the config that has the text_config, of
+    that model_type `tower` then is. defaults: the tower's where text_config omits a key, in place of its own family's. flat: configs on the hub
     have the tower's keys beside the wrapper's.
     """
 
     tower: str
     tied: Literal["wrapper", "text", "either", "never"] = "wrapper"
-    default: bool = False
+    default: bool | None = False
     fixed: bool = False
     flat: bool = False
+    inside: str = ""
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -82,6 +84,11 @@ WRAPPERS: dict[str, Wrapper] = {
     "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
     "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
     "lfm2_vl": Wrapper("lfm2", default=True),
+    "qwen2_5_omni": Wrapper("qwen2_5_omni_thinker", inside="thinker_config"),
+    "qwen3_omni_moe": Wrapper("qwen3_omni_moe_thinker", inside="thinker_config"),
+    "perception_lm": Wrapper("llama", default=None),
+    "nemotron_h_omni": Wrapper("nemotron_h", "text"),
+    "vibevoice": Wrapper("qwen2", "text"),
     "emu3": Wrapper("emu3_text_model"),
     "cohere_compass": Wrapper("cohere_compass_text"),
     "cosmos3_omni": Wrapper("qwen3_vl_text"),
@@ -101,7 +108,8 @@ WRAPPERS: dict[str, Wrapper] = {
     **{name: Wrapper(tower, "either", flat=True) for name, tower in {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}.items()},
     **{name: Wrapper(tower, "either", default=True) for name, tower in {"hunyuan_vl": "hunyuan_vl_text",
                                                                         "paddleocr_vl": "paddleocr_vl_text"}.items()},
-    **{name: Wrapper(tower, "never") for name, tower in {"qwen2_audio": "qwen2", "vibevoice_asr": "qwen2",
+    **{name: Wrapper(tower, "never") for name, tower in {"qwen2_audio": "qwen2", "audioflamingo3": "qwen2", "musicflamingo": "qwen2",
+                                                         "nemo_speechlm": "nemotron_h", "vibevoice_asr": "qwen2",
                                                          "cosmos3_edge": "cosmos3_edge_text"}.items()},
     # these two alone put their defaults into a text_config that is given; the others only where there is none
     "voxtral": Wrapper("llama", "never", defaults={"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
@@ -120,6 +128,8 @@ def tied(wrapper: str | None, config: Mapping[str, Any], text: Mapping[str, Any]
     if known is None:
         return config.get("tie_word_embeddings")
     own, inner = config.get("tie_word_embeddings", known.default), text.get("tie_word_embeddings")
+    if known.tied == "wrapper" and known.default is None:
+        return inner if own is None else own
     if known.tied == "wrapper":
         return own if own is not None else False
     return {"text": inner, "either": own if own else inner, "never": False}[known.tied]
