@@ -104,6 +104,20 @@ def test_one_layer_at_a_time_is_the_middle_one(tmp_path: Path) -> None:
     assert whole == part
 
 
+def test_rotations(tmp_path: Path) -> None:
+    made = job(tmp_path, {"finetuning_type": "oft", "oft_block_size": 64, "oft_target": "q_proj,v_proj"})
+    assert {name: strategy(made)[name] for name in ("tuner_type", "oft_block_size", "target_modules")} == {
+        "tuner_type": "oft",
+        "oft_block_size": 64,
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    # peft: (h / o) blocks of o (o - 1) / 2 numbers for each map
+    assert symsim.derive(made.architecture, strategy(made)).value("params.trained") == 32 * 2 * 4096 // 64 * (64 * 63 // 2)
+    assert strategy(job(tmp_path, {"finetuning_type": "oft"}))["oft_block_size"] == 32
+    counted = job(tmp_path, {"finetuning_type": "oft", "oft_rank": 8, "oft_block_size": 0, "module_dropout": 0.1})
+    assert {key: rows(counted)[key].fate for key in ("oft_rank", "module_dropout")} == {"oft_rank": "not_modelled", "module_dropout": "not_modelled"}
+
+
 def test_checkpoints(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, {}))["recompute"] == "full"
     assert "recompute" not in strategy(job(tmp_path, {"disable_gradient_checkpointing": True}))

@@ -115,6 +115,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "mtp_num_layers": (MLA, {}, 1),
     "tuner_type": (DENSE, {}, "lora"),
     "lora_rank": (DENSE, LORA, 32),
+    "oft_block_size": (DENSE, {"tuner_type": "oft", "fusion": "eager"}, 64),
     "lora_dropout": (DENSE, LORA, 0.05),
     "target_modules": (DENSE, LORA, ("linear_qkv",)),
     "fused_adapters": (DENSE, {**LORA, "fusion": "eager"}, ("qkv",)),

@@ -334,3 +334,26 @@ def test_a_compiled_adapter_is_scaled_as_it_is_added() -> None:
     assert ops == {"eager": ["lora_A", "lora_B", "lora_scale", "lora_add"], "compile": ["lora_A", "lora_B", "lora_add"]}
     kernels = [k for k in block_kernels(made["compile"], "dense") if k.operation.endswith("lora_add")]
     assert [(k.phase, k.bytes) for k in kernels] == [("forward", 3 * 2 * S * H), ("backward", 2 * 2 * S * H)]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("tuner_type=oft", "rotates each module's inputs by itself, which fusion=te does not have; give fusion=eager"),
+        ("tuner_type=oft,fusion=eager,tp=2", "a block of inputs may lie on two ranks; give tp=1 and zero=3"),
+        ("tuner_type=oft,fusion=eager,oft_block_size=48", "oft_block_size=48 does not divide the 4096 inputs of attention.qkv; valid: 1, 2, 4, 8"),
+        ("tuner_type=oft,fusion=eager,use_dora=true", "use_dora=true is of adapters beside frozen weights; give tuner_type=lora"),
+        ("tuner_type=oft,fusion=eager,autocast=true,zero=0", "give autocast=false"),
+    ],
+)
+def test_rotations_that_no_framework_has(given: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        derived("llama3-8b", given)
+
+
+def test_rotations_before_weights_in_few_bits_take_a_step() -> None:
+    plain, packed = (derived("llama3-8b", f"tuner_type=oft,fusion=eager,recompute=full{more}", "h100-sxm") for more in ("", ",quantize_base=nf4"))
+    assert plain.value("params.trained") == packed.value("params.trained") == LAYERS * (6 * H + F) * 31 // 2
+    stages = [result.stage_numbers(result.stages[0])["M_stage_weights"] for result in (plain, packed)]
+    assert stages[1] < stages[0] / 2
+    assert packed.value("time.step") > plain.value("time.step") > 0

@@ -84,6 +84,7 @@ h_p     | h_p           | 1    | width of a layer's own embeddings
 V_p     | V_p           | 1    | rows of their table
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share
 r       | r             | 1    | rank of the adapters
+o       | o             | 1    | inputs of a linear map that an adapter rotates together
 D       | D             | 1    | multi-token prediction depths
 tp      | t             | 1    | tensor-parallel degree
 cp      | c             | 1    | context-parallel degree

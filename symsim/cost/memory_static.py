@@ -64,7 +64,7 @@ def _of_frozen(rank: Rank, width: int | Fraction) -> Expr:
 
 def _of_reference(rank: Rank) -> Expr:
     """Bytes of a frozen model in the type of the computation, without adapters, sharded as the trained one's parameters are."""
-    adapted = rank.strategy.tuner_type == "lora"
+    adapted = rank.strategy.tuner_type != "full"
     width = WIDTHS[rank.strategy.precision]
     return _of_frozen(rank, width) + (ZERO if adapted else _of_each(rank, width, "parameters"))
 

@@ -125,6 +125,7 @@ CONDITIONAL = (
     "wgrad_deferral_limit",
     "num_labels",
     "lora_rank",
+    "oft_block_size",
     "lora_dropout",
     "target_modules",
     "modules_to_save",

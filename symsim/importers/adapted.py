@@ -34,9 +34,9 @@ _EXPERTS = {
 }
 _ALTERNATIVES = re.compile(r"\(([\w|]{1,200})\)(\w{0,40})")
 QUANTISED = "base weights in another few bits: 1/4 to 1 byte a parameter and a pass to unpack them before each product; 2 bytes here"
-# peft tuners/oft/layer.py OFTRotationModule: a rotation of every o inputs of a map of h to n, from o (o - 1)/2 numbers
-OFT = "timed as LoRA of rank r, with r (h + n) parameters of a map of h to n inputs and 2 r (h + n) FLOPs a token; rotations of blocks of o inputs "
-OFT += "(32 by default) have h (o - 1)/2 and 2 h o, and of an input's gradient as much again"
+# peft tuners/boft/layer.py: N butterfly factors of blocks of b
+BOFT = "timed as LoRA; N factors of blocks of b have N h b + n parameters of a map of h to n, whose input goes through a whole h x h matrix "
+BOFT += "(2 h^2 FLOPs a token), which 6 N h^3 FLOPs make anew in each forward from 4 N h^2 bytes of permutations"
 _WHOLE_HERE = "which symsim has for tp=1 alone, and in 8 bits without shards of parameters: base weights are timed in 2 bytes"
 _MODULES = {
     **dict.fromkeys(("embed_tokens", "embedding", "word_embeddings", "wte", "all-embedding"), "embedding"),
@@ -85,6 +85,23 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         strategy["modules_to_save"] = list(dict.fromkeys(known))
     if len(known) < len(saved):
         keys.note(names.saved, "not_modelled", "modules_to_save", "of these, embeddings, norms and the output layer alone are trained whole here")
+
+
+def rotated(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, targets_key: str, dropout: str) -> None:
+    """Rotations of what goes into linear maps (peft's OFT), by blocks of as many inputs as are told."""
+    strategy["tuner_type"] = "oft"
+    asked = keys.texts(targets_key, None, to="target_modules")
+    strategy["target_modules"], lost = targets(asked or EVERY[-1:], strategy, architecture)
+    if lost:
+        keys.note(targets_key, "not_modelled", "target_modules", f"no rotations before {', '.join(lost)}: no linear map here is called so")
+    size = keys.integer("oft_block_size", 32, to="oft_block_size", least=0)
+    blocks = keys.integer("oft_rank", 0, to="oft_block_size", least=0)
+    if blocks:
+        said = f"{blocks} blocks for each map, of as many inputs as that leaves: blocks of {size or 32} are taken for all of them"
+        keys.note("oft_rank", "not_modelled", "oft_block_size", said)
+    strategy["oft_block_size"] = max(size or 32, 2)
+    if keys.number(dropout, 0.0):
+        keys.note(dropout, "not_modelled", why="blocks at random are left as they are: two passes over the rotations of each map, o numbers an input")
 
 
 def biases(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
@@ -217,7 +234,7 @@ def one_layer(keys: Keys, key: str, strategy: dict[str, Any], architecture: Arch
 
 def stored_base(keys: Keys, strategy: dict[str, Any], kind: str, key: str, fate_to: str = "quantize_base") -> None:
     """Base weights in few bits, of a known layout, where symsim has it; a row that says so where not."""
-    if strategy.get("tuner_type") != "lora":
+    if strategy.get("tuner_type", "full") == "full":
         keys.note(key, "not_modelled", why="base weights in few bits are read under adapters alone")
     elif strategy.get("tp", 1) > 1 or (kind == "int8" and strategy.get("zero") == 3) or strategy.get("fp8", "none") != "none":
         keys.note(key, "not_modelled", fate_to, f"weights in few bits, {_WHOLE_HERE}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import OFT, QUANTISED, Names, adapters, four_bits, one_layer, stored_base, trained_ends
+from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, one_layer, rotated, stored_base, trained_ends
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows, padded_rows
@@ -98,7 +98,7 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         RATES,
-        """lora_alpha module_dropout loraplus_lr_ratio loraplus_lr_embedding use_rslora pref_beta pref_ftx pref_bco_weight pref_loss
+        """lora_alpha loraplus_lr_ratio loraplus_lr_embedding use_rslora pref_beta pref_ftx pref_bco_weight pref_loss
         dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_score_norm ppo_target ppo_whiten_rewards
         ld_alpha galore_scale galore_proj_type apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_scale_front asft_alpha
         eaft_alpha use_dft_loss use_eaft_loss badam_verbose""",
@@ -106,8 +106,9 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        "create_new_adapter oft_rank oft_block_size oft_target",
+        "create_new_adapter",
     ),
+    **silent("no_cost_effect", "read with finetuning_type oft alone", "oft_rank oft_block_size oft_target module_dropout"),
     **silent("no_cost_effect", "what adapters begin as", "adapter_name_or_path pissa_init pissa_iter pissa_convert"),
     **silent(
         "no_cost_effect",
@@ -244,10 +245,10 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     kind = keys.choice("finetuning_type", {name: name for name in _TYPES}, "lora", to="tuner_type")
     if "finetuning_type" not in keys.given:
         keys.note("finetuning_type", "derived", "tuner_type", "lora by default")
-    if kind in ("lora", "oft"):
+    if kind == "lora":
         adapters(keys, strategy, architecture, _NAMES)
     if kind == "oft":
-        keys.note("finetuning_type", "not_modelled", "tuner_type", OFT)
+        rotated(keys, strategy, architecture, "oft_target", "module_dropout")
     if kind == "lora" and keys.flag("use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
     if kind == "full" and keys.flag("use_badam", False, to="freeze_parameters"):

@@ -28,7 +28,7 @@ def preferred(keys: Keys, key: str, loss: str, strategy: dict[str, Any], *, copy
     if not _REFERENCE[loss]:
         keys.note(key, "mapped", "micro_batch_size", f"{rows}, and no reference model")
         return True
-    option = "further_forwards" if strategy.get("tuner_type") == "lora" and not copy else "reference_models"
+    option = "further_forwards" if strategy.get("tuner_type", "full") != "full" and not copy else "reference_models"
     strategy[option] = 1
     what = "the model without its adapters is the reference" if option == "further_forwards" else "a frozen copy is the reference"
     keys.note(key, "mapped", option, f"{what}; {rows}")

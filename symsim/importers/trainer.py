@@ -193,9 +193,10 @@ def autocast(keys: Keys, strategy: dict[str, Any], what: str = "trained paramete
     known, a row says what is left out."""
     if strategy.get("precision", "bf16") == "fp32" or strategy.get("zero", 0) != 0 or "main_params_dtype" in strategy:
         return
-    whole = strategy.get("tuner_type") != "lora" or bool(strategy.get("modules_to_save"))
+    whole = strategy.get("tuner_type", "full") == "full" or bool(strategy.get("modules_to_save"))
     fused = whole and strategy.get("cross_entropy_fusion", "unfused") not in ("unfused", "native", "te")
-    lost = "other kernels" if strategy.get("fusion") != "eager" or fused else "DoRA's magnitudes" if strategy.get("use_dora") else ""
+    apart = "DoRA's magnitudes" if strategy.get("use_dora") else "rotations" if strategy.get("tuner_type") == "oft" else ""
+    lost = "other kernels" if strategy.get("fusion") != "eager" or fused else apart
     if lost:
         why = f"{what} are fp32 and cast for products, which {lost} have here in the type of products: 6 bytes of HBM a parameter and micro-batch"
         keys.rows["autocast"] = Entry("autocast", "(default)", "not_modelled", "autocast", why)

@@ -139,8 +139,11 @@ class Strategy(BaseModel):
         "causal_lm", description="seq_cls: a score of num_labels columns of the last token (reward: one); token_cls: of every token; embedding: none"
     )
     num_labels: Size = Field(2, description="seq_cls, token_cls: columns of the head")
-    tuner_type: Literal["full", "lora"] = Field("full", description="lora: adapters of low rank beside linear maps; the model's own parameters rest")
+    tuner_type: Literal["full", "lora", "oft"] = Field(
+        "full", description="lora: adapters of low rank beside linear maps; oft: rotations of what goes into them; the model's own parameters rest"
+    )
     lora_rank: Size = Field(8, description="lora: rank of the adapters")
+    oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
     target_modules: tuple[str, ...] = Field(
         ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"

@@ -58,13 +58,13 @@ def named(text: str) -> Named:
 
 def tunes(strategy: Strategy) -> bool:
     """Whether any parameter may be left untrained."""
-    return strategy.tuner_type == "lora" or bool(strategy.freeze_parameters)
+    return strategy.tuner_type != "full" or bool(strategy.freeze_parameters)
 
 
 def is_trained(strategy: Strategy, names: Collection[str], at: int | None) -> bool:
-    """Whether a parameter of the model that has these names is trained: under lora none is, unless it is named."""
+    """Whether a parameter of the model that has these names is trained: under adapters none is, unless it is named."""
     trained = strategy.tuner_type == "full" and not _any_holds(strategy.freeze_parameters, names, at)
-    if strategy.tuner_type == "lora" and strategy.task_type != "causal_lm" and "lm_head" in names:
+    if strategy.tuner_type != "full" and strategy.task_type != "causal_lm" and "lm_head" in names:
         return True  # a new head is trained whole (peft peft_model.py PeftModelForSequenceClassification)
     return trained or _any_holds((*(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ())), names, at)
 

@@ -136,6 +136,13 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Rotation:
+    """An input turned by blocks. of_input: which of its products backward is the gradient of the input."""
+
+    of_input: str = ""
+
+
+@dataclass(frozen=True)
 class Rope:
     """The head dimension that is turned, and the share of it; apart: each product, sum and copy of it a kernel; in_place: what is not turned is
     neither read nor written."""
@@ -263,6 +270,7 @@ Attributes = (
     | Projection
     | Attention
     | Norm
+    | Rotation
     | Scoring
     | IndexLoss
     | Rope
@@ -389,6 +397,8 @@ OPERATIONS: dict[str, Operation] = {
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
     "copy_to_pages": Operation("kernel", transpose="again"),
     "column_norm": Operation("primitive", transpose="none"),
+    "orthogonal": Operation("kernel"),
+    "rotate": Operation("kernel", Rotation),
     "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",), whole_sequences=True),
     "lightning": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),
     "kda": Operation("kernel", counted_by=("linear_attention_flops",), whole_sequences=True),

@@ -23,11 +23,12 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Block, Dim, Op, Tensor, TensorRole, rebuild
 from symsim.ir.einsum import Einsum
-from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Cast, LinearCrossEntropy, Plain, Projection
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Cast, LinearCrossEntropy, Plain, Projection, Rotation
 from symsim.lowering.marked import gradient_enters
 
 ALL_LINEAR = "all_linear"
 RANK = "r"
+TURNED, BELOW = "o", "o_below"
 AGAIN = "dora_again"
 STACKED = frozenset({"n_e"})
 """Dimensions that count linear modules of one shape, each with an adapter of its own."""
@@ -67,7 +68,7 @@ def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architect
 
 def adapt(block: Block, profile: Profile) -> Block:
     """A block of kernels with its adapters, and without what no gradient needs."""
-    if profile.strategy.tuner_type == "lora":
+    if profile.strategy.tuner_type != "full":
         block = _with_adapters(block, profile)
     enters = gradient_enters(block, profile.model, profile.strategy)
     if enters and all(t.gradient for t in block.parameters()):
@@ -81,10 +82,12 @@ def _with_adapters(block: Block, profile: Profile) -> Block:
         if "mlp" in profile.strategy.fused_adapters and op.name.startswith("mlp.act"):
             op = replace(op, regions=op.regions | {KERNEL})  # made again from gate and up as their gradients are
         if op.kind in PRODUCTS and is_target(op, profile.strategy, profile.framework, profile.model):
-            made.beside(op)
+            (made.beside if profile.strategy.tuner_type == "lora" else made.before)(op)
         else:
             made.ops.append(op)
-    return rebuild(block, made.ops, made.tensors, dims={**block.dims, RANK: Dim(symbol(RANK))} if len(made.ops) > len(block.ops) else block.dims)
+    o = symbol(TURNED)
+    own = {RANK: Dim(symbol(RANK))} if profile.strategy.tuner_type == "lora" else {TURNED: Dim(o), BELOW: Dim((o - 1) / 2)}
+    return rebuild(block, made.ops, made.tensors, dims={**block.dims, **own} if len(made.ops) > len(block.ops) else block.dims)
 
 
 def _function(op: Op) -> str:
@@ -141,6 +144,25 @@ class _Adapters:
         scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
         self._emit(op, "scale", "lora_scale", [high], [scaled])
         self._emit(op, "plus", "lora_add", [base, scaled], [y])
+
+    def before(self, op: Op) -> None:
+        """(x R) W: R turns every o inputs by an orthogonal matrix, which four powers of a skew one make (Cayley's transform as a Neumann series;
+        peft tuners/oft/layer.py OFTRotationModule). What is skew has (o - 1)/2 numbers an input."""
+        self.again = "_again" if any(o.name == op.name for o in self.ops) else ""
+        (says,), x, dtype = op.einsums, op.inputs[0], self.profile.strategy.precision
+        inputs = says.contracted
+        skew = self._tensor(op, "oft_R.weight", (*inputs, BELOW), dtype, "parameter", role="weight", owner=f"{op.name}.oft_R")
+        powers = [self._tensor(op, f"oft_{name}", (*inputs, TURNED), dtype) for name in ("turn", "skew", "squared", "cubed")]
+        each = (*inputs, TURNED, TURNED)
+        both = tuple((label, each) for label in ("left", "right"))
+        self._emit(op, "orthogonal", "oft_R", [skew], powers, saves=tuple(powers[1:]), products=(each,) * 3, backward_products=both * 3)
+        turned = self._tensor(op, "oft_rotated", self.tensors[x].dims, self.tensors[x].dtype)
+        of_rows = (*self.tensors[x].dims, TURNED)
+        at, gradients = Rotation("dX"), (("dX", of_rows), ("dR", of_rows))
+        self._emit(op, "rotate", "oft_rotate", [x, powers[0]], [turned], (x, powers[0]), at, products=(of_rows,), backward_products=gradients)
+        laid = self._tensor(op, "oft_laid", self.tensors[x].dims, self.tensors[x].dtype)
+        self._emit(op, "copy", "oft_lay", [turned], [laid])
+        self.ops.append(replace(op, inputs=(laid, *op.inputs[1:]), saves=tuple(laid if t == x else t for t in op.saves)))
 
     def _with_magnitude(self, op: Op, x: str, base: str, high: str, y: str) -> None:
         """y = base + (m/n - 1) base + m/n scale (x A) B: m is trained, n the norms of the columns of W + scale A B, which has no gradient.
@@ -247,6 +269,7 @@ def _without_needless(block: Block, enters: bool) -> Block:
     quantised = {t for op in block.ops if isinstance(op.attrs, Cast) for t in op.outputs}
     ops = (_of_attention(op, flowing) if isinstance(op.attrs, Attention) and op.attrs.passes else op for op in block.ops)
     ops = (_of_loss(op, tensors) if isinstance(op.attrs, LinearCrossEntropy) else op for op in ops)
+    ops = (_of_rotation(op, flowing) if isinstance(op.attrs, Rotation) else op for op in ops)
     return rebuild(block, [replace(op, saves=_needed(op, flowing, quantised)) for op in ops], tensors)
 
 
@@ -262,6 +285,13 @@ def _of_attention(op: Op, flowing: set[str]) -> Op:
     runs = {"dV": value, "dP": scores, "dQ": query, "dK": key}
     products = tuple((label, dims) for label, dims in op.backward_products if runs.get(label, True))
     return replace(op, saves=tuple(t for t in op.saves if needed.get(t, scores)), backward_products=products)
+
+
+def _of_rotation(op: Op, flowing: set[str]) -> Op:
+    """A rotation of what needs no gradient: the turn itself is not kept, nor is the product of the input's gradient made."""
+    if op.inputs[0] in flowing:
+        return op
+    return replace(op, saves=op.inputs[:1], backward_products=tuple(p for p in op.backward_products if p[0] != op.of(Rotation).of_input))
 
 
 def _of_loss(op: Op, tensors: Mapping[str, Tensor]) -> Op:

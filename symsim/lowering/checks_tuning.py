@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symsim.algebra.expr import product
 from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture
@@ -9,17 +10,21 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.tuning import named, tunes
 from symsim.ir.block import Op
 from symsim.ir.operations import LINEAR, Projection
-from symsim.lowering.adapt import ALL_LINEAR, module_names
+from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names
 from symsim.lowering.lower import declared_alone
+from symsim.lowering.shares import divisors
 from symsim.lowering.tuned import parameters_named, trains_anything
+from symsim.placement.sizes import values
 
 
 def tuning(architecture: Architecture, strategy: Strategy) -> None:
     """InputError for a name of a parameter or of a linear map that there is not, and where nothing is trained."""
     _named_parameters(architecture, strategy)
-    if strategy.modules_to_save and strategy.tuner_type != "lora":
-        raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora); else all that freeze_parameters leaves is")
-    if strategy.tuner_type == "lora":
+    if strategy.modules_to_save and strategy.tuner_type == "full":
+        raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora, oft); else all that freeze_parameters leaves is")
+    if strategy.tuner_type == "oft":
+        _rotated(architecture, strategy)
+    if strategy.tuner_type != "full":
         _targets(architecture, strategy)
     _stored(strategy)
     if strategy.reference_models and strategy.offload_parameters:
@@ -49,7 +54,7 @@ def _stored(strategy: Strategy) -> None:
         if given in (False, "none"):
             continue
         shown = f"{option}={str(given).lower()}"
-        if strategy.tuner_type != "lora":
+        if strategy.tuner_type != "lora" and not (option == "quantize_base" and strategy.tuner_type == "oft"):
             raise InputError(f"{shown} is of adapters beside frozen weights; give tuner_type=lora")
         if strategy.tp > 1 or strategy.expert_tp > 1:
             raise InputError(f"{shown} with tp above 1 has no framework: weights in blocks are not split by rows or columns; give tp=1 and zero=3")
@@ -67,13 +72,35 @@ def _stored(strategy: Strategy) -> None:
         raise InputError(f"quantize_base={strategy.quantize_base} and fp8={strategy.fp8} both say how linear maps multiply; give one of them")
 
 
+def _rotated(architecture: Architecture, strategy: Strategy) -> None:
+    """peft's OFT rotates blocks of the inputs of whole linear modules (tuners/oft/layer.py)."""
+    if strategy.fusion not in ("eager", "compile"):
+        raise InputError(f"tuner_type=oft rotates each module's inputs by itself, which fusion={strategy.fusion} does not have; give fusion=eager")
+    if strategy.tp > 1 or strategy.expert_tp > 1:
+        raise InputError("tuner_type=oft with tp above 1 has no framework: a block of inputs may lie on two ranks; give tp=1 and zero=3")
+    if strategy.autocast:
+        raise InputError("tuner_type=oft with autocast=true is not modelled: rotations would be cast for every map; give autocast=false")
+    framework, at = FRAMEWORKS[strategy.fusion], values(architecture, strategy)
+    for block in declared_alone(architecture).values():
+        for op in block.ops:
+            if op.kind not in LINEAR or not is_target(op, strategy, framework, architecture):
+                continue
+            (says, *_), name = op.einsums, op.name
+            if says.chosen:
+                raise InputError(f"target_modules={name}: rotations of experts' inputs have no framework; give linear maps of attention, or an mlp")
+            inputs = product(block.dims[d].size for d in says.contracted).evaluate(at)
+            if inputs % strategy.oft_block_size:
+                right = divisors(int(inputs))
+                raise InputError(f"oft_block_size={strategy.oft_block_size} does not divide the {inputs} inputs of {name}; valid: {right}")
+
+
 def _targets(architecture: Architecture, strategy: Strategy) -> None:
     framework = FRAMEWORKS[strategy.fusion]
     linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
     joint = {label: op for op in linear for label in op.of(Projection).labels if len(op.of(Projection).labels) > 1 and _is_joint(op, framework.name)}
     known = {name: op for op in linear for name in (*op.of(Projection).labels, *module_names(op))}
     if not strategy.target_modules:
-        raise InputError("tuner_type=lora needs at least one name in target_modules, or all_linear")
+        raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")
     for name in strategy.target_modules:
         if name == ALL_LINEAR:
             continue

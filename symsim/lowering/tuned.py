@@ -58,7 +58,7 @@ def _narrow(model: Architecture, strategy: Strategy) -> tuple[int, int]:
 def _checkpoint_needs_it(strategy: Strategy) -> bool:
     """Whether the stream has a gradient from the first layer on all the same: checkpointed layers whose input has none have no
     backward, so adapters' libraries ask for one (peft prepare_model_for_gradient_checkpointing; ms-swift)."""
-    return strategy.tuner_type == "lora" and strategy.recompute not in ("none", "selective")
+    return strategy.tuner_type != "full" and strategy.recompute not in ("none", "selective")
 
 
 def _untuned(model: Architecture) -> Architecture:
@@ -79,8 +79,8 @@ def _trained(strategy: Strategy, block: Block, at: int | None, model: Architectu
 
 def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
     framework = FRAMEWORKS[strategy.fusion]
-    lora = strategy.tuner_type == "lora"
-    linear = [op for op in block.ops if lora and op.kind in LINEAR]
+    adapters = strategy.tuner_type != "full"
+    linear = [op for op in block.ops if adapters and op.kind in LINEAR]
     adapted = any(is_target(op, strategy, framework, model) or set(op.of(Projection).labels) & set(strategy.target_modules) for op in linear)
     return adapted or any(_trained(strategy, block, at, model))
 
@@ -89,7 +89,7 @@ def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bo
     """Whether all that is trained of a block is in parts whose inputs are detached, such as an indexer: no gradient goes on from there."""
     inside = {t for op in block.ops if not BY_RULE.unrecorded.isdisjoint(op.parts) for t in op.inputs}
     trained = [t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at)]
-    return strategy.tuner_type != "lora" and bool(trained) and set(trained) <= inside
+    return strategy.tuner_type == "full" and bool(trained) and set(trained) <= inside
 
 
 def _cut_around(model: Architecture, strategy: Strategy, blocks: dict[str, Block], first: int, last: int) -> list[tuple[int, int]]:

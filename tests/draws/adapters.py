@@ -3,8 +3,8 @@
     python tests/draws/adapters.py --count 200 --seed 1
 
 Of every config the parameters that are trained under `target_modules=all-linear`, as integers: of LoRA, of rsLoRA (whose scale is another and
-nothing else), and of DoRA. Models drawn are those of `huggingface.py`, of one text tower each. Exit code 1 when a count differs. Needs
-transformers, torch and peft.
+nothing else), of DoRA, and of OFT, in blocks of twice the rank. Models drawn are those of `huggingface.py`, of one text tower each. Exit code 1
+when a count differs. Needs transformers, torch and peft.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEPT = (
     "llama", "phi3", "gpt2", "mixtral", "phimoe", "llama4_text", "qwen2_moe", "deepseek_v3", "glm_moe_dsa", "granitemoeshared", "bamba", "nemotron_h",
     "gemma3n_text", "gemma4_text", "kimi_linear", "lfm2",
 )  # fmt: skip
-METHODS: dict[str, dict[str, bool]] = {"LoRA": {}, "rsLoRA": {"use_rslora": True}, "DoRA": {"use_dora": True}}
+METHODS: dict[str, dict[str, bool]] = {"LoRA": {}, "rsLoRA": {"use_rslora": True}, "DoRA": {"use_dora": True}, "OFT": {}}
 
 
 def theirs(config: dict[str, Any], rank: int, method: str) -> int:
@@ -41,13 +41,16 @@ def theirs(config: dict[str, Any], rank: int, method: str) -> int:
     those of experts' parameters (utils/transformers_weight_conversion.py), and adapts what no other version does: no type, no renaming."""
     model = build(config)
     model.config.model_type = "drawn"
-    lora = peft.LoraConfig(r=rank, target_modules="all-linear", **METHODS[method])
-    return sum(p.numel() for p in peft.get_peft_model(model, lora).parameters() if p.requires_grad)
+    rotation = peft.OFTConfig(oft_block_size=2 * rank, target_modules="all-linear")
+    made = rotation if method == "OFT" else peft.LoraConfig(r=rank, target_modules="all-linear", **METHODS[method])
+    return sum(p.numel() for p in peft.get_peft_model(model, made).parameters() if p.requires_grad)
 
 
 def ours(config: dict[str, Any], rank: int, method: str) -> int:
     """Parameters that symsim counts as trained."""
     strategy = Strategy(tuner_type="lora", lora_rank=rank, fusion="eager", use_dora=method == "DoRA")
+    if method == "OFT":
+        strategy = Strategy(tuner_type="oft", oft_block_size=2 * rank, fusion="eager")
     return int(derive(read_config(config, "drawn", "config.json")[0], strategy).value("params.trained"))
 
 
@@ -78,7 +81,7 @@ def kept(seed: int) -> dict[str, Any]:
         while kind not in cases:
             config = draw(rng, kind)
             try:
-                trained = {method: theirs(config, 4, method) for method in METHODS}
+                trained = {method: theirs(config, 4, method) for method in ("LoRA", "rsLoRA", "DoRA")}
                 experts = read_config(config, kind, kind)[0]
             except Exception:  # noqa: BLE001, S112 (transformers, peft or symsim refuse: another is drawn)
                 continue

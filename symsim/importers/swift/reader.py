@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.adapted import OFT, QUANTISED, Names, biases, drawn_layers, four_bits, frozen, leading_layers, opened, stored_base, targets
+from symsim.importers.adapted import BOFT, QUANTISED, Names, biases, drawn_layers, four_bits, frozen, leading_layers, opened, stored_base, targets
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
 from symsim.importers.heads import TASKS, headed
@@ -174,7 +174,7 @@ def _tuned(r: Reading, adapters: str | None) -> None:
         if kind in _KINDS or adapters == "adapters":
             r.keys.note(adapters, "derived" if by_default else "mapped", "tuner_type", "adapters by default" if by_default else "")
         else:
-            why = OFT if kind in ("oft", "boft") else f"{kind} is timed as LoRA: further products and vectors of an adapter are missing"
+            why = BOFT if kind == "boft" else f"{kind} is timed as LoRA: further products and vectors of an adapter are missing"
             r.keys.note(adapters, "not_modelled", "tuner_type", why)
         with_adapters(r.keys, r.strategy, r.architecture, _NAMES)
         biases(r.keys, "lora_bias", r.strategy, r.architecture)
