@@ -163,6 +163,32 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
+_ENDS = """<script>
+const odd = [], sliders = [...document.querySelectorAll("#live input[type=range]")], reset = document.querySelector("#live-reset");
+const set = (input, value) => { input.value = value; input.dispatchEvent(new Event("input")); };
+for (const slider of sliders) for (const end of ["min", "max"]) {
+  reset.click();
+  set(slider, slider[end]);
+  const text = ["verdict", "pictures", "results"].map(id => document.querySelector("#live-" + id).innerHTML).join();
+  if (/NaN|Infinity|undefined|none(?!")/.test(text)) odd.push(slider.getAttribute("aria-label") + " " + slider.value);
+}
+reset.click();
+set(document.querySelector('#live input[aria-label^="B_hbm in"]'), 0);
+document.title = JSON.stringify({odd, wrong, sliders: sliders.length, nothing: document.querySelector("#live-verdict").textContent});
+</script>"""
+_AT_ONCE = "<script>window.requestAnimationFrame = done => done();</script>"
+
+
+@needs_browser
+def test_sliders_at_their_ends_give_numbers(tmp_path: Path) -> None:
+    """A share is never 0; what is divided by a typed 0 has no value, and the page says so."""
+    write_report(result_of(CASES[2]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    found = json.loads(titled(text.replace("<body>", f"<body>{_TOLD}{_AT_ONCE}").replace("</body>", f"{_ENDS}</body>"), tmp_path))
+    assert found["sliders"] > 30 and found["odd"] == [] and found["wrong"] == []
+    assert found["nothing"] == "Cannot run: what a number that is 0 divides has no value."
+
+
 def test_values_that_nothing_allows_are_not_offered() -> None:
     inputs = inputs_of(unrolled_of(CASES[1]))
     left = {one.name: one.values for one in only_possible(inputs, rules_of(result_of(CASES[1]), inputs))}

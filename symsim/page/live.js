@@ -33,7 +33,9 @@ const refusal = values => {
 };
 const evaluated = values => {
   const why = refusal(values), set = given(values);
-  return why ? {why} : {...kernel(set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
+  if (why) return {why};
+  const found = {...kernel(set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
+  return Object.values(found).every(Number.isFinite) ? found : {why: "what a number that is 0 divides has no value"};
 };
 
 /* the section */
@@ -83,7 +85,7 @@ const places = k => PAGE.inputs[k].whole ? possible(k).length - 1 : STEPS;
 const valueAt = (k, place) => {
   const one = PAGE.inputs[k];
   if (one.whole) return possible(k)[place];
-  if (one.share) return place / STEPS;
+  if (one.share) return Math.max(1, place) / STEPS;
   return place === STEPS / 2 ? one.base : (one.base || one.scale) * REACH ** (2 * place / STEPS - 1);
 };
 const placeOf = (k, value) => {
@@ -94,7 +96,7 @@ const placeOf = (k, value) => {
   return value > 0 ? Math.round(Math.min(1, Math.max(-1, wanted)) * STEPS / 2 + STEPS / 2) : 0;
 };
 const shownValue = (k, value) => PAGE.inputs[k].whole ? value.toLocaleString("en").replace(/,/g, "\u2009") : String(Number((value / PAGE.inputs[k].scale).toPrecision(12)));
-const accepted = (k, value) => Number.isFinite(value) && (PAGE.inputs[k].whole ? possible(k).includes(value) : value >= 0 && !(PAGE.inputs[k].share && value > 1));
+const accepted = (k, value) => Number.isFinite(value) && (PAGE.inputs[k].whole ? possible(k).includes(value) : value >= 0 && !(PAGE.inputs[k].share && (value === 0 || value > 1)));
 
 /* the address */
 const written = (values, before) => values.map((v, k) => v === base[k] ? "" : `${before}${PAGE.inputs[k].name}=${v}`).filter(Boolean);
@@ -136,6 +138,7 @@ const soon = () => {
   requestAnimationFrame(() => { waiting = false; show(); });
 };
 PAGE.inputs.forEach((one, k) => {
+  at(`input-${k}`).min = one.share ? 1 : 0;
   at(`input-${k}`).max = places(k);
   at(`input-${k}`).addEventListener("input", event => { state[k] = valueAt(k, Number(event.target.value)); soon(); });
   if (!one.whole) at(`value-${k}`).addEventListener("input", event => {

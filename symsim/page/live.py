@@ -61,7 +61,7 @@ def live_section(result: Evaluation) -> Markup:
         "inputs": [_as_data(one) for one in inputs],
         "possible": [list(one.values) for one in only_possible(inputs, rules)],
         "rules": [{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in rules],
-        "results": [{"name": n, "meaning": QUANTITIES[n].meaning, "unit": QUANTITIES[n].unit} for n in results],
+        "results": [{"name": n, "meaning": QUANTITIES[n].meaning.replace("10^12", "10\u00b9\u00b2"), "unit": QUANTITIES[n].unit} for n in results],
         "time": [{"name": n, "label": _time_label(result, n)} for n in times],
         "memory": [{"name": f"memory.{n}", "label": label} for n, label in MEMORY_PARTS.items()] + [{"name": "memory.reserve", "label": "reserve"}],
         "colours": [f"#{c}" for c in COLOURS],
