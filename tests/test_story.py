@@ -162,7 +162,8 @@ def test_a_short_report_leaves_out_what_is_nothing_and_says_what_stages_run() ->
 def test_all_that_makes_a_stage_the_slowest_is_named() -> None:
     step = Step(symsim.derive("deepseek-v3", "deepseek-v3-2048", system="h800-sxm"))
     over, parts = re.fullmatch(r".* a micro-batch, (.*?) ms \(.*?\) above the mean of all: (.*)\.", step.why_slowest).groups()
-    amounts = [float(n.replace("\u2212", "-")) for n in re.findall(r"(\S+) ms (?:in|elsewhere)", parts)]
+    said = re.findall(r"(\S+) (ms|us) (?:in|elsewhere)", parts)
+    amounts = [float(n.replace("\u2212", "-")) * {"ms": 1, "us": 1e-3}[unit] for n, unit in said]
     assert len(amounts) > 1 and sum(amounts) == pytest.approx(float(over), rel=1e-3)
 
 

@@ -184,7 +184,7 @@ class Step:
         # what is a twentieth of it is named, the rest is said together
         named = sorted((b for b in more if abs(more[b]) >= over / 20), key=lambda b: -more[b])
         rest = over - sum(more[b] for b in named)
-        where = [f"{signed(more[b])} in {_place(b)}" for b in named] + ([f"{signed(rest)} elsewhere"] if abs(rest) >= over / 1000 else [])
+        where = [f"{signed(more[b])} in {_place(b)}" for b in named] + ([f"{signed(rest)} elsewhere"] if abs(rest) >= over / 2000 else [])
         alike = sorted(n for numbers, members in classes if numbers["t_stage"] == slowest["t_stage"] for n in members)
         who = f"Stage {self.slowest} is" if len(alike) == 1 else f"Stages {ranges(alike)} are"
         return f"{who} the slowest: {time}, {seconds(over)} ({percent(over / float(mean))}) above the mean of all: {', '.join(where)}."
