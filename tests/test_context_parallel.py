@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from symsim.algebra.expr import expr, symbol
 from symsim.api.result import derive
+from symsim.cost.kernel_time import forward_seconds, merging_seconds
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 b, s, a, g, d, t, c = (symbol(n) for n in ("b", "s", "a", "g", "d", "tp", "cp"))
 Q, K = 2 * b * s * a * d / (c * t), 2 * b * s * g * d / (c * t)  # bytes one rank holds of queries (or outputs), of keys (or values)
@@ -46,3 +50,31 @@ def calls(kind: str) -> Counter:
 )
 def test_volumes(kind: str, expected: dict) -> None:
     assert calls(kind) == Counter({(phase, op, send, receive, expr(n)): times for (phase, op, send, receive, n), times in expected.items()})
+
+
+@pytest.mark.parametrize(("kind", "n"), [("p2p", 4), ("all_gather", 4), ("a2a+p2p,hierarchical_context_parallel_sizes=2+4", 4)])
+def test_the_last_of_contiguous_parts_has_most_keys(kind: str, n: int) -> None:
+    """Its queries see s (1 - 1/2n) keys in the mean, of s/2: replayed over the queries of each rank; FLOPs of all ranks stay what they are."""
+    s, cp = 65536, 8 if kind.startswith("a2a") else n
+    work = [sum(query + 1 for query in range(s // n * rank, s // n * (rank + 1))) for rank in range(n)]
+    times = {}
+    for mode in ("zigzag", "contiguous"):
+        given = f"cp={cp},cp_comm_type={kind},cp_partition_mode={mode},seq_length={s},recompute=full"
+        result = derive(load_model("llama3-8b").architecture, load_strategy(given), system=load_system("h100-sxm"))
+        block = result.lowered.blocks["dense"]
+        at = next(i for i, op in enumerate(block.placed.block.ops) if op.kind == "attention")
+        whole, merged = (of(block.placed, at, result.lowered.profile) for of in (forward_seconds, partial(merging_seconds, backward=False)))
+        times[mode] = float((whole.expr - merged.expr).evaluate(result.numbers)), result.value("flops.forward")
+    assert times["contiguous"][1] == times["zigzag"][1]
+    assert times["contiguous"][0] / times["zigzag"][0] == pytest.approx(max(work) / (sum(work) / n), rel=1e-4)
+    # an exchange of heads leaves every rank whole rows, and packed rows end where their documents do
+    for more in ("cp_comm_type=a2a", "packed_document_length=4096"):
+        steps = {
+            mode: derive(
+                load_model("llama3-8b").architecture,
+                load_strategy(f"cp=4,seq_length={s},cp_partition_mode={mode},{more}"),
+                system=load_system("h100-sxm"),
+            ).value("time.step")
+            for mode in ("zigzag", "contiguous")
+        }
+        assert steps["zigzag"] == steps["contiguous"]

@@ -595,3 +595,10 @@ def test_the_embedding_of_the_next_token_without_a_gradient() -> None:
 
     # the norm of the embedding has a weight of its own to train
     assert backward(job(command)) - backward(detached) == {"embedding.lookup"}
+
+
+def test_how_rows_are_parted_over_context_ranks() -> None:
+    command = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-8B --context_parallel_size 2 --cp_partition_mode {}"
+    assert placed_of(command.format("contiguous")).cp_partition_mode == "contiguous"
+    assert placed_of(command.format("zigzag")).cp_partition_mode == "zigzag"
+    assert "one of zigzag, contiguous" in told(command.format("stripes"))

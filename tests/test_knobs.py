@@ -35,6 +35,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "sp": (DENSE, {"tp": 2}, True),
     "cp": (DENSE, {}, 2),
     "cp_comm_type": (DENSE, {"cp": 2}, "a2a"),
+    "cp_partition_mode": (DENSE, {"cp": 2}, "contiguous"),
     "hierarchical_context_parallel_sizes": (DENSE, {"cp": 8, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 4)}, (4, 2)),
     "pp": (DENSE, {}, 4),
     "vpp": (DENSE, {"pp": 4}, 2),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, product, symbol
 from symsim.algebra.quantity import SECOND, Quantity
 from symsim.cost.hbm import (
     added_afterwards,
@@ -28,6 +28,7 @@ from symsim.cost.linear_loss import Work, linear_loss_work
 from symsim.cost.shapes import Shape, size
 from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
+from symsim.inputs.lengths import documents
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
 from symsim.ir.operations import OPERATIONS, Activation, Attention, Cast, Dequantise, Projection, Rope
@@ -240,7 +241,17 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         visited=share,
     )
     seconds = seconds * _IN_ORDER if backward and profile.assumptions["deterministic_attention"] == "true" else seconds
+    seconds = seconds * _of_the_last(placed, index, profile) if reach == "all" else seconds
     return Quantity(seconds, SECOND) + merging_seconds(placed, index, profile, backward=backward)
+
+
+def _of_the_last(placed: Placed, index: int, profile: Profile) -> Expr:
+    """Causal attention of the last of n ranks that hold a part of every row each, over the mean: its s / n queries see s (1 - 1/2n) keys, not
+    s / 2. Of rows of several documents no rank has more than another."""
+    if profile.strategy.cp_partition_mode == "zigzag" or documents(profile.strategy) is not None:
+        return ONE
+    axes = set(placed.iteration[index]["s"]) & set(placed.mesh.context_axes)
+    return 2 - 1 / product(placed.mesh.degree(axis) for axis in axes)
 
 
 def merging_seconds(placed: Placed, index: int, profile: Profile, *, backward: bool) -> Quantity:

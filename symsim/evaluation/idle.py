@@ -61,6 +61,7 @@ TIMED = (
 # Options whose effect depends on other options or on the model. Degrees, sizes and batches always show.
 CONDITIONAL = (
     "cp_comm_type",
+    "cp_partition_mode",
     "zero",
     "num_distributed_optimizer_instances",
     "outer_dp_sharding_strategy",

@@ -27,6 +27,9 @@ class Strategy(BaseModel):
     sp: bool = Field(False, description="sequence parallelism in the TP group")
     cp: Degree = Field(1, description="context-parallel degree")
     cp_comm_type: Literal["p2p", "all_gather", "a2a", "a2a+p2p"] = Field("p2p", description="how context parallelism moves keys and values")
+    cp_partition_mode: Literal["zigzag", "contiguous"] = Field(
+        "zigzag", description="tokens of a rank of cp: an early and a late part of a row, or one part, of which the last attends to most keys"
+    )
     hierarchical_context_parallel_sizes: tuple[Degree, ...] | None = Field(None, description="(a2a, p2p) degrees for a2a+p2p")
     pp: Stages = Field(1, description="pipeline stages")
     vpp: Stages = Field(1, description="virtual stages (model chunks) a rank")

@@ -192,10 +192,11 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
         return
     seq = strategy.seq_length
     # the causal load balance gives every rank one early and one late chunk (TE context_parallel.py)
-    chunks = cp if kind == "a2a" else 2 * cp
+    whole = kind == "a2a" or strategy.cp_partition_mode == "contiguous"
+    chunks = cp if whole else 2 * cp
     if seq % chunks:
         raise InputError(
-            f"seq_length={seq} is not a multiple of {'cp' if kind == 'a2a' else '2*cp'}={chunks}, the chunks that "
+            f"seq_length={seq} is not a multiple of {'cp' if whole else '2*cp'}={chunks}, the chunks that "
             f"cp={cp} with cp_comm_type={kind} cuts a sequence into"
         )
     windowed = [name for name in architecture.kind_names() if architecture.layer_kinds[name].window is not None]

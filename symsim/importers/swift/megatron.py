@@ -200,8 +200,10 @@ _STREAMS_AGAIN = "what mixes the streams of so many layers runs again: what it k
 
 
 def _variants(r: Reading) -> None:
-    """Arguments of layers that few models have."""
+    """How rows are parted, and arguments of layers that few models have."""
     keys, model = r.keys, r.architecture
+    if keys.choice("cp_partition_mode", {"zigzag": False, "contiguous": True}, False, to="cp_partition_mode"):
+        r.strategy["cp_partition_mode"] = "contiguous"
     index = model is not None and model.attention.dsa_indexer_topk is not None
     streams = model is not None and model.hyper_connections is not None
     linear = model is not None and any(model.layer_kinds[kind].mixer == "linear_attention" for kind in model.kind_names())

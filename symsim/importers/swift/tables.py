@@ -136,12 +136,6 @@ _STEP: dict[str, Silent] = {
         "feed-forward networks without the padding of a row: of rows of mean length u in seq_length they compute u / seq_length of what is timed",
         "mlp_padding_free",
     ),
-    **silent(
-        "not_modelled",
-        "which tokens a context-parallel rank holds: of contiguous parts the last has 2 - 1/cp times the mean of causal attention",
-        "cp_partition_mode",
-        ("zigzag",),
-    ),
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
     **silent(
         "not_modelled",

@@ -151,8 +151,8 @@ def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
     keys.choice("parallelism.context_parallel_rotate_method", {"allgather": 1, "alltoall": 1}, to="cp_comm_type")
     balancer = keys.text("parallelism.context_parallel_load_balancer", "headtail")
     if balancer not in ("headtail", "ptrr"):
-        why = "without it the last ranks have nearly twice the mean of attention's work"
-        keys.note("parallelism.context_parallel_load_balancer", "not_modelled", why=why)
+        strategy["cp_partition_mode"] = "contiguous"
+        keys.note("parallelism.context_parallel_load_balancer", to="cp_partition_mode", why="contiguous: the last rank has nearly twice the mean")
     return _ranks(keys, options, strategy)
 
 
