@@ -37,8 +37,8 @@ def made(options: str, model: Architecture = DENSE, system: bool = True, **assum
 
 @cache
 def within(kind: str) -> Architecture:
-    """Llama 3 8B whose layers have a window, or chunks, of 512 tokens."""
-    own = {"window": WINDOW, "chunked": kind == "chunk"}
+    """Llama 3 8B whose layers have a window, or chunks, of 512 tokens, or such a window to either side."""
+    own = {"window": WINDOW, "chunked": kind == "chunk", "bidirectional": kind == "band"}
     return DENSE.model_copy(update={"layer_kinds": {name: spec.model_copy(update=own) for name, spec in DENSE.layer_kinds.items()}})
 
 
@@ -58,22 +58,28 @@ def written(path: Path, lengths: object) -> str:
 # attention -----------------------------------------------------------------------------------------------------------------
 
 
-def pairs(length: int, causal: str, window: int, chunk: int) -> Fraction:
+def pairs(length: int, causal: str, window: int, chunk: int, band: int = 0) -> Fraction:
     """Queries and the keys that they are charged for in one document, counted one by one."""
+    if band:
+        return Fraction(length**2 if causal != "exact" else sum(min(length, i + band) - max(0, i + 1 - band) for i in range(length)))
     if causal != "exact":
         return Fraction(length * length, 1 if causal == "full" else 2)
     return Fraction(sum(min(i + 1, window, i % chunk + 1) for i in range(length)))
 
 
 @pytest.mark.parametrize(
-    ("reach", "causal"), [("all", "full"), ("all", "half"), ("all", "exact"), ("window", "exact"), ("window", "half"), ("chunk", "exact")]
+    ("reach", "causal"),
+    [
+        *(("all", "full"), ("all", "half"), ("all", "exact"), ("window", "exact"), ("window", "half"), ("chunk", "exact")),
+        *(("band", "exact"), ("band", "half")),
+    ],
 )
 def test_attention_is_the_sum_over_documents(reach: str, causal: str, tmp_path: Path) -> None:
     lengths = drawn(7)
     assert sum(lengths) == ROW and len(set(lengths)) > 5 and max(lengths) > 3 * WINDOW > 9 * min(lengths)
     model = DENSE if reach == "all" else within(reach)
     result = made(written(tmp_path / "row.json", lengths), model, system=False, causal=causal)
-    keys = {"window": (WINDOW, ROW), "chunk": (ROW, WINDOW)}.get(reach, (ROW, ROW))
+    keys = {"window": (WINDOW, ROW), "chunk": (ROW, WINDOW), "band": (ROW, ROW, WINDOW)}.get(reach, (ROW, ROW))
     scores = 4 * 32 * 128 * sum(pairs(u, causal, *keys) for u in lengths)
     assert result.numbers["F_dense_attention_core"] == scores
     equal = made(f"packed_document_length={round(Fraction(ROW, len(lengths)))}", model, system=False, causal=causal)

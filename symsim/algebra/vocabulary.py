@@ -43,6 +43,7 @@ n_z     | n_z           | 1    | mean number of keys a query attends to
 n_b     | n_b           | 1    | the same where attention is not causal
 n_w     | n_w           | 1    | the same inside an attention window
 n_c     | n_c           | 1    | the same inside a chunk of attention
+n_v     | n_v           | 1    | the same inside a window to either side
 n_k     | n_k           | 1    | the same among those that an indexer chose
 k_x     | k_x           | 1    | keys that an indexer chooses for a query
 a_x     | a_x           | 1    | heads of an indexer
@@ -164,7 +165,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
     **dict.fromkeys(
-        "u n_z n_b n_w n_c n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi "
+        "u n_z n_b n_w n_c n_v n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi "
         "B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
         "positive",
     ),

@@ -70,6 +70,7 @@ def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
         ("both", "n_b", "the same before and behind it"),
         ("window", "n_w", "the same inside a window"),
         ("chunk", "n_c", "the same inside a chunk of attention"),
+        ("band", "n_v", "the same inside a window to either side"),
         ("chosen", "n_k", "the same among those that an indexer chose"),
     ):
         if reach in reaches:

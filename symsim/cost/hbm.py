@@ -112,7 +112,7 @@ def merged_bytes(placed: Placed, index: int, profile: Profile, *, backward: bool
         return ZERO
     queries, keys, values = (elements(placed, t) for t in op.inputs[:3])
     result = elements(placed, op.outputs[0])
-    whole = Fraction(3, 4) if reached_by(op.of(Attention).keys, profile.assumptions) != "both" else ONE
+    whole = Fraction(3, 4) if reached_by(op.of(Attention).keys, profile.assumptions) not in ("both", "band") else ONE
     each = 4 + 6 * whole * (n - 1)
     return (queries + keys + values) * each if backward else result * each + (keys + values) * 4
 

@@ -23,7 +23,7 @@ from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered
 from symsim.placement.sizes import keys_per_query
 
-KEYS = {"n_w": "window", "n_c": "chunk"}
+KEYS = {"n_w": "window", "n_c": "chunk", "n_v": "band"}
 
 
 def utilisation(book: Derivation, lowered: Lowered) -> None:

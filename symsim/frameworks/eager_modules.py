@@ -124,6 +124,7 @@ MODULE_CODE = {
     "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
     "granitemoeshared": ModuleCode(shared_gate_up_joined=True),
     "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
+    "modernbert": ModuleCode(rotary_in_fp32=True),
     "modernbert-decoder": ModuleCode(rotary_in_fp32=True),
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
     "olmo2": _OLMO2,

@@ -169,7 +169,9 @@ class LayerKind(Part):
         "none", description="in front of the mixer: the model's shared_block, of weights that this layer holds, or that an earlier one does (Zamba2)"
     )
     beside_experts: bool = Field(False, description="experts beside a dense network, each between norms of its own, and added (Gemma 4)")
-    window: Size | None = Field(None, description="sliding (or chunked) attention window in tokens")
+    window: Size | None = Field(
+        None, description="sliding (or chunked) attention window in tokens; where attention is bidirectional, to either side, a token itself with it"
+    )
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     bidirectional: bool = Field(False, description="attention is not causal (encoders)")
     rope: bool = True
@@ -206,10 +208,10 @@ class LayerKind(Part):
         return self.ffn == "mlp" or self.beside_experts or self.shared_block != "none"
 
     @property
-    def reach(self) -> Literal["all", "both", "window", "chunk"]:
+    def reach(self) -> Literal["all", "both", "window", "chunk", "band"]:
         """What a query may attend to."""
         if self.bidirectional:
-            return "both"
+            return "both" if self.window is None else "band"
         return "all" if self.window is None else "chunk" if self.chunked else "window"
 
 
@@ -304,8 +306,8 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has beside_experts, which needs ffn: moe and an mlp section")
             if self.layer_kinds[kind].ffn == "mlp" and self.mlp is None:
                 raise ValueError(f"layer kind '{kind}' has ffn: mlp, but there is no mlp section")
-            if self.layer_kinds[kind].bidirectional and self.layer_kinds[kind].window:
-                raise ValueError(f"layer kind '{kind}' has a window and is bidirectional, which is not supported together")
+            if self.layer_kinds[kind].bidirectional and self.layer_kinds[kind].chunked:
+                raise ValueError(f"layer kind '{kind}' is chunked and bidirectional, which is not supported together")
             if "none" in (self.layer_kinds[kind].mixer, self.layer_kinds[kind].ffn):
                 self._half(kind)
             for mixer in self.layer_kinds[kind].mixers:

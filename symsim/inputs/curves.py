@@ -223,9 +223,9 @@ def attention(
     """Seconds of flash attention over b x heads x s_q queries and n_keys keys of sizes d_qk, values of d_v.
 
     `n_keys` are all keys that the queries could see if there were no mask; under a causal one every query sees those before it, at most
-    `window` of them. `peak` is in FLOP/s, of 16 bits also where operands are in FP8; `moved` are the bytes of queries, keys, values and
-    results, of their gradients too backward. Keys and values that several heads share cost no less compute. visited: the share of a key's
-    queries that a backward comes by.
+    `window` of them; without one `window` are those before and behind it together. `peak` is in FLOP/s, of 16 bits also where operands are in
+    FP8; `moved` are the bytes of queries, keys, values and results, of their gradients too backward. Keys and values that several heads share
+    cost no less compute. visited: the share of a key's queries that a backward comes by.
     """
     b, heads, s_q, n_keys, d_qk, d_v = (expr(x) for x in (b, heads, s_q, n_keys, d_qk, d_v))
     products = 6 * d_qk + 4 * d_v if backward else 2 * d_qk + 2 * d_v
@@ -235,6 +235,7 @@ def attention(
         omega, window = symbol("omega_fa"), None if backward else window
     reach = n_keys if window is None else expr(window)
     worked = minimum(n_keys, (reach + symbol("kappa_fa")) * (1 - reach / (2 * n_keys))) if causal else n_keys
+    worked = worked if causal or window is None else minimum(n_keys, reach + symbol("kappa_fa"))
     narrow = 1 + omega * maximum(0, 2 * (2 * HEAD if fp8 else HEAD) / (d_qk + d_v) - 1)
     compute = b * heads * s_q * worked * products * narrow / (peak * eta)
     if fp8:

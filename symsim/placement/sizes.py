@@ -15,7 +15,7 @@ from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
 # the dimension of keys, and how far its attention reaches
-REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_k": "chosen"}
+REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_v": "band", "n_k": "chosen"}
 
 
 def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
@@ -142,7 +142,7 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
     reach: both: all before and behind it, whatever `causal` says; all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so
-    the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); chunk: it
+    the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); band: those of a window to either side, itself once; chunk: it
     sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
 
     Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
@@ -151,8 +151,10 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     lengths = documents(strategy)
     s = symbol("s") if lengths is None else symbol("u")
     varied = lengths is not None and lengths.varied
-    if reach == "both":
-        return span(reach, strategy)
+    if reach == "both" or (reach == "band" and causal in ("full", "half")):
+        return span("both", strategy)
+    if reach == "band":
+        return 2 * keys_per_query("exact", "window", strategy) - 1
     if causal in ("full", "half"):
         every = span("all", strategy)
         if reach == "chosen":
@@ -173,6 +175,8 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
 
 def span(reach: str, strategy: Strategy) -> Expr:
     """The keys that a token has in reach on average, before and behind it: of its row or document, at most a window or its chunk."""
+    if reach == "band":
+        return minimum(2 * span("window", strategy) - 1, span("both", strategy))
     lengths = documents(strategy)
     if lengths is None or not lengths.varied:
         row = symbol("s") if lengths is None else symbol("u")
@@ -259,6 +263,7 @@ def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping
         "n_b": Dim(symbol("n_b")),
         "n_w": Dim(symbol("n_w")),
         "n_c": Dim(symbol("n_c")),
+        "n_v": Dim(symbol("n_v")),
         "n_k": Dim(symbol("n_k")),
         "one": Dim(expr(1)),
         "y": Dim(expr(strategy.num_labels)),

@@ -131,9 +131,10 @@ def _worked(result: Evaluation) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
     inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
+    both = min(2 * inside - 1, known["s"])
     chosen = minimum(symbol("k_x"), symbol("s") / 2).evaluate(known) if "k_x" in known else known["s"] / 2
     sparse = min(known["n_k"], chosen) if "n_k" in known else chosen
-    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2}
+    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2, "n_v": both}
 
 
 def _kernel(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import ACTIVATIONS, Fields, act, choose, flag, given, number
+from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, number
+from symsim.inputs.hf.families_encoder import MODERN
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import (
     BIASED,
@@ -21,7 +22,6 @@ from symsim.inputs.hf.fields import (
     windowed,
 )
 from symsim.inputs.hf.patterns import compass_mixers, every, granite_rope, listed, starting, turned_where_windowed, where_no_window
-from symsim.inputs.hf.patterns_heads import modern_mixers
 
 # fmt: off
 
@@ -80,14 +80,7 @@ DENSE: dict[str, Family] = {
     "vaultgemma": Family(attention=BIASED | {"logit_softcap": given("attn_logit_softcapping")}, mixers=listed(every(2)), heads_divide=True,
                          model=GEMMA | {"logit_softcap": given("final_logit_softcapping")}, names={"hidden_act": ("hidden_activation",)}),
     "granite_swa": Family(attention=BIASED | {"sinks": True}, mlp=_BIASED_MLP, mixers=granite_rope(starting(4))),
-    "modernbert-decoder": Family(
-        {"global_attn_every_n_layers": 3, "sliding_window": None}, attention=BIASED | SQUARE | {"num_query_groups": None}, mixers=modern_mixers,
-        mlp=GATED | {"fused_gate_up": True, "bias": flag("mlp_bias")}, names={"hidden_act": ("hidden_activation",)},
-        model={"normalization": "LayerNorm", "norm_bias": flag("norm_bias"), "embedding_norm": True, "head_transform": act("classifier_activation"),
-               "head_transform_bias": flag("classifier_bias"), "lm_head_bias": flag("decoder_bias"), "hidden_dropout": 0.0,
-               "embedding_dropout": lambda c: c.number("embedding_dropout") or None},
-        require={"attention_dropout": (0.0, "a dropout of attention's output that networks do not have is not supported"),
-                 "mlp_dropout": (0.0, "a dropout inside of networks is not supported")}),
+    "modernbert-decoder": MODERN,
     # text towers
     "qwen2_vl_text": Family(attention=SQUARE | {"qkv_bias": True}, mixers=qwen_windows(first=False)),
     "qwen2_5_vl_text": Family(attention=SQUARE | {"qkv_bias": True}, mixers=qwen_windows(first=False)),

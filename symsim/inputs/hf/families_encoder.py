@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, act, choose, flag, integer, number
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, GATED, LAYERNORM, PLAIN, SQUARE, TWO_NORMS, four_wide, joined, narrower
+from symsim.inputs.hf.patterns_heads import modern_both_ways, modern_mixers
 
 # fmt: off
 
@@ -112,6 +114,16 @@ _XLM = Family(
         "classification and generation heads": "start_n_top end_n_top"}.items() for key in keys.split()})
 
 
+MODERN = Family(
+    {"global_attn_every_n_layers": 3, "sliding_window": None}, attention=BIASED | SQUARE | {"num_query_groups": None}, mixers=modern_mixers,
+    mlp=GATED | {"fused_gate_up": True, "bias": flag("mlp_bias"), "inner_dropout": number("mlp_dropout")},
+    names={"hidden_act": ("hidden_activation",)},
+    model={"normalization": "LayerNorm", "norm_bias": flag("norm_bias"), "embedding_norm": True, "head_transform": act("classifier_activation"),
+           "head_transform_bias": flag("classifier_bias"), "lm_head_bias": flag("decoder_bias"), "hidden_dropout": 0.0,
+           "embedding_dropout": lambda c: c.number("embedding_dropout") or None},
+    require={"attention_dropout": (0.0, "a dropout of attention's output that networks do not have is not supported")})
+
+
 ENCODERS: dict[str, Family] = {
     "bert": _BERT,
     "roberta": _BERT,
@@ -190,6 +202,10 @@ ENCODERS: dict[str, Family] = {
         mlp=GATED | {"down_bias": True, "inner_dropout": number("hidden_dropout_prob")},
         model=_MASKED_HEAD | AFTER | _DROPOUT | {
             "head_transform": "gelu", "embedding_norm": True, "token_types": lambda c: c.integer("type_vocab_size", 0) or None}),
+    "modernbert": replace(
+        MODERN, attention=MODERN.attention | {"fused_qkv": True}, mixers=modern_both_ways, unread={
+            "classifier_pooling": "classification and generation heads", "deterministic_flash_attn": "how transformers runs",
+            "sparse_prediction": "the words that are not masked have no loss", "sparse_pred_ignore_index": "names a token"}),
     "eurobert": Family(attention=BIASED, mlp=GATED | {"bias": flag("mlp_bias")}, mixers=both_ways, heads_divide=True,
                        model={"lm_head_bias": flag("mlp_bias")},
                        unread={"classifier_pooling": "classification and generation heads", "mask_token_id": "names a token"}),

@@ -148,6 +148,12 @@ def modern_mixers(c: Config) -> list[LayerKind]:
     return [kinds[0].model_copy(update={"norms": ("pre_mlp",)}), *kinds[1:]]
 
 
+def modern_both_ways(c: Config) -> list[LayerKind]:
+    """configuration_modernbert.py: the same of an encoder, with half of local_attention on either side, and the token itself."""
+    both = [kind.model_copy(update={"bidirectional": True}) for kind in modern_mixers(c)]
+    return [kind.model_copy(update={"window": kind.window + 1 if kind.window else None}) for kind in both]
+
+
 def flint_ffns(c: Config) -> list[str]:
     """configuration_flint.py: mlp_only_layers, or the first two layers; of the others every decoder_sparse_step-th has experts."""
     step, said = c.integer("decoder_sparse_step"), c.items("mlp_only_layers", int)

@@ -29,7 +29,7 @@ REFUSED: dict[str, str] = {
         "queries and keys are convolved, and routers read the router before them": "zaya",
         "its streams take in embeddings of several tokens, and an indexer goes with grouped queries": "qwen4_exp qwen4_exp_text",
         "it reads keys and values of another model": "gemma4_assistant gemma4_unified_assistant",
-        "two windows of attention reach to both sides": "modernbert ultrabert",
+        "its masked head has two projections, and no norm": "ultrabert ultravbert",
         "images have experts of their own, of another width": "ernie4_5_vl_moe ernie4_5_vl_moe_text",
         "its table of words has rows that its head has not": "molmo2 molmo2_text",
         "its norms are scaled by a network of the delay": "voxtral_realtime voxtral_realtime_text",
