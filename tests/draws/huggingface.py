@@ -636,6 +636,10 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
     return dict(found)
 
 
+# elements of a model that is given values: towers beside a small text are large
+MOST_HELD = 10**7
+
+
 def forward_flops(model: Any, b: int, s: int) -> int | None:
     """Forward FLOPs as FlopCounterMode counts them, of what has no values where the module code runs so; None where it does neither."""
     import torch
@@ -644,6 +648,8 @@ def forward_flops(model: Any, b: int, s: int) -> int | None:
     attends = hasattr(model.config, "num_attention_heads")  # a model without attention takes no mask of scores
     mask = torch.zeros(b, 1, s, s, dtype=torch.bfloat16, device="meta") if attends else None
     for device, given in (("meta", mask), ("cpu", None)):
+        if device == "cpu" and sum(held.numel() for held in (*model.parameters(), *model.buffers())) > MOST_HELD:
+            return None
         if device == "cpu":
             model = model.to_empty(device="cpu")
             for held in (*model.parameters(), *model.buffers()):
