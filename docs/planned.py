@@ -26,6 +26,7 @@ from measured_row import Case  # noqa: E402
 
 from symsim.api.result import Result, derive  # noqa: E402
 from symsim.errors import InputError  # noqa: E402
+from symsim.inputs.assumptions import resolve  # noqa: E402
 from symsim.inputs.models import LoadedModel  # noqa: E402
 from symsim.inputs.systems import load_system  # noqa: E402
 from symsim.planning.frameworks import FRAMEWORKS, framework_of  # noqa: E402
@@ -81,14 +82,14 @@ def batch(case: Case) -> int:
 
 
 def fixed(case: Case) -> dict[str, Any]:
-    """Options of a run that its plan does not choose, where they are not the defaults; what the framework fixes, where theirs is another."""
-    framework = framework_named(case)
+    """Options of a run that its plan does not choose, where they are not the defaults; what the framework has by itself, where theirs is another."""
+    framework = FRAMEWORKS[framework_named(case)]
     asked = asked_of(case, {})
     axes, choices, derived = space_of(asked)
     chosen = {n for one in (*axes, *choices) for n in one.names} | {d.name for d in derived} | {*options_of(asked), *CUTS, *FOLLOWS}
-    own = case.strategy.model_dump(exclude_defaults=True)
-    given = FRAMEWORKS[framework].fixed
-    return {name: value for name, value in own.items() if (value != given[name] if name in given else name not in chosen)}
+    own, other = case.strategy.model_dump(), case.strategy.model_dump(exclude_defaults=True)
+    held = {*framework.staged, *(name for name, value in framework.fixed.items() if own[name] != value)}
+    return {name: value for name, value in own.items() if name in held or (name in other and name not in {*chosen, *framework.fixed})}
 
 
 def framework_named(case: Case) -> str:
@@ -96,7 +97,7 @@ def framework_named(case: Case) -> str:
 
 
 def asked_of(case: Case, options: dict[str, Any]) -> Asked:
-    loaded = LoadedModel(case.architecture, case.id, assumptions=case.assumptions)
+    loaded = LoadedModel(case.architecture, case.id, assumptions=resolve(case.assumptions))
     framework = framework_of(framework_named(case))
     return Asked(loaded, case.architecture, case.system, case.strategy.world_size, batch(case), case.strategy.seq_length, framework, options)
 
@@ -129,7 +130,7 @@ def _stop(*_: object) -> None:
 
 
 def planned(case: Case) -> Plan:
-    loaded = LoadedModel(case.architecture, case.id, assumptions=case.assumptions)
+    loaded = LoadedModel(case.architecture, case.id, assumptions=resolve(case.assumptions))
     return plan(
         loaded,
         case.system,

@@ -13,7 +13,7 @@ from symsim.grid.question import ask
 from symsim.grid.sweep import Sweep
 from symsim.planning.search import Cell, Goal, Search
 from symsim.planning.space import Asked, options_of, space_of
-from symsim.program.base import Base, read_base
+from symsim.program.base import Base
 
 KINDS = ("tp", "cp", "pp", "ep", "zero", "recompute")
 
@@ -24,7 +24,7 @@ def searched(asked: Asked, share: float) -> Search:
     sizes, choices, derived = space_of(asked)
 
     def make(chosen: Mapping[str, Any]) -> Base:
-        return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
+        return asked.base({**options, **chosen})
 
     made = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal("time.step", share, KINDS, 10**9))
     made._sort_choices()

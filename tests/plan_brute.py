@@ -21,7 +21,6 @@ from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.plan import GOALS, Plan, plan
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked, options_of, space_of
-from symsim.program.base import read_base
 
 KINDS = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # sums of the same terms in other orders
@@ -50,6 +49,11 @@ class Question:
         return Asked(self.loaded, self.loaded.architecture, self.system, self.world, self.batch, self.seq_length, framework, self.fixed, self.allowed)
 
     def planned(self) -> Plan:
+        """Without what would fit on more ranks."""
+        with patch.object(planning, "_FURTHEST", 1):
+            return self._planned()
+
+    def _planned(self) -> Plan:
         return plan(
             self.loaded,
             self.system,
@@ -130,7 +134,7 @@ def brute(asked: Question) -> Brute:
     options.pop("world")
     sizes, choices, derived = space_of(of)
     axes = [*sizes, Axis(("world",), ((of.world,),))]
-    space = Space(read_base(of.loaded, options, of.system, of.overrides), [*axes, *(Axis(c.names, tuple(zip(*c.rows))) for c in choices)], derived)
+    space = Space(of.base(options), [*axes, *(Axis(c.names, tuple(zip(*c.rows))) for c in choices)], derived)
     goal = GOALS[asked.goal]
     first = _sweep(space, "time.step")
     first.prepare()

@@ -11,6 +11,7 @@ import pytest
 
 import symsim
 from symsim.grid.processes import forked
+from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.models import load_model
 from symsim.planning import search
 from symsim.planning.command import run_diff
@@ -98,7 +99,11 @@ def test_kinds_come_in_order_and_differ(made: Plan) -> None:
     assert steps == sorted(steps) and len(steps) == 5
     kinds = {(c.result.strategy.tp, c.result.strategy.pp, c.result.strategy.recompute) for c in made.best}
     assert len(kinds) == 5
-    again = symsim.derive(MODEL, made.best[0].text, system=SYSTEM)
+    settings = made.settings(made.best[0])
+    again = symsim.derive(MODEL, made.best[0].text, system=SYSTEM, overrides=settings)
+    # Megatron-LM fuses rotary embeddings; its fused norms change nothing here
+    assert settings == {"assume.apply_rope_fusion": "true"} == made.to_json()["settings"]
+    assert f" --set assume.apply_rope_fusion=true -y {SYSTEM}\n" in repr(made)
     assert again.value("time.step") == made.best[0].result.value("time.step")
     assert {"strategy", "time", "memory", "tokens_per_second", "mfu", "binds", "interval"} <= made.to_json()["best"][0].keys()
 
@@ -116,7 +121,7 @@ def test_single_changes_are_what_derive_says(made: Plan) -> None:
     first = made.best[0]
     found = single_changes(made.asked, first.options)
     assert found and [c.after for c in found] == sorted(c.after for c in found)
-    after = symsim.derive(MODEL, f"{first.text},{found[0].text}", system=SYSTEM)
+    after = symsim.derive(MODEL, f"{first.text},{found[0].text}", system=SYSTEM, overrides=made.settings(first))
     assert float(after.value("time.step")) == found[0].after < found[0].before == float(first.result.value("time.step"))
 
 
@@ -143,8 +148,11 @@ def test_fixed_options_leave_the_rows_that_have_them() -> None:
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_of_a_framework_is_one(name: str) -> None:
     framework = FRAMEWORKS[name]
-    options = {*framework.fixed, *framework.degrees, *framework.derived, *(n for c in framework.choices for n in c.names)}
+    options = {*framework.fixed, *framework.degrees, *framework.derived, *framework.staged, *(n for c in framework.choices for n in c.names)}
     assert options <= set(symsim.Strategy.model_fields)
+    # what is said of it is not the default
+    assert resolve(framework.assumptions).items() >= framework.assumptions.items()
+    assert all(value != ASSUMPTIONS[name].default for name, value in framework.assumptions.items())
     for text in framework.further:
         symsim.load_strategy(text)
     for choice in framework.choices:
@@ -224,6 +232,28 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     assert ended.returncode == 2 and "nothing fits, so nothing is written" in ended.stderr and not (tmp_path / "none.sh").exists()
     ended = run(*asked, "--why-not", "pp=4", "--json")
     assert ended.returncode == 0 and {"time", "memory"} == json.loads(ended.stdout).keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "fixed", "file"),
+    [
+        ("llama3-8b", "megatron", "pp=2,vpp=4,cp=1,tp=2", "train.sh"),
+        ("mixtral-8x7b", "megatron", "pp=2,vpp=1,cp=1,tp=1,ep=8,moe_token_dispatcher_type=flex,recompute=full", "train.sh"),
+        ("qwen3-32b", "torchtitan", "pp=2,cp=1,tp=2", "train.toml"),
+        ("llama3-8b", "deepspeed", "zero=3,recompute=none", "train.json"),
+        ("llama3-8b", "deepspeed", "zero=1,recompute=none", "train.json"),
+    ],
+)
+def test_a_file_that_is_read_back_takes_as_long_as_the_plan(model: str, framework: str, fixed: str, file: str, tmp_path: Path) -> None:
+    place, back = tmp_path / file, tmp_path / "back"
+    wanted = ["--fix", f"{fixed},micro_batch_size=1", "--world", "16", "--global-batch-size", "64", "--fits-with", "1", "--framework", framework]
+    ended = run("plan", model, "-y", "h200-sxm", *wanted, "--export", framework, str(place), "--json")
+    assert ended.returncode == 0 and "computes so" not in ended.stderr
+    ended_back = run("import", framework, str(place), *(["--of", model] if framework == "deepspeed" else []), "-o", str(back))
+    assert ended_back.returncode == 0, ended_back.stderr
+    again = run("eval", str(back), "-y", "h200-sxm", "--set", "dp=16" if framework == "deepspeed" else "clip_grad=1.0", "--json")
+    best, found = json.loads(ended.stdout)["best"][0], json.loads(again.stdout)
+    assert found["time"]["step"] == best["time"]["step"] and found["memory"]["peak"] == best["memory"]["peak"]
 
 
 def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:

@@ -40,6 +40,8 @@ def test_a_page_counts_what_is_slower_and_what_there_is_no_plan_for() -> None:
 def test_what_a_plan_chooses_is_not_fixed_and_all_else_is() -> None:
     text = "tp=2,sp=true,pp=2,dp=2,num_microbatches=4,precision=fp16,recompute=full,cross_entropy_fusion=te,num_layers_in_last_pipeline_stage=10"
     case = Case("a", "b", load_model("llama3-8b").architecture, load_strategy(text), {}, "h100-sxm", 1.0, None)
-    assert planned.fixed(case) == {"precision": "fp16", "cross_entropy_fusion": "te"}
+    # how boundary tensors travel is the authors' too
+    travel = {"p2p_comm": "asynchronous", "batch_p2p_sync": False}
+    assert planned.fixed(case) == {"precision": "fp16", "cross_entropy_fusion": "te", **travel}
     asked = planned.asked_of(case, {})
     assert (asked.world, asked.batch, asked.framework.title) == (8, 8, "Megatron-LM")

@@ -26,7 +26,7 @@ def plans() -> list[Plan]:
 def test_a_run_is_that_of_symsim_run(plans: list[Plan]) -> None:
     for made in plans:
         own = sized(made, Need(tokens=1e11, numbers={"mtbf": "1000 h"})).run
-        there = symsim.run(MODEL, made.best[0].text, SYSTEM, tokens="100B", overrides={"mtbf": "1000 h"})
+        there = symsim.run(MODEL, made.best[0].text, SYSTEM, tokens="100B", overrides={**made.settings(made.best[0]), "mtbf": "1000 h"})
         assert own is not None and {"days", "cost", "goodput"} <= own.keys() and own == there.numbers
         assert own["cost"] > sized(made, Need(tokens=1e11)).run["cost"]  # type: ignore[index]
 

@@ -7,7 +7,7 @@ sentence: nothing is left out in silence.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -41,12 +41,13 @@ _LABELS = {"name", "source", "fact", "modelling"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be written; assumptions: those that differ from their defaults."""
+    """What is to be written; assumptions: those that differ from their defaults; idle: those that move nothing, so that they are not lost."""
 
     architecture: Architecture
     strategy: Strategy
     system: System | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
+    idle: Collection[str] = ()
 
 
 def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]:
@@ -136,9 +137,9 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
         said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     held = resolve(job.assumptions)
-    chosen = {name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default}
+    chosen = {name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default and name not in asked.idle}
     said += [_sentence(title, "assume.", name, asked.assumptions[name], held[name]) for name in chosen if asked.assumptions[name] != held[name]]
-    own = {name: value for name, value in held.items() if value != ASSUMPTIONS[name].default and name not in chosen}
+    own = {name: value for name, value in held.items() if value != ASSUMPTIONS[name].default and name not in {*chosen, *asked.idle}}
     if own:
         settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
         said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
@@ -149,7 +150,7 @@ def plain(strategy: Strategy) -> dict[str, Any]:
     """Every option with the value that holds: two spellings of one strategy are equal."""
     data = strategy.model_dump()
     data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
-    if not strategy.overlap_p2p_comm or (strategy.microbatch_group_size_per_vp_stage or strategy.pp) <= strategy.pp:
+    if not strategy.overlap_p2p_comm or strategy.vpp == 1:
         data["overlap_p2p_comm_warmup_flush"] = None
     if strategy.pp == 1 or strategy.vpp > 1 or strategy.schedule != "1f1b":
         data["p2p_comm"] = ""

@@ -218,7 +218,7 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
 def _pipeline(a: Architecture, s: Strategy) -> Iterator[Argument]:
     """How layers are split. Megatron-LM divides evenly or refuses: what is left over here is laid out stage by stage."""
     yield from _on("no-overlap-p2p-communication", s.vpp > 1 and not s.overlap_p2p_comm)
-    yield from _on("overlap-p2p-communication-warmup-flush", s.overlap_p2p_comm and s.overlap_p2p_comm_warmup_flush and _larger_groups(s))
+    yield from _on("overlap-p2p-communication-warmup-flush", s.vpp > 1 and s.overlap_p2p_comm and s.overlap_p2p_comm_warmup_flush)
     yield from _on("defer-embedding-wgrad-compute", s.defer_embedding_wgrad_compute)
     yield from _given("wgrad-deferral-limit", s.wgrad_deferral_limit if s.defer_embedding_wgrad_compute else None)
     yield from _given("microbatch-group-size-per-virtual-pipeline-stage", s.microbatch_group_size_per_vp_stage)
@@ -233,11 +233,6 @@ def _pipeline(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _given("decoder-last-pipeline-num-layers", s.num_layers_in_last_pipeline_stage)
     yield from _on("account-for-embedding-in-pipeline-split", s.account_for_embedding_in_pipeline_split)
     yield from _on("account-for-loss-in-pipeline-split", s.account_for_loss_in_pipeline_split)
-
-
-def _larger_groups(s: Strategy) -> bool:
-    """Groups above pp, without which messages of the warm-up delay nothing that they would not delay beside computation."""
-    return s.microbatch_group_size_per_vp_stage is not None and s.microbatch_group_size_per_vp_stage > s.pp
 
 
 def _layout(a: Architecture, s: Strategy) -> str:

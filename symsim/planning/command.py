@@ -111,7 +111,8 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         if not found.fits:
             raise InputError(f"--export {written[0]} {written[1]}: nothing fits, so nothing is written")
         best = found.best[0].result
-        files, lost = export(written[0], Asked(best.model, best.strategy, best.system, best.assumptions), written[1])
+        asked = Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle)
+        files, lost = export(written[0], asked, written[1])
         for note in lost:
             say(note)
         say(f"wrote {', '.join(map(str, files))}")
@@ -124,9 +125,11 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
 def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
     """What was given and moves nothing of the best strategy."""
     fixed = read_strategy(request.fix)[0].model_fields_set if request.fix else set()
-    settings = [f"{name}={text}" for name, text in request.overrides.items()]
+    given = found.settings(found.best[0])
+    settings = [f"{name}={text}" for name, text in given.items()]
     made = as_given(request.model, found.best[0].text, request.systems[0] if request.systems else None, settings)
-    chosen = found.best[0].options.keys() - fixed
+    own = given.keys() - request.overrides.keys()
+    chosen = {*own, *found.best[0].options.keys()} - fixed
     for name, sentence in made.idle.items():
         if name not in chosen:
             say(f"the best: {sentence}")

@@ -28,13 +28,17 @@ class Choice:
 @dataclass(frozen=True)
 class Framework:
     """title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
-    derived: options that follow from others. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
+    derived: options that follow from others. staged: options that a pipeline of several stages has, with one
+    chunk a rank and with several. assumptions: what it does by itself that
+    others do otherwise. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
     at a time on what was found."""
 
     title: str
     fixed: Mapping[str, Any]
     degrees: frozenset[str]
     derived: Mapping[str, str]
+    staged: Mapping[str, tuple[Any, Any]]
+    assumptions: Mapping[str, str]
     choices: tuple[Choice, ...]
     further: tuple[str, ...]
 
@@ -59,6 +63,9 @@ FRAMEWORKS: dict[str, Framework] = {
         {"fusion": "te", "zero": 1},
         frozenset({"tp", "pp", "vpp", "cp", "ep", "etp"}),
         {"sp": "tp>1", "overlap_p2p_comm": "vpp>1"},
+        # boundary tensors in one exchange that the host waits for, unless they travel beside computation
+        {"p2p_comm": ("batched", "asynchronous"), "batch_p2p_sync": (True, False)},
+        {"layernorm_linear_fusion": "fused", "apply_rope_fusion": "true"},
         (
             Choice(("recompute", "recompute_modules"), (("none", "core_attn"), ("full", "core_attn"))),
             Choice(("recompute", "recompute_modules"), (("selective", "moe_act+layernorm"), ("selective", "moe")), _experts),
@@ -90,18 +97,31 @@ FRAMEWORKS: dict[str, Framework] = {
         {"fusion": "compile", "grad_reduce_in_fp32": True},
         frozenset({"tp", "pp", "cp", "ep"}),
         {"sp": "tp>1"},
+        # stages keep what they gathered, and reduce gradients, until the last micro-batch (distributed/pipelining)
+        {"reshard_after_backward": (False, False), "gradient_sync": ("last_microbatch", "last_microbatch")},
+        {"fsdp_parameters": "main", "recompute_early_stop": "false"},
         (
             Choice(("zero", "reshard_after_forward"), ((3, True), (3, False), (2, True))),
-            Choice(("recompute",), (("none",), ("full",), ("sac_mm",))),
+            Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
     ),
     "deepspeed": Framework(
         "DeepSpeed",
-        # reduce_bucket_size and allgather_bucket_size are 5e8 unless given
-        {"fusion": "eager", "ddp_bucket_size": 500_000_000, "allgather_bucket_size": 500_000_000},
+        # buckets, and limits of stage 3, are these unless given
+        {
+            "fusion": "eager",
+            "ddp_bucket_size": 500_000_000,
+            "allgather_bucket_size": 500_000_000,
+            "prefetch_bucket_size": 50_000_000,
+            "max_live_parameters": 1_000_000_000,
+            "max_reuse_distance": 1_000_000_000,
+            "param_persistence_threshold": 100_000,
+        },
         frozenset({"ep"}),
         {},
+        {},
+        {"fsdp_unit": "module", "zero_reduction": "all_reduce"},
         (
             Choice(("zero",), ((0,), (1,), (2,), (3,))),
             Choice(("recompute",), (("none",), ("full",))),

@@ -41,6 +41,8 @@ class Cuts:
     def __init__(self) -> None:
         self.ruled: dict[str, list[_Ruled]] = {}
         self.made: dict[Hashable, "_Cut"] = {}
+        # of a grid of several families, those of each, by the positions that it has
+        self.apart: dict[Hashable, Cuts] = {}
 
 
 class Members(Family):
@@ -187,7 +189,8 @@ def parted(space: Space, free: frozenset[str], known: Cuts) -> Parts:
     deciding = frozenset[str]()
     for one in apart:
         # what rules said of another model or system is not of this one
-        own = _whole(Members(space, one.chosen, free, Cuts()), Cuts())
+        its = known.apart.setdefault(tuple(chosen.tobytes() for chosen in one.chosen), Cuts())
+        own = _whole(Members(space, one.chosen, free, its), its)
         part = np.where(own.part >= 0, own.part + len(parts), part)
         broken = np.where(own.broken >= 0, own.broken + len(rules), broken)
         here |= own.here

@@ -18,9 +18,11 @@ import numpy as np
 from symsim.api.python import model_of
 from symsim.api.result import Result
 from symsim.errors import InputError, nearest
+from symsim.evaluation.idle import idle_assumptions
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
 from symsim.grid.collection import no_collection
+from symsim.grid.command import Point
 from symsim.grid.family import DERIVED, Family
 from symsim.grid.names import field_of
 from symsim.grid.space import Space
@@ -104,6 +106,11 @@ class Choice:
     def numbers(self) -> dict[str, Any]:
         return self.result.to_json()
 
+    @cached_property
+    def idle(self) -> list[str]:
+        """The assumptions besides the defaults that move nothing."""
+        return idle_assumptions(self.result, self.result.assumptions)
+
     def to_json(self) -> dict[str, Any]:
         found = self.numbers
         kept = ("time", "memory", "tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
@@ -142,9 +149,22 @@ class Plan:
         """The most ranks on which `smallest` is looked for."""
         return _FURTHEST * self.asked.world
 
+    def settings(self, choice: Choice) -> dict[str, Any]:
+        """What --set says for a strategy, as `overrides` of `derive`: what the framework does by itself, and what was given."""
+        return self.asked.settings(choice.idle)
+
+    def line(self, choice: Choice) -> str:
+        """A strategy as `symsim eval MODEL` takes it: -s, --set and -y."""
+        return Point(choice.text, [f"{n}={text_of(v)}" for n, v in self.settings(choice).items()], self.asked.system).text
+
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim plan --json`."""
-        return {"best": [one.to_json() for one in self.best], "fits": self.fits, "certificate": self.certificate.to_json()}
+        return {
+            "best": [one.to_json() for one in self.best],
+            "settings": self.settings(self.best[0]),
+            "fits": self.fits,
+            "certificate": self.certificate.to_json(),
+        }
 
     def __repr__(self) -> str:
         from symsim.planning.text import plan_text
@@ -290,7 +310,7 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     sizes, choices, derived = space_of(asked)
 
     def make(chosen: Mapping[str, Any]) -> Base:
-        return read_base(asked.loaded, {**options, **chosen}, asked.system, asked.overrides)
+        return asked.base({**options, **chosen})
 
     try:
         search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))

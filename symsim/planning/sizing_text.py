@@ -32,7 +32,7 @@ def sizing_text(sizes: Sequence[Size], need: Need) -> str:
             lines.append(wrapped(f"  {_name(size, many)}: {size.why}", hanging=4))
     if need.asks:
         lines += ["", *_answers(sizes, need, many), wrapped(_IN_A_RUN, "  ", hanging=2)]
-    lines += ["", *(f"{_name(s, many)}: -s {s.plan.best[0].text} -y {s.system}" for s in fits)]
+    lines += ["", *(f"{_name(s, many)}: {s.plan.line(s.plan.best[0])}" for s in fits)]
     looked = sum(s.plan.certificate.configurations for s in sizes)
     lines += ["", f"  No other of {looked:,} configurations is better. {sum(s.plan.seconds for s in sizes):.1f} s."]
     return "\n".join(lines) + "\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symsim.api.python import derive
@@ -13,10 +13,12 @@ from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
 from symsim.grid.names import DEGREES, RANKS, SIZES, field_of
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import Remembered
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.frameworks import Choice, Framework, Row
+from symsim.program.base import Base, read_base
 
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -50,9 +52,23 @@ class Asked:
     allowed: tuple[str, ...] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """The framework's, where the model comes with no others."""
+        return {**self.framework.assumptions, **self.loaded.assumptions}
+
+    def settings(self, idle: Collection[str]) -> dict[str, Any]:
+        """What --set says to `symsim eval` for a strategy of the plan. idle: assumptions that move nothing of it."""
+        own = {f"assume.{n}": v for n, v in self.framework.assumptions.items() if n not in (*self.loaded.assumptions, *idle)}
+        return {**own, **self.overrides}
+
     def evaluated(self, options: Mapping[str, Any]) -> Result:
         """A strategy's options on this model and system. InputError where it cannot run."""
-        return derive(self.loaded.architecture, options, self.loaded.assumptions, self.overrides, self.system)
+        return derive(self.loaded.architecture, options, Remembered(self.assumptions), self.overrides, self.system)
+
+    def base(self, options: Mapping[str, Any]) -> Base:
+        """Where an evaluation or a grid with these options starts."""
+        return read_base(replace(self.loaded, assumptions=self.assumptions), options, self.system, self.overrides)
 
 
 def options_of(asked: Asked) -> dict[str, Any]:
@@ -139,7 +155,10 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
     if "pp" in has:
         depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
         chunks = _CHUNKS if "vpp" in has else (1,)
-        yield Choice(("pp", "vpp"), tuple((p, v) for p in depths for v in chunks if v == 1 or (p > 1 and p * v <= model.num_layers)))
+        staged = {name: values for name, values in asked.framework.staged.items() if name not in asked.fixed}
+        alone = tuple(Strategy.model_fields[name].default for name in staged)
+        cut = [(p, v) for p in depths for v in chunks if v == 1 or (p > 1 and p * v <= model.num_layers)]
+        yield Choice(("pp", "vpp", *staged), tuple((p, v, *(alone if p == 1 else (s[v > 1] for s in staged.values()))) for p, v in cut))
     if "cp" in has:
         yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
     if model.moe is not None and "ep" in has:

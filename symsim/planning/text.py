@@ -31,14 +31,13 @@ _BEYOND = {
 
 def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
     """changes: what a single option more would do to the best (`knobs.py`)."""
-    asked = plan.asked
     first = plan.best[0]
     lines = [
         _of(plan),
         wrapped(_batch(plan)),
         "",
         choices_table(_best(plan), "", _placed(plan)),
-        f"first: -s {first.text} -y {asked.system}",
+        f"first: {plan.line(first)}",
         "",
         *_where(first),
         "",
@@ -55,7 +54,7 @@ def plan_shown(plan: Plan) -> Shown:
     header, rows = choices_rows("", _placed(plan))
     best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
     proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
-    below = (f"first: -s {first.text} -y {plan.asked.system}", _certificate_words(plan), _took(plan))
+    below = (f"first: {plan.line(first)}", _certificate_words(plan), _took(plan))
     return Shown(_of(plan), (_batch(plan),), (best, time_grid(Step(first.result)), proof), below)
 
 

@@ -14,7 +14,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -91,9 +91,9 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def drawn(draw: random.Random, points: int) -> Question | None:
+def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question | None:
     """A space of `points` configurations or a few times as many; None where the draw has fewer or many more."""
-    loaded, framework = load_model(draw.choice(MODELS)), draw.choice(("megatron", "megatron", "megatron", "torchtitan", "deepspeed"))
+    loaded, framework = load_model(draw.choice(models)), draw.choice(("megatron", "megatron", "megatron", "torchtitan", "deepspeed"))
     world, seq = 2 ** draw.randint(3, 9), draw.choice((2048, 4096, 4096, 8192))
     batch = world * 2 ** draw.randint(0, 5) // 2
     if draw.random() < 0.2:
@@ -170,12 +170,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spaces", type=int, default=30)
     parser.add_argument("--points", type=int, default=1_000_000)
+    parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     draw, began = random.Random(given.seed), time.perf_counter()
     spaces = compared = failed = 0
     while spaces < given.spaces:
-        asked = drawn(draw, given.points)
+        asked = drawn(draw, given.models, given.points)
         if asked is None:
             continue
         print(asked.said(), flush=True)
