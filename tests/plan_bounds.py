@@ -71,7 +71,7 @@ def checked(search: Search, rows: Sequence[int]) -> tuple[int, list[str]]:
     for depth in range(len(rows)):
         search.account.refused.clear()
         before = search.account.larger
-        left = search._looked(Cell(tuple(rows[:depth]), np.arange(search.space.points), np.zeros(search.space.points)))
+        left = search._looked_here(Cell(tuple(rows[:depth]), np.arange(search.space.points), np.zeros(search.space.points)))
         low = np.full(search.space.points, np.inf)
         for cell in left:
             low[cell.points] = cell.low

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from symsim.inputs.models import load_model
 from symsim.planning.frameworks import FRAMEWORKS
@@ -61,3 +64,32 @@ def test_a_member_that_runs_stands_for_a_cell_whose_first_rows_do_not() -> None:
     search = of("olmoe-1b-7b", 8, fixed, ("delay_wgrad_compute=true,false",))
     assert not search._parts(()).here.any()
     assert all((cell.low > 0).all() for cell in looked(search))
+
+
+def test_the_least_of_a_blocks_ways_bounds_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what hides an exchange of tokens and is not chosen yet, the bound of a cell is that of the row that hides the most."""
+    fixed = {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "ep": 8, "moe_token_dispatcher_type": "alltoall", "recompute": "none", "overlap_grad_reduce": True}
+    search = of("olmoe-1b-7b", 8, fixed, ("delay_wgrad_compute=false", "tp_comm_overlap=false"))
+    at = [k for k, choice in enumerate(search.choices) if "overlap_moe_expert_parallel_comm" in choice.names]
+    assert len(at) == 1 and len(search.choices[at[0]].rows) == 2
+    lows = []
+    for known in (True, False):
+        if not known:
+            monkeypatch.setattr(Search, "_ways", lambda *asked: None)
+            search = of("olmoe-1b-7b", 8, fixed, ("delay_wgrad_compute=false", "tp_comm_overlap=false"))
+        lows.append({int(p): low for cell in looked(search) for p, low in zip(cell.points, cell.low)})
+    assert lows[0].keys() == lows[1].keys() and all(low > lows[1][p] for p, low in lows[0].items())
+
+
+def test_blocks_with_too_many_ways_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = of("olmoe-1b-7b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "ep": 8})
+    part = next(p for p in search._parts(()).parts if p.point is not None)
+    asked = replace(part.undone, point=part.point).asked
+    # four rows of recomputation, two dispatchers
+    few = search._ways(asked, "embedding", search._free(0))
+    assert few is not None and len(few) == 8
+    assert search._ways(asked, "moe", search._free(0)) is None
+    monkeypatch.setattr("symsim.planning.ways._MOST_WAYS", 1 << 10)
+    # and with and without an exchange beside another micro-batch
+    ways = search._ways(asked, "moe", search._free(0))
+    assert ways is not None and len(ways) == 16 and len({tuple(map(id, w.definitions.values())) for w in ways}) > 4

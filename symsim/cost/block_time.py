@@ -58,9 +58,9 @@ def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[tu
     made = {}
     for name, remembered in lowered.blocks.items():
         kernels = kernel_times(book, name, remembered.placed, remembered.differentiated.backward, lowered.profile)
-        made[name, False] = _block(book, network, lowered, name, False, remembered, kernels)
+        made[name, False] = block_time(book, network, lowered, name, False, remembered, kernels)
         if name in lowered.checkpointed:
-            made[name, True] = _block(book, network, lowered, name, True, lowered.checkpointed[name], kernels)
+            made[name, True] = block_time(book, network, lowered, name, True, lowered.checkpointed[name], kernels)
     return made
 
 
@@ -99,7 +99,7 @@ def kernel_times(book: Derivation, name: str, placed: Placed, back: tuple[Backwa
 
 
 @once
-def _block(book: Derivation, network: Network, lowered: Lowered, name: str, whole: bool, remembered: Remembered, kernels: _Kernels) -> BlockTime:
+def block_time(book: Derivation, network: Network, lowered: Lowered, name: str, whole: bool, remembered: Remembered, kernels: _Kernels) -> BlockTime:
     title, words = _titled(name, whole), _said(name, whole)
 
     rule = lowered.profile.conventions.again.get("seconds")

@@ -49,7 +49,7 @@ def label(text: str) -> str:
 def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
     """Definitions in the order in which a reader meets them: sizes, blocks, model totals, stage totals."""
     made = Counted(book if book is not None else Derivation(), {})
-    _derived_sizes(made.derivation, lowered)
+    derived_sizes(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
         made.ops[name] = _block(made.derivation, name, remembered.differentiated, lowered.profile)
         _recomputation(made.derivation, name, remembered, lowered.profile)
@@ -61,7 +61,7 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
 
 
 @once
-def _derived_sizes(book: Derivation, lowered: Lowered) -> None:
+def derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names()}
     reaches |= {"chosen"} if model.attention.dsa_indexer_topk else set()

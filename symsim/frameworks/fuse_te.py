@@ -191,9 +191,9 @@ def _mask(k: Kernels) -> list[str]:
     """The causal mask, one for all layers; checkpointing core attention passes (so keeps) it and a one-element mask type
     (Megatron-Core attention.py _checkpointed_attention_forward)."""
     k.tensors.setdefault("attention_mask", Tensor("attention_mask", ("s", "z"), "bool", "table", None, "attention"))
-    strategy, source = k.profile.strategy, k.source
+    source = k.source
     assert source is not None
-    if strategy.recompute != "selective" or "core_attn" not in strategy.recompute_modules or strategy.recompute_operations is not None:
+    if not k.profile.strategy.core_attention_again:
         return ["attention_mask"]
     kind = k.make("mask_type", ["one"], "int32", "index")
     k.ops.append(replace(source, kind="constant", name=f"{source.name}.mask_type", inputs=(), outputs=(kind,), regions=frozenset(), attrs=Plain()))

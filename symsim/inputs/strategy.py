@@ -417,6 +417,11 @@ class Strategy(BaseModel):
         return self.pp if self.vpp > 1 else 1
 
     @property
+    def core_attention_again(self) -> bool:
+        """Whether attention's scores are a recompute module of their own."""
+        return self.recompute == "selective" and "core_attn" in self.recompute_modules and self.recompute_operations is None
+
+    @property
     def world_size(self) -> int:
         return self.tp * self.cp * self.dp * self.pp
 
@@ -424,6 +429,10 @@ class Strategy(BaseModel):
     def expert_dp(self) -> int:
         """Expert data-parallel degree: the ranks of a stage that hold the same experts."""
         return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)
+
+
+# properties that say yes or no, each with the options that it follows from: a pass that reads one asks for no more
+ANSWERS = {"core_attention_again": frozenset(("recompute", "recompute_modules", "recompute_operations"))}
 
 
 def default_dp(tp: int, cp: int, ep: int, etp: int) -> int:

@@ -22,7 +22,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition
 from symsim.inputs.reads import Item, Reads
-from symsim.inputs.strategy import Strategy
+from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
 
 P = ParamSpec("P")
@@ -80,6 +80,12 @@ class Traced:
             else:
                 memory.done.append(name)
             return memory.strategy.__dict__[name]
+        if name in ANSWERS:
+            if memory.pass_ is not None:
+                memory.pass_.note(("answer", name))
+            else:
+                memory.done.append(name)
+            return getattr(memory.strategy, name)
         found = getattr(Strategy, name)
         return found.fget(self) if isinstance(found, property) and found.fget is not None else found.__get__(self)
 
@@ -277,8 +283,8 @@ class _Made:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """Those that it read, in their order."""
-        return tuple(cast(str, which) for (kind, which), _ in self.reads if kind == "option")
+        """Those that it read, and answers of several (`ANSWERS`), in their order."""
+        return tuple(cast(str, which) for (kind, which), _ in self.reads if kind in ("option", "answer"))
 
 
 class _Recorder:
@@ -365,6 +371,8 @@ class Memory:
     def _value(self, kind: str, name: str) -> Hashable:
         if kind == "flag":
             return self._flags[name]
+        if kind == "answer":
+            return cast(bool, getattr(self.strategy, name))
         if kind == "option":
             found = self.strategy.__dict__[name]
             # true is 1, and another option than it

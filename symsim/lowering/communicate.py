@@ -144,7 +144,8 @@ def _where(layout: Layout, partial: tuple[str, ...], axis: str) -> str | None:
 def redistribute(state: State, mesh: Mesh, op: Op, name: str, wanted: Layout, shared: bool) -> str:
     """Bring a tensor to the wanted layout, one axis at a time; consumers that want the same layout share the result."""
     split = state.split.get(name, {})
-    for axis in filter(mesh.active, mesh.degrees):
+    # a layout has axes that are there alone
+    for axis in mesh.degrees:
         target = _where(wanted, (), axis)
         summed = target is None and axis in state.partial.get(name, ())
         for there in dict.fromkeys((split.get(axis), target) if summed else (target,)):

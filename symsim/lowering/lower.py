@@ -61,13 +61,18 @@ def declared_under(
     model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN
 ) -> tuple[Profile, Mesh, dict[str, Block]]:
     """What decides which kernels run, where dimensions lie, and the blocks before any of it is done."""
-    profile = Profile(_spelt(model, strategy), strategy, assumptions, framework_of(strategy, assumptions), placement_of(strategy), conventions)
-    mesh = mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
+    profile, mesh = placed_under(model, strategy, assumptions, conventions)
     declared = declare(profile, mesh)
     if strategy.placement is not None:
         placement = named_placement(profile.model, strategy, declared)
         profile, mesh = replace(profile, placement=placement), replace(mesh, placement=placement)
     return profile, mesh, declared
+
+
+def placed_under(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN) -> tuple[Profile, Mesh]:
+    """The same without blocks, where the strategy's own table says where dimensions lie."""
+    profile = Profile(_spelt(model, strategy), strategy, assumptions, framework_of(strategy, assumptions), placement_of(strategy), conventions)
+    return profile, mesh_of(strategy, gathers_in_ring=profile.framework.ring.gathers)
 
 
 @once
@@ -82,35 +87,35 @@ def declared_alone(model: Architecture) -> dict[str, Block]:
     return declare(profile, mesh_of(strategy))
 
 
-@once
 def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
     """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
+    names = [EMBEDDING, *profile.model.kind_names(), HEAD, *([DEPTH] if profile.model.mtp_num_layers else [])]
+    return {name: declared_block(profile, mesh, name) for name in names}
+
+
+@once
+def declared_block(profile: Profile, mesh: Mesh, name: str) -> Block:
+    model, strategy = profile.model, profile.strategy
+    kind = model.last_kind if name == DEPTH else name if name in model.layer_kinds else ""
+    net = _net(profile, mesh, name, kind)
+    if name == EMBEDDING:
+        return net.block(embedding(net, model))
+    if name == HEAD and strategy.task_type == "causal_lm":
+        return net.block([head(net, _stream(net, profile), model, tied=model.tie_word_embeddings)])
+    if name == HEAD:
+        return net.block([task_head(net, _stream(net, profile), model, strategy.task_type)])
+    if name == DEPTH:
+        return net.block([mtp_depth(net, _stream(net, profile), model)])
+    return net.block([decoder_layer(net, _stream(net, profile), model, model.layer_kinds[name])])
+
+
+def _net(profile: Profile, mesh: Mesh, name: str, kind: str) -> Net:
+    """kind: the kind of layer whose own sizes the block has, and experts where it has any."""
     model = profile.model
-    net = _net(profile, mesh, EMBEDDING)
-    blocks = {EMBEDDING: net.block(embedding(net, model))}
-    for name in model.kind_names():
-        blocks[name] = declare_layer(profile, mesh, name)
-    net = _net(profile, mesh, HEAD)
-    if profile.strategy.task_type == "causal_lm":
-        blocks[HEAD] = net.block([head(net, _stream(net, profile), model, tied=model.tie_word_embeddings)])
-    else:
-        blocks[HEAD] = net.block([task_head(net, _stream(net, profile), model, profile.strategy.task_type)])
-    if model.mtp_num_layers:
-        net = _net(profile, mesh, DEPTH, model.last_kind)
-        blocks[DEPTH] = net.block([mtp_depth(net, _stream(net, profile), model)])
-    return blocks
-
-
-def declare_layer(profile: Profile, mesh: Mesh, name: str) -> Block:
-    net = _net(profile, mesh, name, name)
-    return net.block([decoder_layer(net, _stream(net, profile), profile.model, profile.model.layer_kinds[name])])
-
-
-def _net(profile: Profile, mesh: Mesh, name: str, kind: str = "") -> Net:
-    """kind: the kind of layer whose own sizes the block has."""
-    own = {dim: f"{dim}_{kind}" for dim in profile.model.layer_kinds[kind].own} if kind else {}
-    at_random = profile.model.moe is not None and profile.assumptions["expert_load"] == "random"
-    return Net(name, profile.declared, dimensions(profile.model, profile.strategy, mesh, own, at_random))
+    own = {dim: f"{dim}_{kind}" for dim in model.layer_kinds[kind].own} if kind else {}
+    experts = kind != "" and (model.layer_kinds[kind].ffn == "moe" or model.layer_kinds[kind].beside_experts)
+    at_random = model.moe is not None and profile.assumptions["expert_load"] == "random"
+    return Net(name, profile.declared, dimensions(model, profile.strategy, mesh, own, at_random, experts))
 
 
 def _stream(net: Net, profile: Profile) -> str:
@@ -120,7 +125,7 @@ def _stream(net: Net, profile: Profile) -> str:
 
 def lower_block(block: Block, profile: Profile, mesh: Mesh, *, whole: bool = False) -> Remembered:
     """[declared Block] -> fused Block -> adapted Block -> stored Block -> Placed -> Differentiated -> Remembered."""
-    return _remembered(differentiated(block, profile, mesh), profile, whole)
+    return remembered(differentiated(block, profile, mesh), profile, whole)
 
 
 @once
@@ -137,9 +142,9 @@ def differentiated(block: Block, profile: Profile, mesh: Mesh) -> Differentiated
 
 
 @once
-def _remembered(block: Differentiated, profile: Profile, whole: bool) -> Remembered:
+def remembered(block: Differentiated, profile: Profile, whole: bool) -> Remembered:
     strategy, framework, placed = profile.strategy, profile.framework, block.placed
-    remembered = remember(
+    found = remember(
         block,
         regions=_regions(strategy) | {KERNEL} | frozenset(r for op in placed.block.ops for r in op.regions if r.startswith(RUN)),
         full=whole and strategy.recompute == "full",
@@ -150,7 +155,7 @@ def _remembered(block: Differentiated, profile: Profile, whole: bool) -> Remembe
         conventions=profile.conventions,
         leaves=profile.conventions.leaves if whole else (),
     )
-    return passed("remember", remembered)
+    return passed("remember", found)
 
 
 def _regions(strategy: Strategy) -> frozenset[str]:

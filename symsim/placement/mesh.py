@@ -105,8 +105,8 @@ def divisor(mesh: Mesh, axes: Iterable[str]) -> Expr:
 
 
 def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
-    """Elements of a dimension one rank holds."""
-    return block.dims[dim].size / divisor(mesh, axes)
+    """Elements of a dimension one rank holds; axes: of a layout, which has those alone that are there."""
+    return block.dims[dim].size / product(symbol(a) for a in axes if a != "dp")
 
 
 def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> Expr:

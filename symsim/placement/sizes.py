@@ -16,6 +16,8 @@ from symsim.placement.mesh import Mesh
 
 # the dimension of keys, and how far its attention reaches
 REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_v": "band", "n_k": "chosen"}
+# what `_of_ranks` knows of every strategy
+_OF_RANKS = ("m", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "inst", "group")
 
 
 def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
@@ -31,7 +33,24 @@ def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     """Every symbol of vocabulary.py that the model and the strategy determine. Sizes that no formula holds move nothing: reading them here is no
     use of them."""
     with unheeded(model):
-        return _values(model, strategy)
+        return {**_values(model, strategy), **_of_ranks(strategy)}
+
+
+def _of_ranks(strategy: Strategy) -> dict[str, Number]:
+    """Degrees, and what follows from them: all strategies have these."""
+    return {
+        "m": strategy.microbatches,
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "ep": strategy.ep,
+        "etp": strategy.expert_tp,
+        "dp": strategy.dp,
+        "edp": strategy.expert_dp,
+        "inst": strategy.num_distributed_optimizer_instances,
+        "group": schedule_sizes(strategy)["group"],
+    }
 
 
 def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
@@ -39,7 +58,6 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     found: dict[str, Number | None] = {
         "b": strategy.micro_batch_size,
         "s": strategy.seq_length,
-        "m": strategy.microbatches,
         "lam": 1,
         "h": model.hidden_size,
         "V": model.vocab_size,
@@ -62,16 +80,6 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "r": strategy.lora_rank if strategy.tuner_type == "lora" else None,
         "o": strategy.oft_block_size if strategy.tuner_type == "oft" else None,
         "D": model.mtp_num_layers,
-        "tp": strategy.tp,
-        "cp": strategy.cp,
-        "pp": strategy.pp,
-        "vpp": strategy.vpp,
-        "ep": strategy.ep,
-        "etp": strategy.expert_tp,
-        "dp": strategy.dp,
-        "edp": strategy.expert_dp,
-        "inst": strategy.num_distributed_optimizer_instances,
-        "group": schedule_sizes(strategy)["group"],
     }
     found |= _of_networks(model)
     if lengths is not None:
@@ -234,31 +242,21 @@ def set_aside_rows(strategy: Strategy, load: Expr) -> tuple[Expr | None, Expr | 
     return room, Fraction("1.1") / load if strategy.moe_paged_stash else room
 
 
-def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping[str, str], at_random: bool = False) -> Mapping[str, Dim]:
+def dimensions(
+    model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping[str, str], at_random: bool = False, experts: bool = True
+) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
     routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance. `R_u`, under the flex dispatcher, are tokens that
     arrive there: each once, however many of its experts are there. own: symbols of sizes that a kind has of its own.
-    at_random: the busiest rank's, where tokens choose at random.
+    at_random: the busiest rank's, where tokens choose at random. experts: with those of experts.
     """
-    sized = {name: Dim(symbol(name)) for name in values(model, strategy) if name not in ("lam",)}
-    load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
-    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * load
-    logical = symbol("b") * symbol("s") * symbol("K")
-    if model.moe and strategy.moe_pad_expert_input_to_capacity:
-        rows = symbol("E") * symbol("C") * mesh.degree("etp")
-        logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
-    flex, set_aside = {}, set_aside_rows(strategy, load)
-    if model.moe and strategy.moe_token_dispatcher_type == "flex":
-        often = reached(model.moe, mesh.degree("ep"))
-        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
+    with unheeded(model):
+        sized = {name: Dim(symbol(name)) for name in (*_OF_RANKS, *_values(model, strategy)) if name not in ("lam",)}
     return {
         **sized,
         "f": Dim(symbol("f")),
         **{dim: Dim(symbol(name)) for dim, name in own.items()},
-        "C": Dim(symbol("C")),
-        "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]),
-        **flex,
-        "E_r": Dim(symbol("E")),
+        **(_of_experts(model, strategy, mesh, at_random) if experts else {}),
         "n_z": Dim(symbol("n_z")),
         "n_b": Dim(symbol("n_b")),
         "n_w": Dim(symbol("n_w")),
@@ -269,3 +267,17 @@ def dimensions(model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping
         "y": Dim(expr(strategy.num_labels)),
         "z": Dim(symbol("s")),
     }
+
+
+def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, at_random: bool) -> dict[str, Dim]:
+    load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
+    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * load
+    logical = symbol("b") * symbol("s") * symbol("K")
+    if model.moe and strategy.moe_pad_expert_input_to_capacity:
+        rows = symbol("E") * symbol("C") * mesh.degree("etp")
+        logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
+    flex, set_aside = {}, set_aside_rows(strategy, load)
+    if model.moe and strategy.moe_token_dispatcher_type == "flex":
+        often = reached(model.moe, mesh.degree("ep"))
+        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
+    return {"C": Dim(symbol("C")), "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]), **flex, "E_r": Dim(symbol("E"))}

@@ -7,9 +7,10 @@ last of these begins. What is not in common is left out of the sums.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.expr import ZERO, Expr, Number, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_stage, of_step
 from symsim.algebra.quantity import BYTE, SECOND, Definition, Unit
@@ -20,10 +21,13 @@ from symsim.ir.roles import role_of
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 from symsim.planning.certain import Common, Derived
+from symsim.planning.ways import Way
 
 LEAST_TIME, LEAST_MEMORY = of_step("t", "least"), of_step("M", "least")
 _STAGE_TIME, _STAGE_MEMORY = of_stage("t", "least"), of_stage("M", "least")
 _RESERVE = of_step("M", "reserve")
+# a block's, by its name; None where they are not known
+Ways = Callable[[str], Sequence[Way] | None]
 _PARTS = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer", "earlier"))
 
 
@@ -40,10 +44,10 @@ class Least:
     further: bool
 
 
-def least(derived: Derived, free: frozenset[str]) -> Least:
-    """Of all strategies that differ from its own in these options alone."""
+def least(derived: Derived, free: frozenset[str], ways: Ways) -> Least:
+    """Of all strategies that differ from its own in these options alone. ways: gives those of a block under all rows of these."""
     common = Common(derived, free)
-    made = [*_time(derived, common, free), *_memory(derived, common)]
+    made = [*_time(derived, common, free, ways), *_memory(derived, common)]
     further = _has(common, of_stage("t")) or _has(common, of_stage("M", "peak"))
     exact = not free or all(_has(common, key) for key in (of_step("t", "step"), of_stage("M", "peak"), _RESERVE))
     known = {LEAST_TIME.text: _said(LEAST_TIME, ZERO, SECOND), LEAST_MEMORY.text: _said(LEAST_MEMORY, ZERO, BYTE)}
@@ -55,7 +59,7 @@ def _said(key: Key, amount: Expr, unit: Unit) -> Definition:
     return Definition(key, amount, unit, "what no strategy of a set can do without")
 
 
-def _time(derived: Derived, common: Common, free: frozenset[str]) -> list[Definition]:
+def _time(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> list[Definition]:
     book, mirrored = common.definitions, schedule_of(derived.result.strategy).placement == "mirrored"
     if _has(common, of_step("t", "step")):
         return [_said(LEAST_TIME, symbol("t_step"), SECOND)]
@@ -65,14 +69,14 @@ def _time(derived: Derived, common: Common, free: frozenset[str]) -> list[Defini
     if _has(common, of_stage("t")):
         own, more = of_stage("t"), []
     else:
-        amount = _of_blocks(derived, common, free)
+        amount = _of_blocks(derived, common, free, ways)
         if not amount and not tail:
             return []
         own, more = _STAGE_TIME, [_said(_STAGE_TIME, amount, SECOND)]
     assert own.text in book or more
-    ways = {of_step("t", "least", phase=str(k)): way for k, way in enumerate(_pipeline(derived.result, own.expr))}
-    said = [_said(key, way, SECOND) for key, way in ways.items()]
-    return [*more, *said, _said(LEAST_TIME, maximum(*(key.expr for key in ways)) + tail, SECOND)]
+    least_of = {of_step("t", "least", phase=str(k)): one for k, one in enumerate(_pipeline(derived.result, own.expr))}
+    said = [_said(key, one, SECOND) for key, one in least_of.items()]
+    return [*more, *said, _said(LEAST_TIME, maximum(*(key.expr for key in least_of)) + tail, SECOND)]
 
 
 def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
@@ -91,19 +95,100 @@ def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
     return [m * slowest]
 
 
-def _of_blocks(derived: Derived, common: Common, free: frozenset[str]) -> Expr:
-    """A stage's kernels, recomputation, and messages that nothing hides, as far as they are common."""
+def _of_blocks(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> Expr:
+    """A stage's kernels, recomputation, and messages that nothing hides: of a block the least of its ways, where all are known, else what is
+    common."""
+    found = ZERO
+    for name in dict.fromkeys(d.key.block for d in common.definitions.values() if d.key.scope == "block"):
+        known = None if derived.of_numbers & free else ways(name)
+        own = None if known is None else _least_way(derived, common, free, name, known)
+        found = found + (_of_common(derived, common, free, name) if own is None else own)
+    return found
+
+
+def _least_way(derived: Derived, common: Common, free: frozenset[str], name: str, ways: Sequence[Way]) -> Expr | None:
+    """None where the derivation is none of these, or a way stands on what is not known."""
+    base = common.definitions
+    if not any(all(base.get(s) == d for s, d in way.definitions.items()) for way in ways):
+        return None
+    amounts: list[dict[Expr, Expr]] = []
+    for way in ways:
+        told, amount = _Told(way.definitions, common), dict[Expr, Expr]()
+        for key, times in _parts_of_way(derived, free, name, way):
+            one = told.of(key.text)
+            if one is None:
+                return None
+            amount[one] = amount.get(one, ZERO) + times
+        amounts.append(amount)
+    # what all have is no matter of which is the least
+    shared = {one: times for one, times in amounts[0].items() if all(other.get(one) == times for other in amounts[1:])}
+    apart = dict.fromkeys(sum((one * times for one, times in amount.items() if one not in shared), ZERO) for amount in amounts)
+    return sum((one * times for one, times in shared.items()), minimum(*apart) if len(apart) > 1 else next(iter(apart)))
+
+
+def _parts_of_way(derived: Derived, free: frozenset[str], name: str, way: Way) -> Iterator[tuple[Key, Expr]]:
+    """What a block takes of a stage's micro-batch, and how often: its kernels, and what runs again and what nothing hides of messages where it is
+    known which of its layers are under full recomputation."""
+    strategy, in_full, often = derived.result.strategy, name in derived.result.lowered.checkpointed, symbol(runs(name))
+    waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
+    partial = "num_microbatches_with_partial_activation_checkpoints"
+    known = in_full == way.in_full and getattr(strategy, partial) is None and partial not in free
+    fully = layers(name, again=True).expr if in_full else ZERO
+    for made in way.definitions.values():
+        key = made.key
+        if key.scope != "block" or key.block != name or key.operation or not key.phase:
+            continue
+        if key.quantity == "t" and key.phase != "again":
+            # its backward may be put off (`PHASES`)
+            if not (waits and role_of(name).behind and key.phase == "weights"):
+                yield key, often
+        elif known and (key.quantity == "t" or (key.quantity == "e" and key.axis)):
+            yield key, fully if key.again else often - fully
+
+
+class _Told:
+    """Definitions of a way by what all strategies of the set have in common: by their symbols, where the derivation has the same."""
+
+    def __init__(self, own: Mapping[str, Definition], common: Common):
+        self._own, self._common = own, common
+        # of a symbol what it stands for; None where that is not known
+        self._made: dict[str, Expr | None] = {}
+
+    def of(self, name: str) -> Expr | None:
+        """By symbols that are common; None where it stands on others."""
+        if name not in self._made:
+            self._made[name] = self._told(name)
+        return self._made[name]
+
+    def _told(self, name: str) -> Expr | None:
+        made = self._own.get(name)
+        if made is None:
+            return symbol(name) if name in self._common else None
+        others: dict[str, Expr | Number] = {}
+        for part in made.expr.symbols():
+            told = self._made[part] if part in self._made else self.of(part)
+            if told is None:
+                return None
+            if told != symbol(part):
+                others[part] = told
+        if others:
+            return made.expr.substitute(others)
+        return symbol(name) if made == self._common.definitions.get(name) else made.expr
+
+
+def _of_common(derived: Derived, common: Common, free: frozenset[str], name: str) -> Expr:
+    """As far as they are common."""
     strategy, again = derived.result.strategy, derived.result.lowered.checkpointed
     waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
     found = ZERO
-    for (name, whole), kernels in common.again.items() if strategy.num_microbatches_with_partial_activation_checkpoints is None else ():
+    for (block, whole), kernels in common.again.items() if strategy.num_microbatches_with_partial_activation_checkpoints is None else ():
         of_all = layers(name, again=True).expr if name in again else ZERO
-        for kernel in kernels:
+        for kernel in kernels if block == name else ():
             if kernel in common:
                 found = found + symbol(kernel) * (of_all if whole else symbol(runs(name)) - of_all)
     for made in common.definitions.values():
         key = made.key
-        if key.scope != "block" or key.quantity not in ("t", "e") or made.symbol not in common:
+        if key.scope != "block" or key.block != name or key.quantity not in ("t", "e") or made.symbol not in common:
             continue
         often, checkpointed = symbol(runs(key.block)), layers(key.block, again=True).expr if key.block in again else ZERO
         if key.quantity == "e" and key.axis and key.phase:

@@ -20,7 +20,7 @@ import numpy as np
 
 from symsim.grid.axes import Axis, DerivedAxis
 from symsim.grid.family import Array
-from symsim.grid.names import DEGREES
+from symsim.grid.names import DEGREES, field_of
 from symsim.grid.processes import cores, forked, shared
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
@@ -31,16 +31,20 @@ from symsim.planning.certain import Derived, derived
 from symsim.planning.frameworks import Choice
 from symsim.planning.least import LEAST_MEMORY, LEAST_TIME, Least, least
 from symsim.planning.members import Cuts, Part, Parts, parted
+from symsim.planning.ways import Free, Way, answers_that_vary, rows_of, ways_of
 from symsim.program.base import Base
-from symsim.program.program import Program, restricted
-from symsim.program.value import Value
+from symsim.program.points import values_at
+from symsim.program.program import Program
 
 # bounds and values are sums of the same terms in other orders; closer than this they count as equal
 _ROUNDING = 1e-9
 _SMALL = 1 << 13
 # grids under one member's options that are kept
 _MOST_PARTED = 1 << 12
-_ALL = 1 << 62
+# options that the model which is derived follows from
+_OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
+# a program with more values is begun anew: what parts share is of few cells
+_MOST_VALUES = 20_000
 # so many parts are worth a process
 _FORK_PARTS = 16
 # after which two processes tell each other what they found
@@ -165,6 +169,8 @@ class Search:
         self._cuts = Cuts()
         self._parted: dict[tuple[tuple[int, ...], Others], Parts] = {}
         self._codes, self._sized = self._kinds()
+        given = {field_of(name) for name in self.space.columns} | {field_of(d.name) for d in self.derived_axes}
+        self._answers = answers_that_vary(make({}).strategy, self.choices, frozenset(given))
 
     @property
     def configurations(self) -> int:
@@ -331,11 +337,20 @@ class Search:
 
     def _bounds(self, part: Part, free: frozenset[str]) -> Least:
         # how much is known depends on the free options more than on the part: where the first had no sums, others are not asked for them
-        known, key = self._derivation(replace(part.undone, point=_point(part)).asked, not free or self._further.get(free, True))
+        asked = replace(part.undone, point=_point(part)).asked
+        known, key = self._derivation(asked, not free or self._further.get(free, True))
         if (key, free) not in self._least:
-            self._least[key, free] = least(known, free)
+            self._least[key, free] = least(known, free, lambda name: self._ways(asked, name, free))
             self._further.setdefault(free, self._least[key, free].further)
         return self._least[key, free]
+
+    def _ways(self, asked: Derivable, name: str, free: frozenset[str]) -> list[Way] | None:
+        """A block under all rows of the free options; not where they change what is trained."""
+        if _OF_TRAINED & free or asked.strategy.padding_free or asked.strategy.placement is not None:
+            return None
+        choices = tuple(rows_of(choice) for choice in self.choices if not free.isdisjoint(choice.names))
+        memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
+        return ways_of(asked, memory, model, name, Free(choices, self._answers))
 
     def _further_choices(self, bounds: Least, depth: int) -> int:
         """How many choices are to be made before a derivation tells more than it does now."""
@@ -352,11 +367,13 @@ class Search:
 
     def _bound(self, cell: Cell, variant: Variant) -> Cell:
         """What is left of a part, with the bounds of its points."""
+        if len(self._program.lowered) > _MOST_VALUES:
+            self._program = Program(self.space.sizes, small=_SMALL)
         reported, members = Reported(variant, self._program), self._members(len(cell.rows))
         wanted = [*(reported.quantity(k.text) for k in (LEAST_TIME, LEAST_MEMORY)), reported.quantity("memory.capacity")]
         if not self._free(len(cell.rows)).isdisjoint(self._of_stages):
             return cell
-        time, memory, capacity = _arrays(wanted, cell.points, self.space.sizes)
+        time, memory, capacity = values_at(wanted, cell.points, self.space.sizes)
         own = time if self.goal.objective == "time.step" else memory
         low = np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))
         bounded = Cell(cell.rows, cell.points, low)
@@ -370,7 +387,7 @@ class Search:
         """The exact values of a part, one for all members."""
         reported = Reported(variant, self._program)
         wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
-        values, peak, reserve, capacity = _arrays(wanted, cell.points, self.space.sizes)
+        values, peak, reserve, capacity = values_at(wanted, cell.points, self.space.sizes)
         self.account.evaluated += len(cell.points) * self._members(len(cell.rows))
         good = values == values
         if self.goal.share is not None:
@@ -410,7 +427,9 @@ class Search:
         return {name: value for choice, k in zip(self.choices, at) for name, value in zip(choice.names, choice.rows[k])}
 
     def _free(self, depth: int) -> frozenset[str]:
-        return frozenset(name for choice in self.choices[depth:] for name in choice.names)
+        """The options not chosen yet, and the answers that are not the same for all their rows."""
+        names = frozenset(name for choice in self.choices[depth:] for name in choice.names)
+        return names | frozenset(answer for answer, of in self._answers.items() if not of.isdisjoint(names))
 
     def _members(self, depth: int) -> int:
         return math.prod(len(choice.rows) for choice in self.choices[depth:])
@@ -469,20 +488,3 @@ def _point(part: Part) -> tuple[int, ...]:
 
 def _of(cell: Cell, where: Array) -> Cell:
     return replace(cell, points=cell.points[where], low=cell.low[where])
-
-
-def _arrays(wanted: Sequence[Value], numbers: Array, sizes: Sequence[int]) -> list[Array]:
-    """Values at some points of the grid; those that are not known yet computed on the smallest grid that holds them."""
-    at: Sequence[Array] = np.unravel_index(numbers, sizes)
-    made = wanted
-    if not all(value.known for value in wanted):
-        box = [np.unique(p) for p in at]
-        _, made = restricted(wanted, box, _ALL)
-        at = [np.searchsorted(own, p) for own, p in zip(box, at)]
-    found = []
-    for value in made:
-        data = value.data
-        if isinstance(data, np.ndarray):
-            data = data[tuple(k if n > 1 else np.zeros_like(k) for k, n in zip(at, data.shape))]
-        found.append(np.broadcast_to(np.asarray(data, dtype=float), numbers.shape))
-    return found
