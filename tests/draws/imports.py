@@ -14,6 +14,7 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,13 @@ def outcome(kind: str, number: int, place: Path, seed: int = SEED) -> Outcome:
     return run(Case(("import", *asked.arguments[1:]), asked.files, directory="out"), place, ("eval", "out", "--json"))
 
 
+def faults_said(faults: Sequence[tuple[int, str]]) -> int:
+    """Print every fault with the first numbers of its cases; the exit code."""
+    for fault, times in Counter(fault for _, fault in faults).most_common():
+        print(f"{times} of: {fault!r}, numbers {[n for n, f in faults if f == fault][:FIRST]}")
+    return 1 if faults else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
@@ -99,9 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
                 faults.append((number, found.fault))
     became = ", ".join(f"{n} {what}" for what, n in sorted(tally.items()))
     print(f"{given.kind}: {given.count} cases, {became}; longest {longest[0]:.1f} s ({longest[1]})")
-    for fault, times in Counter(fault for _, fault in faults).most_common():
-        print(f"{times} of: {fault!r}, numbers {[n for n, f in faults if f == fault][:FIRST]}")
-    return 1 if faults else 0
+    return faults_said(faults)
 
 
 if __name__ == "__main__":

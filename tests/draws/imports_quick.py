@@ -45,7 +45,7 @@ from symsim.inputs.reading import format_yaml, printable
 from symsim.inputs.systems import format_system
 
 KINDS = (*imports.KINDS, "hf")
-SEED, FIRST = 12, 3
+SEED = 12
 _COMMANDED, _EVALUATED, _HINTED = 128, 512, 8
 _MEMORY = 2 * 2**30
 # what a reader has no reason to do; open for writing is looked at in its flags
@@ -335,9 +335,7 @@ def main(arguments: list[str] | None = None) -> int:
     spent = time.process_time() - cpu
     print(f"{given.kind}: {number - given.first} cases from {given.first}, {became}", end="; ")
     print(f"longest {longest[0]:.1f} s ({longest[1]}); {spent:.0f} s of CPU, {most} MiB")
-    for fault, times in Counter(fault for _, fault in faults).most_common():
-        print(f"{times} of: {fault!r}, numbers {[n for n, f in faults if f == fault][:FIRST]}")
-    return 1 if faults else 0
+    return imports.faults_said(faults)
 
 
 if __name__ == "__main__":
