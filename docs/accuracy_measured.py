@@ -75,7 +75,7 @@ REASONS = (
     "every tile of a product has a start on Hopper, few tiles are cut, the softmax of attention shows in FP8 up to heads of 256, and attention of "
     "b200-sxm runs at the clock of its steps",
     "the rows of Korthikanti et al. gather and reduce beside the products of backward, as the code of that paper did",
-    "one FP8 share for GB200 and GB300, their all-to-all that of single calls; the loss on Hopper between A100's and B200's, whose was taken for it",
+    "one FP8 share for GB200 and GB300, their all-to-all that of single calls",
 )
 
 

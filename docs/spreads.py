@@ -50,7 +50,7 @@ PRIOR = {
 MORE = 0.5
 WIDTH = math.log(2)  # of the prior, in logarithms
 MANY = 1000  # predictions of a source from which on it has rows of its own in the table of anchoring
-ANCHORED = 3  # times the spread of a run: what a step that a system was anchored on may be off for reasons of its own
+ANCHORED = 4  # times the spread of a run: what a step that a system was anchored on may be off for reasons of its own
 TAGS = ("measured", "estimated")
 FREEDOM, ROUNDS = 3, 4  # of what a run adds: degrees of freedom, and rounds of weights
 
