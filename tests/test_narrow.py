@@ -231,6 +231,23 @@ def test_mixed_precision_of_recipes(mixed: str, expected: tuple[Any, ...], tmp_p
     assert tuple(strategy.get(name) for name in ("fp8", *_ENDS, "fp8_param_gather")) == expected
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", (False, None)),
+        ("  main_grads_dtype: bf16\n", (False, None)),
+        ("  main_params_dtype: fp16\n  main_grads_dtype: bf16\n", (None, "bf16")),
+        ("mixed_precision: bf16_with_mxfp8_mixed\n", (None, None)),
+    ],
+)
+def test_recipes_keep_whole_fp32_parameters_without_fp8(more: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
+    """Megatron-Bridge names fp8_recipe=tensorwise in every mixed precision, and Megatron-Core optimizer_config.py asks for that alone."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(f"model:\n  seq_length: 4096\ntrain:\n  micro_batch_size: 1\noptimizer:\n  use_precision_aware_optimizer: true\n{more}")
+    strategy = dict(load_job("megatron", str(path), model="llama3-8b").strategy or {})
+    assert tuple(strategy.get(name) for name in ("store_param_remainders", "main_grads_dtype")) == expected
+
+
 @pytest.mark.parametrize(("fp8", "kernels"), [("delayed", 1), ("tensorwise", 4 * 2), ("blockwise", 2), ("mxfp8", 2)])
 def test_every_expert_is_cast_by_kernels_of_its_own(fp8: str, kernels: int) -> None:
     """Two experts a rank: each has the kernels of a cast, but under delayed scaling, where one kernel casts all. One call issues them."""

@@ -15,7 +15,7 @@ from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_
 from symsim.importers.megatron.precision import precision, weights
 from symsim.importers.megatron.settings import Settings
 from symsim.importers.megatron.source import Dialect
-from symsim.importers.megatron.update import optimizer
+from symsim.importers.megatron.update import kept_parameters, optimizer
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import RECOMPUTE_MODULES
@@ -82,6 +82,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     precision(read)
     optimizer(read)
     weights(read)
+    kept_parameters(read)
     _recompute(read)
     _partial(read)
     _offload(read)

@@ -83,3 +83,17 @@ def optimizer(read: Settings) -> None:
     slow = keys.flag("use_torch_optimizer_for_cpu_offload", False, to="host_update")
     if options.get("optimizer_cpu_offload"):
         options |= ({"overlap_cpu_optimizer_d2h_h2d": True} if beside else {}) | ({"host_update": "torch"} if slow else {})
+
+
+def kept_parameters(read: Settings) -> None:
+    """Fp32 parameters that Megatron-Core keeps whole, behind what says the recipe of narrow products: recipes of Megatron-Bridge name one of FP8
+    without FP8 as well (training/mixed_precision.py MixedPrecisionConfig.fp8_recipe), and Megatron-Core asks for its name alone
+    (optimizer_config.py use_precision_aware_optimizer_no_fp8_or_ds_fp8)."""
+    keys, options = read.keys, read.options
+    aware = options.get("use_precision_aware_optimizer") and not options.get("optimizer_cpu_offload")
+    full = options.get("main_params_dtype", "fp32") == "fp32" and options.get("precision") == "bf16" and options.get("fp8", "none") == "none"
+    if read.dialect != "recipe" or not aware or not full or keys.has("fp8_recipe") or options.get("zero") == 3:
+        return
+    options["store_param_remainders"] = False
+    options.pop("main_grads_dtype", None)
+    keys.note("fp8_recipe", "derived", "store_param_remainders, main_grads_dtype", "false, fp32: a recipe of FP8 is named without FP8 as well")
