@@ -389,6 +389,16 @@ def test_activations_on_the_host() -> None:
     assert of_stage(kept)["activations"] - of_stage(away)["activations"] == moved
 
 
+def test_gradients_of_layers_behind_are_there_in_a_steps_only_backward() -> None:
+    """PyTorch's gradients come into being layer by layer: in the backward of the last dense layer those of all mixtures are there already."""
+    result = made("deepseek-v2-lite", fusion="eager", zero=0, recompute="full", grad_reduce_in_fp32=False)
+    n = result.stage_numbers(result.stages[0])
+    kept = n["M_stage_weights"] + n["M_stage_optimizer"] + n["M_stage_constant"] + n["W_bwd_dense_ckpt"]
+    kept += n["A_stage"] - n["A_head"] - 26 * n["A_moe_ckpt"] - n["A_dense_ckpt"]
+    mixture = sum(size for name, size in n.items() if name.startswith("P_moe_"))
+    assert n["M_at_backward_dense_ckpt"] - kept == 2 * (n["P_output"] + 26 * mixture)
+
+
 def test_a_sent_output_that_is_kept() -> None:
     freed, kept = (made(pp=4, num_microbatches=8, deallocate_pipeline_outputs=d) for d in (True, False))
     for i, alive in enumerate((4, 3, 2, 0)):

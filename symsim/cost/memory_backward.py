@@ -116,10 +116,18 @@ def rebuilt(rank: Rank, name: str, again: bool) -> Expr:
 
 
 def gradients_after(rank: Rank, name: str) -> Expr:
-    """PyTorch's gradients of the head that exist before this block's backward: its own where the step has one micro-batch
-    (under FSDP they wait, whole, for the root's reduction), and always that of a table it shares with the embedding."""
+    """PyTorch's gradients that exist before this block's backward: of the head, and, where the step has one micro-batch, of kinds of layers
+    behind it."""
     if rank.framework.main_gradients or role_of(name).behind:
         return ZERO
+    behind = total(trained_parameters(rank, k) * layers(k).expr for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
+    width = WIDTHS[parameter_type(rank.strategy)]
+    return _of_head(rank) + rank.fresh * (shard_gradients(rank, behind) if rank.strategy.zero == 3 else behind * width)
+
+
+def _of_head(rank: Rank) -> Expr:
+    """Gradients of the head that exist before the backward of layers: its own where the step has one micro-batch (under FSDP they wait, whole,
+    for the root's reduction), and always that of a table it shares with the embedding."""
     of_head = trained_output_layer(rank.book, rank.lowered) * WIDTHS[parameter_type(rank.strategy)]
     return (of_head if rank.strategy.zero == 3 else rank.fresh * of_head) + _tied_gradient(rank)
 
@@ -140,7 +148,7 @@ def first_layers(rank: Rank) -> Expr:
     if rank.framework.main_gradients:
         return table + still_gathered(rank)
     if rank.strategy.zero == 3:
-        waiting = gradients_after(rank, kind)
+        waiting = _of_head(rank)
         # the shards of this layer's gradients and of the root's are still to come
         to_come = shard_gradients(rank, trained_parameters(rank, kind) + trained_root(rank))
         units = gathered_parameters(rank, kind, backward=True) + reduction_buffer(rank, kind) + waiting - to_come
