@@ -204,3 +204,15 @@ def test_states_and_flops_are_those_of_simumax(name: str, tmp_path: Path) -> Non
     if len(run["chunks"]) == 1:
         ranks = made.strategy["tp"] * made.strategy["cp"] if made.strategy else 1
         assert result["flops"]["forward"] == run["chunks"]["first_stage_chunk"]["total"]["flops"]["fwd"] * ranks
+
+
+def test_a_remark_in_a_file_without_comments_is_no_option(tmp_path: Path) -> None:
+    path = tmp_path / "strategy.json"
+    for key, why in (("_comment", "a remark: the name begins with an underscore"), ("_tp", None)):
+        path.write_text(json.dumps({**STRATEGY, key: "for 8 ranks" if why else 2}))
+        files = [str(IMPORTED / "dense" / "system.json"), str(path), str(IMPORTED / "dense" / "model.json")]
+        if why is None:
+            with pytest.raises(InputError, match=f"SimuMax's strategy has no key '{key}'"):
+                symsim.load_job("simumax", *files)
+        else:
+            assert [row.why for row in symsim.load_job("simumax", *files).rows if row.key == key] == [why]

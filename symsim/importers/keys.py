@@ -7,6 +7,7 @@ table of those that change no formula and of those whose effect is not modelled.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -18,6 +19,8 @@ Fate = Literal["mapped", "derived", "no_cost_effect", "not_modelled", "refused"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 # beyond all that is counted
 _LARGEST = 10**18
+# `_comment` and the like, of files whose format has no comments
+_REMARK = re.compile(r"_[A-Za-z]\w*(?<!_)")
 _SPELT_TRUE, _SPELT_FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _NOTHING: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", "false", "False", "0", (), [], {})
 
@@ -196,6 +199,8 @@ class Keys:
                 self.note(key, "no_cost_effect", why="not set")
             elif key in self.known:
                 self.note(key, "no_cost_effect", why="not read here, since another key decides")
+            elif _REMARK.fullmatch(key) is not None and isinstance(one.value, (str, list, dict)):
+                self.note(key, "no_cost_effect", why="a remark: the name begins with an underscore")
             else:
                 hint = nearest(key, sorted({*self.table, *self.known} - self.given.keys()))
                 if not self.lenient:
