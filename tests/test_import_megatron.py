@@ -573,6 +573,9 @@ def _small(*more: str, lenient: bool = False) -> Job:
         (("--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
         (("--patch-tokenizer-type", "Qwen2Tokenizer", "--extra-vocab-size", "421"), 152064),
         (("--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
+        # 250,680 and 32,000 entries
+        (("--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", "bigscience/tokenizer"), 250752),
+        (("--tokenizer-type", "SentencePieceTokenizer", "--tokenizer-model", "/data/llama_tokenizer.model"), 32000),
     ],
 )
 def test_a_vocabulary_that_its_tokenizer_tells(said: tuple[str, ...], rows: int) -> None:

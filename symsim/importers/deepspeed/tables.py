@@ -97,6 +97,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", PATHS, "nebula datastates checkpoint dataloader_drop_last"),
     **silent("no_cost_effect", "buffers of reads from disk", "aio"),
     **silent("not_modelled", _TIMERS, "wall_clock_breakdown memory_breakdown flops_profiler"),
+    **silent("no_cost_effect", LOGS, "log.steps_per_print"),
     **silent("no_cost_effect", f"a tuner runs {_FIRST_STEPS}", "autotuning"),
     **silent("no_cost_effect", "restarts and batches of a run whose ranks come and go", "elasticity"),
     **silent("no_cost_effect", "sums or means: the same message", "gradient_allreduce_op"),
@@ -113,6 +114,7 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled", "where shards are gathered, moved by the compiler: what of the gathers is exposed", _inside("compile", "deepcompile passes")
     ),
+    **silent("no_cost_effect", "of earlier versions: compile.enabled says whether layers are compiled", _inside("compile", "disable")),
     **silent("no_cost_effect", "read with compile.deepcompile", _inside("compile", "schedule")),
     **silent("no_cost_effect", "details of the compiler", _inside("compile", "backend kwargs free_activation offload_activation debug_log")),
     **silent("no_cost_effect", "details of the compiler", _inside("compile", "offload_opt_states double_buffer symmetric_memory sync_before_reduce")),

@@ -17,11 +17,14 @@ BPE = "GPT2BPETokenizer"
 _TOKENIZERS = {BPE: 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "TikTokenizer": 2**17}
 # those of Pai-Megatron-Patch, to which extra_vocab_size is added (megatron_patch/tokenizer/__init__.py)
 _PATCHED = {"Qwen2Tokenizer": 151643, "Qwen2VLTokenizer": 151643, "Qwen3Tokenizer": 151643, "LLama3Tokenizer": 128000, "LLamaTokenizer": 32000}
-# tokenizers that are no model's of models/, by the last part of their name: the SentencePiece file of Llama 1 and 2, T5's, BLOOM's
+# tokenizers that are no model's of models/, by their name or the last part of it: the SentencePiece file of Llama 1 and 2, T5's, BLOOM's
 _FILES = {
     "llama_tokenizer.model": 32000,
     "llama2_tokenizer.model": 32000,
     "t5-small": 32100,
+    "google/mt5-small": 250100,
+    "google/mt5-base": 250100,
+    "bigscience/tokenizer": 250680,
     "byte-level-bpe-tokenizer-no-norm-250k-whitespace-and-eos-regex-alpha-v3-dedup-lines-articles": 250680,
 }
 
@@ -57,7 +60,7 @@ def vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
     if size is None and model is not None and (shipped := _named(str(model.value))) is not None:
         size = load_model(shipped).architecture.vocab_size
         keys.note("tokenizer_model", "derived", "vocab_size", f"{size}: the rows of {shipped}, since no tokenizer is read")
-    if size is None and model is not None and (entries := _FILES.get(str(model.value).rpartition("/")[2])) is not None:
+    if size is None and model is not None and (entries := _FILES.get(str(model.value), _FILES.get(str(model.value).rpartition("/")[2]))) is not None:
         size = entries
         keys.note("tokenizer_model", "derived", "vocab_size", f"{size} entries")
     if size is None and tokenizer in _TOKENIZERS:
