@@ -80,6 +80,7 @@ MODULE_CODE = {
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
     "cohere2_moe": _CENTRED,
+    "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True),
     "dbrx": ModuleCode(router_is_linear=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,

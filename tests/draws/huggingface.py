@@ -626,7 +626,7 @@ def parameters(model: Any, wrapped: bool = False) -> Counts:
     text = {id(p) for part in parts for p in part.parameters()}
     table, found = model.get_input_embeddings(), Counter[str]()
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:  # a table of fixed positions
+        if "embed_positions" in name and not parameter.requires_grad:  # fixed positions
             continue
         module = "embedding" if parameter is table.weight and not wrapped else module_of(name)
         if module and (not wrapped or id(parameter) in text):
