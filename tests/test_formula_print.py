@@ -136,6 +136,16 @@ def test_factors_stay_as_people_write_them() -> None:
     assert plain(floor((m - 1) * (p - 1) / p)) == "floor((pp - 1)/pp*(m - 1))"
 
 
+def test_what_is_common_stands_in_front() -> None:
+    """One number of several quantities; bytes of parameters over one rate; a degree less one, and the brackets as high as they must be."""
+    dense, expert, dp, rate, start = (symbol(n) for n in ("P_stage_dense", "P_stage_expert", "dp", "B_hbm", "t_mem"))
+    assert plain(4 * dense + 4 * expert) == "4*(P_stage_dense + P_stage_expert)"
+    seconds = 12 * start + (12 * dense + 46 * dense / dp + 12 * expert) / rate
+    assert plain(seconds) == "12*t_mem + (12*P_stage_dense + 46*P_stage_dense/dp + 12*P_stage_expert)/B_hbm"
+    assert latex(12 * (dense / dp + expert), {}).startswith(r"12\left(\frac{")
+    assert plain(start + 4 * (1 - dp) * rate * dense) == "t_mem - 4*(dp - 1)*B_hbm*P_stage_dense"
+
+
 def test_guards_are_brackets() -> None:
     mu, t, i, m, p = (symbol(n) for n in ("mu_tp_1", "tp", "i", "m", "pp"))
     assert plain(ceil(minimum(1, mu - 1))) == "[mu_tp_1 > 1]"

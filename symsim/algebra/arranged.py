@@ -31,6 +31,7 @@ _RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
 ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}
 # Terms that are large together are read together: those with the same tokens over the same ranks.
 _TOGETHER = frozenset(f"{_TOKENS} {_RANKS}".split())
+_DEGREES = frozenset(_RANKS.split())
 # sums with more terms or atoms than these are not searched for factors
 _MOST_TERMS, _MOST_ATOMS = 64, 24
 _LARGE = 1000
@@ -229,6 +230,8 @@ def split(terms: Terms) -> tuple[Fraction, dict[Atom, int], list[Terms]]:
         rest = {_divided(m, common): Fraction(c) / by for m, c in own.items()}
         over = _over_one(rest)
         rest = {_multiplied(m, tuple((a, -p) for a, p in over)): c for m, c in rest.items()} if over else rest
+        if rest.get(()) == 1 and _less_one(less := {m: -c for m, c in rest.items()}) and all(_is_degree(a) for m in rest for a, _ in m):
+            rest, by = less, -by  # -(e - 1), not (1 - e)
         number *= by
         for atom, power in (*common.items(), *over):
             powers[atom] = powers.get(atom, 0) + power
@@ -313,6 +316,11 @@ def _over_one(terms: Terms) -> Monomial:
 def is_size(atom: Atom) -> bool:
     """Whether it counts something: a size, a degree, layers, an indicator of a stage."""
     return isinstance(atom, Symbol) and (atom.name in ORDER or _counts(atom.name))
+
+
+def _is_degree(atom: Atom) -> bool:
+    """Whether it counts ranks."""
+    return isinstance(atom, Symbol) and atom.name in _DEGREES
 
 
 def _any_size(terms: Terms) -> bool:
