@@ -234,9 +234,10 @@ def test_mixed_precision_of_recipes(mixed: str, expected: tuple[Any, ...], tmp_p
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ("", (False, None)),
-        ("  main_grads_dtype: bf16\n", (False, None)),
-        ("  main_params_dtype: fp16\n  main_grads_dtype: bf16\n", (None, "bf16")),
+        ("  main_grads_dtype: bf16\n", (None, "bf16")),
+        ("mixed_precision: bf16_mixed\n", (False, None)),
+        ("  main_grads_dtype: bf16\nmixed_precision: bf16_mixed\n", (False, None)),
+        ("  main_params_dtype: fp16\n  main_grads_dtype: bf16\nmixed_precision: bf16_mixed\n", (None, "bf16")),
         ("mixed_precision: bf16_with_mxfp8_mixed\n", (None, None)),
     ],
 )

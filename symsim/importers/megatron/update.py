@@ -86,13 +86,13 @@ def optimizer(read: Settings) -> None:
 
 
 def kept_parameters(read: Settings) -> None:
-    """Fp32 parameters that Megatron-Core keeps whole, behind what says the recipe of narrow products: recipes of Megatron-Bridge name one of FP8
-    without FP8 as well (training/mixed_precision.py MixedPrecisionConfig.fp8_recipe), and Megatron-Core asks for its name alone
+    """Fp32 parameters that Megatron-Core keeps whole, behind what says the recipe of narrow products: mixed precisions of Megatron-Bridge name one
+    of FP8 without FP8 as well (training/mixed_precision.py MixedPrecisionConfig.fp8_recipe), and Megatron-Core asks for its name alone
     (optimizer_config.py use_precision_aware_optimizer_no_fp8_or_ds_fp8)."""
     keys, options = read.keys, read.options
     aware = options.get("use_precision_aware_optimizer") and not options.get("optimizer_cpu_offload")
     full = options.get("main_params_dtype", "fp32") == "fp32" and options.get("precision") == "bf16" and options.get("fp8", "none") == "none"
-    if read.dialect != "recipe" or not aware or not full or keys.has("fp8_recipe") or options.get("zero") == 3:
+    if not keys.has("mixed_precision") or not aware or not full or keys.has("fp8_recipe") or options.get("zero") == 3:
         return
     options["store_param_remainders"] = False
     options.pop("main_grads_dtype", None)
