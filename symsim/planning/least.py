@@ -100,7 +100,8 @@ def _of_blocks(derived: Derived, common: Common, free: frozenset[str], ways: Way
     common."""
     found = ZERO
     for name in dict.fromkeys(d.key.block for d in common.definitions.values() if d.key.scope == "block"):
-        known = None if derived.of_numbers & free else ways(name)
+        # while it is free what runs again, ways are many, and the least of them is that nothing does
+        known = None if derived.of_numbers & free or "recompute" in free else ways(name)
         own = None if known is None else _least_way(derived, common, free, name, known)
         found = found + (_of_common(derived, common, free, name) if own is None else own)
     return found
