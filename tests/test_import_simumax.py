@@ -216,3 +216,24 @@ def test_a_remark_in_a_file_without_comments_is_no_option(tmp_path: Path) -> Non
                 symsim.load_job("simumax", *files)
         else:
             assert [row.why for row in symsim.load_job("simumax", *files).rows if row.key == key] == [why]
+
+
+@pytest.mark.parametrize(("fused", "used", "unused"), [(True, "ce_fusion", "ce"), (False, "ce", "ce_fusion")])
+def test_a_fused_loss_has_a_share_of_its_own(tmp_path: Path, fused: bool, used: str, unused: str) -> None:
+    files = []
+    for name in ("strategy", "model", "system"):
+        data = json.loads((IMPORTED / "dense" / f"{name}.json").read_text())
+        if name == "strategy":
+            data["cross_entropy_loss_fusion"] = fused
+        if name == "system":
+            whole = data["accelerator"]["bandwidth"]["default"]
+            data["accelerator"]["bandwidth"] |= {"ce": {**whole, "efficient_factor": 0.5}, "ce_fusion": {**whole, "efficient_factor": 0.25}}
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(data))
+    made = symsim.load_job("simumax", *map(str, files))
+    assert made.system is not None and float(made.system["kernels"]["memory"]["cross_entropy"][0]) == (0.25 if fused else 0.5)
+    ledger = {row.key: row.fate for row in made.rows if "bandwidth.ce" in row.key}
+    assert (ledger[f"accelerator.bandwidth.{used}.efficient_factor"], ledger[f"accelerator.bandwidth.{unused}.efficient_factor"]) == (
+        "mapped",
+        "no_cost_effect",
+    )

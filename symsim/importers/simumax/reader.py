@@ -97,7 +97,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _without_experts(settings, strategy, architecture)
         settle(settings, strategy, architecture, _WHO)
         rows += settings.finish()
-    system, found = simumax_system.read(files["system"], options.lenient) if "system" in files else (None, ())
+    fused = (strategy or {}).get("cross_entropy_fusion") == "te"
+    system, found = simumax_system.read(files["system"], options.lenient, fused) if "system" in files else (None, ())
     given = {what: document.data for what, document in files.items()}
     return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions, given=given)
 

@@ -36,8 +36,9 @@ _ASSUMED_MULTIPROCESSORS = 132
 _ENOUGH = 5  # points, for the coefficients of a curve
 
 
-def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry, ...]]:
-    """The contents of a system file and the ledger. InputError for a key that SimuMax does not have, and for a number that cannot be."""
+def read(document: Document, lenient: bool, fused_loss: bool = False) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+    """The contents of a system file and the ledger. fused_loss: the loss is one kernel, whose share may be its own. InputError for a key that
+    SimuMax does not have, and for a number that cannot be."""
     keys = Keys("SimuMax's system", dict(_leaves(document, document.data, ())), {}, lenient)
     name = keys.text("sys_name", None, to="name") or "simumax"
     node = keys.integer("num_per_node", 8, to="network", why="ranks of the node's tier", least=1)
@@ -47,7 +48,7 @@ def read(document: Document, lenient: bool) -> tuple[dict[str, Any], tuple[Entry
         "sources": {_SOURCE: f"{document.where.rpartition('/')[2]}, a system file of SimuMax", "assumed": "not in the file"},
     }
     found["accelerator"] = _accelerator(keys)
-    found["kernels"] = _kernels(keys, found["accelerator"])
+    found["kernels"] = _kernels(keys, found["accelerator"], fused_loss)
     found["network"] = _network(keys, document, node)
     _silence(keys)
     validate(System, found, document.where)
@@ -105,7 +106,7 @@ def _bandwidth(keys: Keys) -> float:
     return rate
 
 
-def _kernels(keys: Keys, accelerator: Mapping[str, Any]) -> dict[str, Any]:
+def _kernels(keys: Keys, accelerator: Mapping[str, Any], fused_loss: bool) -> dict[str, Any]:
     """Shares of the peak as the file's default factors; its tables change them afterwards (`_fitted`)."""
 
     def share(key: str, to: str, default: float) -> list[str]:
@@ -150,10 +151,20 @@ def _kernels(keys: Keys, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "memory": {
             "elementwise": share("bandwidth.default", "kernels.memory.elementwise", 0.8),
             "permute": [f"{len(given) / sum(1 / p for p in given):.4g}", "measured", _SOURCE] if given else share("bandwidth.default", "", 0.8),
-            "cross_entropy": share("bandwidth.ce", "kernels.memory.cross_entropy", 0.8),
+            "cross_entropy": share(_loss(keys, fused_loss), "kernels.memory.cross_entropy", 0.8),
             "start": [f"{start:g} us", "measured", _SOURCE],
         },
     }
+
+
+def _loss(keys: Keys, fused: bool) -> str:
+    """The class of the loss's passes: fused it has a share of its own, where the file says one."""
+    other = fused and keys.has("accelerator.bandwidth.ce_fusion.efficient_factor")
+    used, unused = ("ce_fusion", "ce") if other else ("ce", "ce_fusion")
+    if keys.has(f"accelerator.bandwidth.{unused}.efficient_factor"):
+        why = f"that of {used} is taken: cross_entropy_loss_fusion is {str(fused).lower()}"
+        keys.note(f"accelerator.bandwidth.{unused}.efficient_factor", "no_cost_effect", why=why)
+    return f"bandwidth.{used}"
 
 
 def _network(keys: Keys, document: Document, node: int) -> list[dict[str, Any]]:
@@ -278,8 +289,6 @@ def _silence(keys: Keys) -> None:
             keys.note(key, "no_cost_effect", why="that of bandwidth.default holds for all classes here")
         elif re.fullmatch(r"accelerator\.bandwidth\.\w+\.(fixed_latency|fixed_latency_us_by_comm_num)", key):
             keys.note(key, "no_cost_effect", why=_NOT_READ)
-        elif key == "accelerator.bandwidth.ce_fusion.efficient_factor":
-            keys.note(key, "not_modelled", why="a share of its own for the fused loss; that of ce is taken")
         elif key.startswith("networks."):
             tier = key.split(".")[1]
             if tier == "high_intra_node" or _PCIE.fullmatch(tier):

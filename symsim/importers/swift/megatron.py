@@ -82,6 +82,7 @@ def of_megatron(r: Reading, world: int | None) -> None:
     r.assumptions |= read.assumptions
     _own_arguments(r)
     _variants(r)
+    _together(r)
     _prediction(r)
     _ranks(r, world)
     if r.version == "seed":
@@ -197,6 +198,14 @@ def _own_arguments(r: Reading) -> None:
 _FUSED_INDEX = "the attention of an indexer and its loss in kernels of their own, as they are timed here"
 _UNFUSED_STREAMS = "mixing of residual streams in one kernel in place of some: a few passes over activations less for each mixer and network"
 _STREAMS_AGAIN = "what mixes the streams of so many layers runs again: what it keeps leaves the peak, and its passes come twice"
+
+
+def _together(r: Reading) -> None:
+    """What chunks of a pipeline do at once has no effect where a rank has one."""
+    chunks = r.strategy.get("vpp", 1) > 1
+    for key, option in (("align_grad_reduce", "overlap_grad_reduce"), ("align_param_gather", "overlap_param_gather")):
+        if r.keys.has(key) and not (chunks and r.strategy.get(option)):
+            r.keys.note(key, "no_cost_effect", why=f"read where a rank has several chunks, with {option}")
 
 
 def _variants(r: Reading) -> None:

@@ -139,8 +139,13 @@ _STEP: dict[str, Silent] = {
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
     **silent(
         "not_modelled",
-        "when stages start the gathers and reductions of data parallelism: what of the last bucket is exposed",
-        "align_grad_reduce align_param_gather overlap_param_gather_with_optimizer_step",
+        "chunks of a pipeline start their gathers and reductions together: of what is hidden here up to a bucket a chunk is not",
+        "align_grad_reduce align_param_gather",
+    ),
+    **silent(
+        "not_modelled",
+        "gathers begin inside the update: up to the update's time more of them is hidden than here, where they begin behind it",
+        "overlap_param_gather_with_optimizer_step",
     ),
     **silent("not_modelled", "a graph hides the launches of the optimizer's kernels, less than a millisecond a step", "optimizer_cuda_graph"),
     **silent("no_cost_effect", "the recipe of fp4_format, of which there is one", "fp4_recipe"),
