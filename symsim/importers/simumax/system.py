@@ -53,8 +53,12 @@ def read(document: Document, lenient: bool, fused_loss: bool = False) -> tuple[d
     _silence(keys)
     validate(System, found, document.where)
     points = simumax_points(document.data["accelerator"], document.where) if "accelerator" in document.data else Points((), {})
+    of_loss = found["kernels"]["memory"]["cross_entropy"]
     if len(points.points) >= _ENOUGH:
         _fitted(found, points)
+    if fused_loss:
+        # what is fitted knows of the loss's passes apart
+        found["kernels"]["memory"]["cross_entropy"] = of_loss
     return found, keys.finish()
 
 
