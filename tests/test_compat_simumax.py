@@ -63,7 +63,11 @@ def test_some_runs(name: str, tmp_path: Path) -> None:
 @cache
 def _drawn() -> dict[str, Any]:
     """Jobs that draws/simumax.py made, with what SimuMax says of them."""
-    runs: dict[str, Any] = json.loads((REDUCED / "simumax_drawn.json").read_text())["runs"]
+    kept = json.loads((REDUCED / "simumax_drawn.json").read_text())
+    runs: dict[str, Any] = {}
+    for name, run in kept["runs"].items():
+        strategy = {key: value for key, value in {**kept["strategy"], **run["strategy"]}.items() if value is not None}
+        runs[name] = {**run, "strategy": strategy, "model": {**kept["models"][run["model"]], **run["changed"]}}
     return runs
 
 

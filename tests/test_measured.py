@@ -246,8 +246,9 @@ def test_a_published_table_of_techniques(case: Case | None) -> None:
     assert float(result.value("time.step")) == pytest.approx(case.step_seconds, rel=0.1 if case.strategy.fusion == "compile" else 0.14)
 
 
-# beyond 5.2 %: Olmo 3's file asks for a loss without logits, and its number is that of one with them; of which bytes axolotl's are is said of one
-BEYOND = {"torchtune/llama3.1-70b LoRA": 0.1, "axolotl/olmo3": 0.29, "axolotl/apertus": 0.11, "axolotl/magistral": 0.08, "axolotl/kimi-linear": 0.09}
+# beyond 5.2 %: Olmo 3's file asks for a loss without logits, and its number is that of one with them; GPT-OSS's is what its weights took as they
+# were read, which reserved memory keeps (docs/accuracy_adapters.py has both)
+BEYOND = {"torchtune/llama3.1-70b LoRA": 0.1, "axolotl/olmo3": 0.33, "axolotl/gpt-oss": 0.1}
 
 
 @each([*of(measured_torchtune.SPEED), *of(measured_axolotl.SECTION)])

@@ -6,7 +6,7 @@ strategy's table (`names.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,14 +99,19 @@ def _axes(mesh: Mesh, block: Block, dim: str, within: str, *, attention: bool = 
     return mesh.placement.of(part, within=within, attention=attention, whole=whole)
 
 
+def _dividing(axes: Iterable[str]) -> Iterator[str]:
+    """Of axes that a dimension lies on those that divide it. `b` is the micro-batch of one rank already, so dp does not."""
+    return (a for a in axes if a != "dp")
+
+
 def divisor(mesh: Mesh, axes: Iterable[str]) -> Expr:
-    """What axes divide a dimension by that lies on them. `b` is the micro-batch of one rank already, so dp does not divide it."""
-    return mesh.group(a for a in axes if a != "dp")
+    """What axes divide a dimension by that lies on them."""
+    return mesh.group(_dividing(axes))
 
 
 def local_size(mesh: Mesh, block: Block, dim: str, axes: tuple[str, ...]) -> Expr:
     """Elements of a dimension one rank holds; axes: of a layout, which has those alone that are there."""
-    return block.dims[dim].size / product(symbol(a) for a in axes if a != "dp")
+    return block.dims[dim].size / product(map(symbol, _dividing(axes)))
 
 
 def local_elements(mesh: Mesh, block: Block, tensor: Tensor, layout: Layout) -> Expr:

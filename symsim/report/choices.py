@@ -51,7 +51,7 @@ class Choice:
 def table(step: Step) -> Table:
     """Every choice with its tokens a second and its peak, the fastest first."""
     now, room = step.number("tokens_per_second"), step.capacity
-    made = sorted(_choices(step), key=lambda c: -c.rate)
+    made = sorted(filter(_runs, _choices(step)), key=lambda c: -c.rate)
     rows = tuple(
         Row((c.said, plain(c.rate), signed_percent(c.rate / now - 1), human(c.peak, BYTE), "too much" if c.peak > room else "")) for c in made
     )
@@ -61,6 +61,14 @@ def table(step: Step) -> Table:
         *(Code("symsim eval --next"), " has every change of one option, ", Code("symsim ask"), " the number that a goal needs."),
     )
     return Table(said, columns, rows, key="choices")
+
+
+def _runs(choice: Choice) -> bool:
+    """Whether all that is asked besides goes with it, say a ramp of the batch."""
+    try:
+        return choice.rate > 0 and choice.peak > 0
+    except InputError:
+        return False
 
 
 def _choices(step: Step) -> Iterator[Choice]:
@@ -88,6 +96,8 @@ def _sizes(step: Step) -> Iterator[Choice]:
             continue
         said = f"micro-batches of {size}, {count} of them"
         tried = Choice(spans(said), replace(step.result, strategy=other))
+        if not _runs(tried):
+            continue
         if tried.peak > step.capacity:
             yield tried
             break

@@ -6,7 +6,7 @@ CHECKOUT: a checkout of SimuMax v1.2 (git 4dcaae5), with what it imports install
 where SimuMax contradicts itself: dense layers beyond the first stage (it has lost them) or in interleaved ones, recomputation of interleaved
 stages (a stage as a whole and its chunks recompute other layers), experts over tensor ranks without sequence parallelism, head groups that ranks
 would share, sparse or repeated keys of written-out attention under context parallelism. Ends with 1 where something differs; --keep writes the
-jobs and what SimuMax said.
+jobs of which a row of differences moves a number that moved none before, and what SimuMax said.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from oracle.reduce_simumax import STAGES
-from test_compat_simumax import ORACLE, answer, held
+from test_compat_simumax import ORACLE, held, question
 
+from symsim.compat.compare import evaluate, measured
+from symsim.compat.difference import applied
+from symsim.compat.registry import differences
 from symsim.errors import InputError
 
 # of a model file what SimuMax reads from attributes alone
@@ -145,6 +148,18 @@ def run(files: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {"stages": stages, "step_ms": float(number) * {"us": 1e-3, "ms": 1, "s": 1e3, "min": 6e4}[unit]}
 
 
+def compact(kept: list[dict[str, Any]], models: dict[str, Any]) -> dict[str, Any]:
+    """Jobs with what most have alike once."""
+    common = {key: value for key, value in kept[0]["strategy"].items() if sum(one["strategy"].get(key) == value for one in kept) > len(kept) / 2}
+    runs = {}
+    for number, one in enumerate(kept):
+        absent = dict.fromkeys(common.keys() - one["strategy"].keys())
+        own = {key: value for key, value in one["strategy"].items() if key not in common or common[key] != value}
+        runs[f"drawn_{number}"] = {**one, "strategy": own | absent}
+    used = {one["model"]: models[one["model"]] for one in kept}
+    return {"source": "SimuMax v1.2 (git 4dcaae5)", "models": used, "strategy": common, "runs": runs}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path)
@@ -154,8 +169,10 @@ def main() -> int:
     given = parser.parse_args()
     sys.path.insert(0, str(given.checkout))
     models = {path.stem: json.loads(path.read_text()) for path in (given.checkout / "configs" / "models").glob("*.json")}
-    draw, kept, differ, refused = random.Random(given.seed), [], 0, 0
-    while len(kept) < given.count:
+    draw, done, differ, refused = random.Random(given.seed), 0, 0, 0
+    kept: list[dict[str, Any]] = []
+    moved: set[str] = set()
+    while done < given.count:
         job = drawn(draw, models)
         files = {"system": ORACLE["systems"][job["system"]], "strategy": job["strategy"], "model": {**models[job["model"]], **job["changed"]}}
         try:
@@ -164,19 +181,26 @@ def main() -> int:
             refused += 1
             print(f"SimuMax does not run it: {type(error).__name__}: {str(error)[:100]}")
             continue
-        kept.append({"system": job["system"], "strategy": job["strategy"], "model": files["model"], **said})
+        done += 1
         try:
             with tempfile.TemporaryDirectory() as folder:
-                wrong = held(answer(files, Path(folder)), said)
+                asked = question(files, Path(folder))
+            rows = differences("simumax", asked)
+            at = evaluate(applied(asked, rows))
+            wrong = held(at, said)
+            new = [row for row in rows if given.keep and row.name not in moved]
+            move = {row.name for row in new if measured(evaluate(applied(asked, [r for r in rows if r is not row]))) != measured(at)}
         except InputError as error:
-            wrong = [str(error)]
+            wrong, move = [str(error)], set()
         differ += bool(wrong)
         if wrong:
-            print(f"{len(kept) - 1}: {json.dumps(job)}\n    " + "\n    ".join(wrong), flush=True)
+            print(f"{done - 1}: {json.dumps(job)}\n    " + "\n    ".join(wrong), flush=True)
+        elif move:
+            moved |= move
+            kept.append({**job, **said})
     print(f"{given.count} jobs of seed {given.seed}: {differ} differ; SimuMax did not run {refused} more")
     if given.keep:
-        runs = {f"drawn_{k}": one for k, one in enumerate(kept)}
-        given.keep.write_text(json.dumps({"source": "SimuMax v1.2 (git 4dcaae5)", "runs": runs}, separators=(",", ":")) + "\n")
+        given.keep.write_text(json.dumps(compact(kept, models), separators=(",", ":")) + "\n")
     return 1 if differ else 0
 
 
