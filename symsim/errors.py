@@ -82,11 +82,11 @@ def _quoted(name: str) -> str:
 def near(name: str, valid: Sequence[str]) -> list[str]:
     """The valid names that `name` may be a slip or a variant of: one, or up to three that are equally near; often none.
 
-    Near is a name with few letters changed, swapped, missing or added; else one with the same words, or a part of its words;
-    else one that begins alike.
+    Near is a name of which it is the first word, with a digit in it (h200 of h200-sxm); one with few letters changed, swapped, missing or added;
+    else one with the same words, or a part of its words; else one that begins alike.
     """
     given = _plain(name)
-    for distance in (_slips, _words_apart, _beginnings_apart):
+    for distance in (_behind_first_word, _slips, _words_apart, _beginnings_apart):
         found = [(d, n) for n in dict.fromkeys(valid) if (d := distance(given, _plain(n))) is not None]
         if found:
             least = min(d for d, _ in found)
@@ -101,6 +101,11 @@ def near(name: str, valid: Sequence[str]) -> list[str]:
 
 def _plain(text: str) -> str:
     return text.casefold().replace("-", "_").strip("_ ")
+
+
+def _behind_first_word(given: str, name: str) -> float | None:
+    """Letters behind the first word, where that is given and has a digit: then no digit of it is a slip."""
+    return float(len(name) - len(given)) if name.startswith(f"{given}_") and any(map(str.isdigit, given)) else None
 
 
 def _slips(given: str, name: str) -> float | None:

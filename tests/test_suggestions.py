@@ -130,6 +130,8 @@ def test_a_setting_near_none_is_answered_with_where_names_are_listed(text: str):
         ("h100", ["h100-sxm", "h20"], ["h100-sxm"]),
         ("", ["a", "b"], []),
         ("x", ["a", "b"], []),
+        ("h200", ["h20", "h200-sxm", "h100-sxm"], ["h200-sxm"]),
+        ("h2O0", ["h20", "h200-sxm"], ["h20"]),
     ],
 )
 def test_what_is_near(given: str, valid: list[str], found: list[str]):
