@@ -64,6 +64,11 @@ def test_a_whole_iteration_leaves_no_launch() -> None:
     assert float(hidden.value("time.step")) < 0.1 * float(made().value("time.step"))
 
 
+def test_a_whole_iteration_is_one_launch_with_any_kernels() -> None:
+    plain, hidden = made("llama3-8b", fusion="eager"), made("llama3-8b", fusion="eager", cuda_graph_impl="full_iteration")
+    assert float(hidden.numbers["t_f_dense"]) < LAUNCH < float(plain.numbers["t_f_dense"])
+
+
 @pytest.mark.parametrize(("scope", "graphs"), [("attn", 1), ("attn,moe_router,moe_preprocess", 2)])
 def test_static_inputs_stay(scope: str, graphs: int) -> None:
     """A copy of the stream (64 tokens of 4096 in bf16) for each of 32 layers' graphs that begin with a norm."""

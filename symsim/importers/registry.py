@@ -20,7 +20,7 @@ KINDS: dict[str, Kind] = {
     "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed.reader", "DeepSpeed"),
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax.reader", "SimuMax"),
     "calculon": Kind("APPLICATION.json EXECUTION.json SYSTEM.json", "calculon.reader", "Calculon"),
-    "torchtitan": Kind("one .toml file, or a .yaml of Primus", "torchtitan.reader", "torchtitan"),
+    "torchtitan": Kind("one .toml file, a .yaml of Primus, or config_registry.py --config NAME", "torchtitan.reader", "torchtitan"),
     "axolotl": Kind("FILE.yaml [DS.json]", "axolotl.reader", "axolotl"),
     "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),
     "gpt-neox": Kind("FILE.yml ..", "gpt_neox.reader", "GPT-NeoX"),

@@ -337,7 +337,7 @@ class Strategy(BaseModel):
         (), description="eager: modules that are one kernel forward and one backward, as Liger's are, in place of PyTorch's operations"
     )
     cuda_graph_impl: Literal["none", "local", "transformer_engine", "full_iteration"] = Field(
-        "none", description="te: layers, or all of forward and backward (full_iteration), are launched as CUDA graphs"
+        "none", description="te: layers are launched as CUDA graphs; with any kernels, all of forward and backward is one (full_iteration)"
     )
     cuda_graph_scope: tuple[Literal["attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"], ...] = Field(
         (), description="local, transformer_engine: parts of a layer that are graphs (cuda_graph_modules); default: the whole layer"

@@ -162,8 +162,8 @@ def _graphs(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"cuda_graph_scope belongs to cuda_graph_impl=local or transformer_engine, and cuda_graph_impl is {impl}")
     if impl == "none":
         return
-    if strategy.fusion != "te":
-        raise InputError(f"cuda_graph_impl={impl} works with fusion=te only")
+    if strategy.fusion != "te" and impl != "full_iteration":
+        raise InputError(f"cuda_graph_impl={impl} works with fusion=te only; full_iteration with any")
     if "moe_preprocess" in scope and "moe_router" not in scope:
         raise InputError("cuda_graph_scope=moe_preprocess needs moe_router beside it")
     if "moe" in scope and "moe_router" in scope:

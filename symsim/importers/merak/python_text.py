@@ -56,7 +56,7 @@ class Script:
 
 def read_script(text: str, where: str, variables: Mapping[str, str] | None = None) -> Script:
     """The calls and attributes of a text. variables: values of names, given by the user. InputError where it is no Python."""
-    tree = _parsed(text, where)
+    tree = parsed(text, where)
     names = _Names(tree, where, dict(variables or {}))
     found = [names.call(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls = sorted((call for call in found if call is not None), key=lambda call: int(call.where.rpartition(":")[2]))
@@ -65,7 +65,7 @@ def read_script(text: str, where: str, variables: Mapping[str, str] | None = Non
     return Script(tuple(calls), attributes)
 
 
-def _parsed(text: str, where: str) -> ast.Module:
+def parsed(text: str, where: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -119,7 +119,7 @@ class _Names:
 
     def unread(self, node: ast.expr) -> Unresolved:
         """An expression as it is written, which a run alone would give a value."""
-        text = _source(node)
+        text = source(node)
         hint = f"--var {text}=VALUE gives it" if _NAME.fullmatch(text) else "write its value, or give the key a name and that with --var"
         return Unresolved(text, f"{self.place(node)}: '{text}' has no value before the script runs, and nothing of it is run; {hint}")
 
@@ -130,7 +130,7 @@ class _Names:
             return self.unread(node)
         if isinstance(node, ast.Constant):
             return self._constant(node)
-        if isinstance(node, ast.Attribute) and (said := self.given.get(_source(node))) is not None:
+        if isinstance(node, ast.Attribute) and (said := self.given.get(source(node))) is not None:
             return _spelt(said)
         if isinstance(node, ast.Name):
             return self._name(node, seen, depth)
@@ -165,13 +165,13 @@ class _Names:
         if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in values):
             return None
         try:
-            made = _applied(node.op, values)
+            made = applied(node.op, values)
         except (ZeroDivisionError, OverflowError):
             return None
         return made if made is not None and math.isfinite(made) and abs(made) <= _LARGEST else None
 
 
-def _applied(op: ast.operator | ast.unaryop, values: list[Any]) -> Any:
+def applied(op: ast.operator | ast.unaryop, values: list[Any]) -> Any:
     if isinstance(op, (ast.USub, ast.UAdd)):
         return -values[0] if isinstance(op, ast.USub) else values[0]
     if len(values) < 2:
@@ -224,7 +224,7 @@ def _spelt(text: str) -> Any:
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def _source(node: ast.AST) -> str:
+def source(node: ast.AST) -> str:
     try:
         return cut(" ".join(ast.unparse(node).split()), _LONGEST)
     except (RecursionError, ValueError):

@@ -50,10 +50,14 @@ def of_today(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, st
 
 
 def with_names(rows: tuple[Entry, ...], given: Mapping[str, Given], old: Mapping[str, str]) -> tuple[Entry, ...]:
-    """Rows of the ledger under the names that the file has."""
-    return tuple(
-        replace(row, key=old[row.key], value=shown(given[old[row.key]].value)) if row.key in old and old[row.key] in given else row for row in rows
-    )
+    """Rows of the ledger under the names that the file has; what it leaves out and a default says follows from that."""
+    return tuple(_with_name(row, given, old[row.key]) if row.key in old else row for row in rows)
+
+
+def _with_name(row: Entry, given: Mapping[str, Given], name: str) -> Entry:
+    if name in given:
+        return replace(row, key=name, value=shown(given[name].value))
+    return replace(row, key=name, value="(default)", fate="derived" if row.fate == "mapped" else row.fate)
 
 
 def _value(key: str, value: Any) -> Any:

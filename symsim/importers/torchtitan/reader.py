@@ -1,4 +1,4 @@
-"""A torchtitan TOML file.
+"""A torchtitan TOML file, or a configuration of a config_registry.py.
 
 What its keys do: torchtitan at the parent of 9810191bb (2026-02-23, the last with TOML files) and v0.1.0: train.py, distributed/
 parallel_dims.py, distributed/pipeline_parallel.py, distributed/activation_checkpoint.py, models/llama3/infra/parallelize.py.
@@ -20,10 +20,12 @@ from symsim.importers.keys import Entry, Keys
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, world_size
 from symsim.importers.rules import settle
-from symsim.importers.sections import of_sections
+from symsim.importers.sections import of_sections, under
+from symsim.importers.torchtitan import newer
 from symsim.importers.torchtitan.older import of_today, with_names
 from symsim.importers.torchtitan.primus import TABLE as PRIMUS
 from symsim.importers.torchtitan.primus import read_primus
+from symsim.importers.torchtitan.registry import read_registry
 from symsim.importers.torchtitan.tables import FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.trainer import buckets
@@ -44,6 +46,8 @@ SCHEDULES = {
     "zbvzerobubble": ("zbv", 2),
     "dualpipev": ("dualpipev", 2),
 }
+_EXCHANGES = {"standard": None, "minimal_async_ep": None, "deepep": "once_per_node", "hybridep": "once_per_node"}
+_RECIPES = {"nvfp4": "nvfp4", "mx": "mxfp8", "float8": "tensorwise"}
 _TYPES = {"bfloat16": "bf16", "float32": "fp32"}
 _WHOLE_STAGES = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _OP = "outputs of products and attention are kept; there those of every second product run again"
@@ -52,14 +56,18 @@ _LESS_MEMORY = "kept by what the compiler chooses; nothing runs again here: an u
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
-    """The job of a torchtitan TOML file. InputError for a key that there is not or a value that cannot be."""
-    kind = inputs[0].lower().rpartition(".")[2] if len(inputs) == 1 else ""
-    if kind not in ("toml", "yaml", "yml"):
-        raise InputError("'symsim import torchtitan' reads one .toml file, or a .yaml of Primus")
+    """The job of a torchtitan TOML file, or of a configuration in Python. InputError for a key that there is not or a value that cannot be."""
+    kind = inputs[0].lower().rpartition(".")[2]
+    if kind not in ("toml", "yaml", "yml", "py") or (kind != "py" and len(inputs) > 1):
+        raise InputError("'symsim import torchtitan' reads one .toml file, a .yaml of Primus, or a config_registry.py with --config NAME")
     known_variables(options, SAID)
-    written = of_sections(read_toml(inputs[0])) if kind == "toml" else read_primus(inputs[0])
     table = SILENT if kind == "toml" else {**SILENT, **PRIMUS}
-    given, old = of_today(written)
+    if kind == "py":
+        written, given, old = newer.of_registry(read_registry(inputs[0], inputs[1:]))
+        table = {**SILENT, **under(newer.SECTIONS, given), **newer.SILENT}
+    else:
+        written = of_sections(read_toml(inputs[0])) if kind == "toml" else read_primus(inputs[0])
+        given, old = of_today(written)
     empty = {section for section, one in given.items() if one.value == {} and any(key.startswith(f"{section}.") for key in SILENT)}
     keys = Keys("a torchtitan file", {key: one for key, one in given.items() if key not in empty}, table, options.lenient)
     strategy: dict[str, Any] = {"fusion": "eager"}
@@ -79,6 +87,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
     _compiled(keys, strategy)
+    if kind == "py":
+        newer.apply(keys, strategy, architecture)
     documents_said(options, strategy)
     settle(keys, strategy, architecture, "torchtitan")
     notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
@@ -141,7 +151,9 @@ def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
     strategy["etp"] = within if strategy["ep"] > 1 else strategy["tp"]
     if strategy["ep"] == 1 and "parallelism.expert_tensor_parallel_degree" in keys.given:
         keys.note("parallelism.expert_tensor_parallel_degree", "derived", "etp", "tp where experts are not spread over ranks")
-    if strategy["tp"] > 1:
+    if not keys.flag("parallelism.enable_sequence_parallel", True, to="sp") and strategy["tp"] > 1:
+        strategy["sp"] = False
+    elif strategy["tp"] > 1:
         strategy["sp"] = True
         keys.rows["sp"] = Entry("sp", "(default)", "derived", "sp", "torchtitan's tensor parallelism splits the sequence between its products")
     if strategy["cp"] > 1:
@@ -166,8 +178,10 @@ def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
         if named is not None and named != world:
             raise InputError(f"--var world={named}: the degrees of {next(iter(keys.given.values())).where.rpartition(':')[0]} make {world} ranks")
     else:
+        # experts lie over the ranks of a pipeline's stage
+        stage = math.lcm(strategy["tp"] * strategy["cp"] * replicas, strategy["ep"] * strategy["etp"])
         least = each * replicas
-        world = named or max(1, -(-NODE // least)) * least
+        world = named or max(1, -(-NODE // (stage * strategy["pp"]))) * stage * strategy["pp"]
         if world % least:
             raise InputError(f"--var world={world}: it should be a multiple of the {least} ranks of all other degrees")
         fate = "mapped" if named else "derived"
@@ -216,15 +230,11 @@ def _overlap(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
     strategy["tp_comm_overlap"] = keys.flag("parallelism.enable_async_tensor_parallel", False, to="tp_comm_overlap")
     if keys.flag("parallelism.disable_loss_parallel", False, to="assume.loss_parallel") and strategy["tp"] > 1:
         assumptions["loss_parallel"] = "false"
-    backend = keys.choice("parallelism.expert_parallel_comm_backend", {"standard": None, "deepep": "once_per_node"}, None, to="assume.moe_exchange")
+    backend = keys.choice("parallelism.expert_parallel_comm_backend", _EXCHANGES, None, to="assume.moe_exchange")
     if backend is not None and strategy["ep"] > 1:
         assumptions["moe_exchange"] = backend
     elif backend is not None:
         keys.note("parallelism.expert_parallel_comm_backend", "no_cost_effect", why="no exchange where experts are not spread over ranks")
-    overlapped = keys.flag("parallelism.pipeline_parallel_expert_parallel_overlap", True)
-    if overlapped and strategy["ep"] > 1 and strategy["pp"] > 1:
-        why = "read by DualPipeV alone: a micro-batch's exchange runs beside another's computation there"
-        keys.note("parallelism.pipeline_parallel_expert_parallel_overlap", "not_modelled", why=why)
 
 
 def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
@@ -260,6 +270,12 @@ def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     """The schedule, and layers spread over stages with embedding and head counted as layers (generate_llm_fqn_per_model_part)."""
     names = {spelt: name for name in SCHEDULES for spelt in (name, *_SPELT[name])}
     name = keys.choice("parallelism.pipeline_parallel_schedule", names, "1f1b", to="schedule")
+    overlapped = keys.flag("parallelism.pipeline_parallel_expert_parallel_overlap", True)
+    if overlapped and name == "dualpipev" and strategy["ep"] > 1:
+        why = "a micro-batch's exchange runs beside another's computation there"
+        keys.note("parallelism.pipeline_parallel_expert_parallel_overlap", "not_modelled", why=why)
+    elif "parallelism.pipeline_parallel_expert_parallel_overlap" in keys.given:
+        keys.note("parallelism.pipeline_parallel_expert_parallel_overlap", "no_cost_effect", why="read by DualPipeV alone")
     first = keys.integer("parallelism.pipeline_parallel_first_stage_less_layers", 1, to="pipeline_model_parallel_layout")
     last = keys.integer("parallelism.pipeline_parallel_last_stage_less_layers", 1, to="pipeline_model_parallel_layout")
     per_stage = keys.integer("parallelism.pipeline_parallel_layers_per_stage", None, to="vpp", least=1)
@@ -352,8 +368,11 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         raise keys.wrong("optimizer.name", "Adam or AdamW")
     if "optimizer.name" in keys.given:
         OPTIMIZERS[name].apply(keys, "optimizer.name", strategy, assumptions)
-    kinds = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop"}
+    kinds = {"fused": "fused", "foreach": "foreach", "for-loop": "for_loop", "fused_opt_states_bf16": "fused"}
     way = keys.choice("optimizer.implementation", kinds, "fused", to="assume.optimizer_implementation")
+    if keys.text("optimizer.implementation", "") == "fused_opt_states_bf16":
+        strategy |= {"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}
+        keys.note("optimizer.implementation", to="exp_avg_dtype, exp_avg_sq_dtype")
     if way != "fused":
         assumptions["optimizer_implementation"] = way
     if keys.flag("optimizer.early_step_in_backward", False):
@@ -409,19 +428,19 @@ def _every(keys: Keys, strategy: dict[str, Any], nth: int, architecture: "Archit
 def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:
     """FP8 where a converter is named; symsim has its products in te's kernels alone."""
     converters = set(keys.texts("model.converters", [], to="fp8"))
-    linear = "quantize.linear.mx" if converters & {"mx", "quantize.linear.mx"} else "quantize.linear.float8"
-    asked = bool(converters & {"float8", "mx", "quantize.linear.float8", "quantize.linear.mx"})
-    if asked:
-        strategy |= {"fp8": "mxfp8" if linear.endswith("mx") else "tensorwise", "fusion": "te"}
+    named = next((name for name, recipe in _RECIPES.items() if converters & {name, f"quantize.linear.{name}"}), None)
+    asked = named is not None
+    if named is not None:
+        strategy |= {"fp8": _RECIPES[named], "fusion": "te"}
         keys.note("model.converters", to="fp8, fusion", why="products in 8 bits are te's kernels here, with the weights' copies that it keeps")
-    for section in ("quantize.linear.float8", "float8", "quantize.linear.mx", "mx"):
+    for section in ("quantize.linear.float8", "float8", "quantize.linear.mx", "mx", "quantize.linear.nvfp4"):
         _linear(keys, section, asked, strategy)
     for section in ("quantize.grouped_mm.float8", "quantize.grouped_mm.mx"):
         keys.known |= {f"{section}.fqns", f"{section}.recipe_name"}
-        named = keys.texts(f"{section}.fqns", [], to="fp8")
-        if named and asked:
+        experts = keys.texts(f"{section}.fqns", [], to="fp8")
+        if experts and asked:
             keys.note(f"{section}.fqns", to="fp8", why="experts' products run in 8 bits too")
-        elif named:
+        elif experts:
             keys.note(f"{section}.fqns", "no_cost_effect", why="read with its converter alone")
 
 
@@ -438,7 +457,7 @@ def _linear(keys: Keys, section: str, asked: bool, strategy: dict[str, Any]) -> 
             keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")
     if asked and str(recipe).startswith("rowwise"):
         keys.note(f"{section}.recipe_name", "not_modelled", "fp8", _ROWS)
-    if asked and any("output" not in name and "router" not in name for name in left):
+    if asked and any(not {"output", "lm_head", "router"} & set(name.split(".")) for name in left):
         keys.note(
             f"{section}.filter_fqns",
             "not_modelled",

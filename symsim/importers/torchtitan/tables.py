@@ -123,9 +123,11 @@ SILENT: dict[str, Silent] = {
 # model.name and model.flavor to a model that comes with symsim
 FLAVORS: dict[str, dict[str, str]] = {
     "llama2": {"7B": "llama2-7b", "13B": "llama2-13b", "70B": "llama2-70b"},
-    "llama3": {"8B": "llama3-8b", "70B": "llama3-70b", "405B": "llama3.1-405b"},
+    "llama3": {"1B": "llama3.2-1b", "3B": "llama3.2-3b", "8B": "llama3-8b", "70B": "llama3-70b", "405B": "llama3.1-405b"},
     "llama4": {"17bx16e": "llama4-scout", "17bx128e": "llama4-maverick"},
     "deepseek_v3": {"16B": "deepseek-v2-lite", "236B": "deepseek-v2", "671B": "deepseek-v3"},
     "qwen3": {size: f"qwen3-{size.casefold()}" for size in ("0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B")},
     "gpt_oss": {"20b": "gpt-oss-20b", "120b": "gpt-oss-120b"},
+    "kimi_k2_7": {"moonlight-16B-A3B": "moonlight-16b-a3b"},
+    "qwen3_5": {size: f"qwen3.5-{size.casefold()}" for size in ("0.8B", "4B", "9B", "27B", "35B-A3B", "122B-A10B", "397B-A17B")},
 }
