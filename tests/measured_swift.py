@@ -80,6 +80,8 @@ def _adapted(script: dict[str, Any]) -> Uncovered:
         return Uncovered(name, ADAPTED, "parameters that lie on the host have no name here")
     named = "H20" in str(script["context"])
     return Uncovered(name, ADAPTED, "products of experts' adapters in fp32 have no name here" if named else "the GPU is not named")
+
+
 def _written(entry: dict[str, Any]) -> bool:
     """Whether the table's DeepSpeed script was ever published."""
     return isinstance((entry.get("scripts") or {}).get("deepspeed"), dict)

@@ -142,12 +142,16 @@ ZAMBA2 = {
     "adapter_rank": 6,
 }
 GEMMA4 = GROUPED | LAYERS | {"model_type": "gemma4_text", "global_head_dim": 24}
-OLMO_HYBRID = GROUPED | {"model_type": "olmo_hybrid", "num_hidden_layers": 4, "intermediate_size": 96} | {
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 12,
-}
+OLMO_HYBRID = (
+    GROUPED
+    | {"model_type": "olmo_hybrid", "num_hidden_layers": 4, "intermediate_size": 96}
+    | {
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 12,
+    }
+)
 JAMBA = {
     "model_type": "jamba",
     "hidden_size": 32,
@@ -230,9 +234,7 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "jamba": (JAMBA, 1, "eager", 2, 20, 252128, 0),
     "jamba mixture": (JAMBA | {"num_hidden_layers": 5, "expert_layer_offset": 0, "num_experts": 4}, 0, "eager", 2, 20, 281104, 0),
     "zamba 2, a block that is borrowed": (ZAMBA2, 2, "eager", 2, 48, 1444832, 0),
-    "zamba 2, adapters of attention": (
-        ZAMBA2 | {"use_shared_attention_adapter": True, "use_mem_rope": True}, 1, "eager", 2, 40, 1288736, 5120
-    ),
+    "zamba 2, adapters of attention": (ZAMBA2 | {"use_shared_attention_adapter": True, "use_mem_rope": True}, 1, "eager", 2, 40, 1288736, 5120),
     # with the layer's own embeddings, a slice of what PyTorch keeps once for all six: 1920 bytes of 11520
     "gemma 4, a window": (GEMMA4, 0, "eager", 2, 40, 501888 + 1920, 2560),
     "gemma 4, others' keys": (GEMMA4, 4, "eager", 2, 40, 468544 + 1920, 2560),

@@ -182,8 +182,14 @@ def test_a_clamped_glu_by_hand() -> None:
 def test_the_fused_rotary_embedding_of_latent_attention_turns_queries_in_place() -> None:
     """64 of 192 numbers of 32 heads on a rank are read and written; tables of 64 cosines and sines in 16 bits beside them."""
     model, strategy, _ = CASES["latent attention"]
-    plain, fused = made("latent attention"), derive(
-        load_model(model).architecture, Strategy(**strategy), {"apply_rope_fusion": "true"}, system=load_system("h200-sxm")  # type: ignore[arg-type]
+    plain, fused = (
+        made("latent attention"),
+        derive(
+            load_model(model).architecture,
+            Strategy(**strategy),
+            {"apply_rope_fusion": "true"},
+            system=load_system("h200-sxm"),  # type: ignore[arg-type]
+        ),
     )
     turned, whole, tables = 2 * 2 * 4096 * 32 * 64, 2 * 2 * 4096 * 32 * 192, 2 * 2 * 4096 * 64
     for letter, phase in (("Q", ""), ("U", "backward")):

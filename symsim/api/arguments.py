@@ -21,15 +21,11 @@ Model = Annotated[
 ]
 StrategyText = Annotated[
     str | None,
-    typer.Option(
-        "-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...", autocompletion=completing.strategies
-    ),
+    typer.Option("-s", "--strategy", metavar="STRATEGY", help="A file, or inline: tp=8,pp=4,sp=true,...", autocompletion=completing.strategies),
 ]
 SystemName = Annotated[
     str | None,
-    typer.Option(
-        "-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.", autocompletion=completing.systems
-    ),
+    typer.Option("-y", "--system", metavar="SYSTEM", help="A name from 'symsim list systems', or a system file.", autocompletion=completing.systems),
 ]
 ReportFile = Annotated[
     Path | None,
@@ -50,6 +46,8 @@ def pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise InputError(f"{option} '{cut(text)}' is not NAME=VALUE")
     return name.strip(), value.strip()
+
+
 Axes = Annotated[
     list[str] | None,
     typer.Option(

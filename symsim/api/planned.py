@@ -23,9 +23,7 @@ Systems = Annotated[
 ]
 Fix = Annotated[
     str | None,
-    typer.Option(
-        "--fix", metavar="STRATEGY", help="Options that every strategy has: tp=8,recompute=none.", autocompletion=completing.strategies
-    ),
+    typer.Option("--fix", metavar="STRATEGY", help="Options that every strategy has: tp=8,recompute=none.", autocompletion=completing.strategies),
 ]
 
 

@@ -70,7 +70,6 @@ def _heads_apart(lowered: Lowered, placed: Placed, tensor: Tensor) -> list[Expr]
     return [product(local_size(placed.mesh, block, d, placed.layouts[t].get(d, ())) for d in dims) for t, dims in zip(views.outputs, named)]
 
 
-
 def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
     """Rows are what the product makes, columns what it sums over; of a table, tokens and the width of the stream."""
     expert = tensor.module == "experts"

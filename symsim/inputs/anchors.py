@@ -54,9 +54,7 @@ class Anchors:
             yield self.seen(event._replace(what=type(event.what)()) if isinstance(event.what, (list, dict)) else event, None)
 
 
-def merged(
-    value: Any, lines: Mapping[tuple[Any, ...], int], marks: frozenset[tuple[Any, ...]], where: str
-) -> tuple[Any, dict[tuple[Any, ...], int]]:
+def merged(value: Any, lines: Mapping[tuple[Any, ...], int], marks: frozenset[tuple[Any, ...]], where: str) -> tuple[Any, dict[tuple[Any, ...], int]]:
     """Nested data and the lines of its keys, with the keys that `<<` brings in its place. marks: the paths of those keys."""
     found: dict[tuple[Any, ...], int] = {}
 

@@ -218,9 +218,7 @@ def displayed(reading: Reading) -> str:
     if len(lines) > 1:
         body = r"\begin{aligned}" + " \\\\\n".join(lines) + r"\end{aligned}"
     own = {d.symbol for d in shown.formula.definitions}
-    rows = [
-        f"{_symbol_latex(shown, r.symbol)} & {words(r.value)} & {words(_with_unit(r))}" for r in shown.rows if r.symbol in own
-    ]
+    rows = [f"{_symbol_latex(shown, r.symbol)} & {words(r.value)} & {words(_with_unit(r))}" for r in shown.rows if r.symbol in own]
     where = r"\begin{array}{lrl}" + " \\\\\n".join(rows) + r"\end{array}"
     return body if not rows else "\\begin{array}{l}\n\\displaystyle " + body + " \\\\[1em]\n" + where + "\n\\end{array}"
 

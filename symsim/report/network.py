@@ -13,6 +13,7 @@ from symsim.report.step import Step
 
 _NAMED = 4  # kernels beside a message that are named one by one
 
+
 def section(step: Step, ink: Ink) -> Section:
     """What a second of a message is made of, then every block's messages by axis: their seconds and what stays exposed."""
     book, numbers = step.result.derivation, step.result.numbers

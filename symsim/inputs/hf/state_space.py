@@ -206,7 +206,7 @@ def without_ffn(c: Config) -> list[str]:
 
 
 def _rank(key: str) -> Value:
-    """"auto": a sixteenth of hidden_size, rounded up."""
+    """ "auto": a sixteenth of hidden_size, rounded up."""
     return lambda c: -(-c.integer("hidden_size") // 16) if c.look(key)[1] == "auto" else c.integer(key)
 
 
