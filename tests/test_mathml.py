@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 
@@ -16,6 +17,7 @@ from symsim.inputs.systems import load_system
 from symsim.report.content import report
 from symsim.report.document import Equations, Math, Paragraph, Table, as_spans
 from symsim.report.html import math, pieces
+from symsim.report.mathml import _TOKEN, _Another, _of_a_stranger, _Reader
 
 CASES = [
     ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,num_microbatches=32", "h100-sxm"),
@@ -58,6 +60,25 @@ def leaves(mathml: str) -> list[tuple[str, str]]:
 )
 def test_letters_after_a_number_are_no_unit(latex: str, wanted: list[tuple[str, str]]):
     assert leaves(math(latex).replace("&#x0002B;", "+")) == wanted
+
+
+@pytest.mark.parametrize(("model", "strategy", "system"), CASES)
+def test_what_symsim_writes_is_what_latex2mathml_makes_of_it(model: str, strategy: str, system: str | None):
+    for latex in dict.fromkeys(formulas(model, strategy, system)):
+        made = _Reader(_TOKEN.findall(latex)).whole()
+        assert plainly(f"<mrow>{made}</mrow>") == plainly(_of_a_stranger(latex)), latex
+
+
+def plainly(mathml: str) -> str:
+    """Characters as they are; without a row around one letter, and brackets of their own height as operators."""
+    text = re.sub(r"<mrow>(<mi>[A-Za-z]</mi>)</mrow>", r"\1", re.sub("</?math[^>]*>", "", unescape(mathml)))
+    return re.sub("<mi>([⌈⌉⌊⌋])</mi>", r'<mo stretchy="false">\1</mo>', text)
+
+
+@pytest.mark.parametrize("latex", [r"\sqrt{x}", r"x^{a}^{b}", r"\begin{cases} 1 \end{cases}", r"a \mid b", "x'", r"x_12"])
+def test_other_latex_is_left_to_latex2mathml(latex: str):
+    with pytest.raises(_Another):
+        _Reader(_TOKEN.findall(latex)).whole()
 
 
 def test_digits_inside_a_name_stay_in_it():

@@ -236,11 +236,15 @@ class Expr:
             denominator: Number = 1
             for atom, power in monomial:
                 value = values[atom.name] if isinstance(atom, Symbol) else _call(atom, values, calls)
-                if power > 0:
+                if power == 1:
+                    numerator = numerator * value
+                elif power == -1:
+                    denominator = denominator * value
+                elif power > 0:
                     numerator = numerator * value**power
                 else:
                     denominator = denominator * value**-power
-            total = total + _divided(numerator, denominator)
+            total = total + (numerator if denominator == 1 else _divided(numerator, denominator))
         return _plain(total)
 
     def substitute(self, values: Mapping[str, "Expr | Number"]) -> "Expr":
@@ -249,13 +253,14 @@ class Expr:
             return self
         total = ZERO
         for monomial, coefficient in self.terms.items():
-            term = expr(coefficient)
-            for atom, power in monomial:
+            moved = tuple(f for f in monomial if _has(f[0], values))
+            term = _made({monomial if not moved else tuple(f for f in monomial if f not in moved): coefficient})
+            for atom, power in moved:
                 if isinstance(atom, Symbol):
-                    base = expr(values[atom.name]) if atom.name in values else symbol(atom.name)
+                    base = expr(values[atom.name])
                 else:
                     base = _make_call(atom.function, tuple(a.substitute(values) for a in atom.arguments))
-                term = term * base**power
+                term = term * (base if power == 1 else base**power)
             total = total + term
         return total
 
@@ -296,7 +301,14 @@ class Expr:
     __repr__ = __str__
 
 
+def _has(atom: Atom, values: Mapping[str, object]) -> bool:
+    return atom.name in values if isinstance(atom, Symbol) else not atom.symbols.isdisjoint(values)
+
+
 def _divided(numerator: Number, denominator: Number) -> Number:
+    if type(numerator) is int and type(denominator) is int:
+        whole, rest = divmod(numerator, denominator)
+        return Fraction(numerator, denominator) if rest else whole
     if isinstance(numerator, float) or isinstance(denominator, float):
         return numerator / denominator
     return numerator if denominator == 1 else Fraction(numerator) / denominator

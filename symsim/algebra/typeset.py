@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -133,17 +133,37 @@ def symbol_latex(name: str, names: Mapping[str, str] | None = None) -> str:
     return (names or {}).get(name) or entry(name).latex
 
 
+class Names(dict[str, str]):
+    """LaTeX of definitions, by symbol, each after what it stands on; with them what was printed under these names, which is asked for again."""
+
+    def __init__(self, names: Mapping[str, str]):
+        super().__init__(names)
+        self.order = {name: place for place, name in enumerate(names)}
+        self.printers = {fractions: _Printer(Arranger(self.order), self, fractions) for fractions in (False, True)}
+
+    def __setitem__(self, name: str, latex: str) -> None:
+        super().__setitem__(name, latex)
+        self.order.setdefault(name, len(self.order))
+
+
 @dataclass(frozen=True)
 class _Printer:
     arranger: Arranger
     names: Mapping[str, str]
     fractions: bool
+    known: dict[Expr, tuple[Sum, str]] = field(default_factory=dict)
 
     def arranged(self, expression: Expr) -> Sum:
-        return self.arranger.arranged(expression.terms) if expression.terms else ()
+        return self._read(expression)[0]
 
     def whole(self, expression: Expr) -> str:
-        return self.sum(self.arranged(expression)) if expression.terms else "0"
+        return self._read(expression)[1]
+
+    def _read(self, expression: Expr) -> tuple[Sum, str]:
+        if expression not in self.known:
+            terms = self.arranger.arranged(expression.terms) if expression.terms else ()
+            self.known[expression] = terms, self.sum(terms) if terms else "0"
+        return self.known[expression]
 
     def atom(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Symbol):
@@ -273,6 +293,8 @@ def grouped(number: int) -> str:
 
 
 def _printer(names: Mapping[str, str] | None, fractions: bool, sequence: Sequence[str] = ()) -> _Printer:
+    if isinstance(names, Names) and not sequence:
+        return names.printers[fractions]
     return _Printer(Arranger({n: i for i, n in enumerate(names or {})}, {n: i for i, n in enumerate(sequence)}), names or {}, fractions)
 
 
@@ -324,9 +346,9 @@ def _best_break(pieces: Sequence[tuple[str, int]], furthest: int, room: float) -
     return best
 
 
-def names_of(definitions: Iterable[Definition]) -> dict[str, str]:
+def names_of(definitions: Iterable[Definition]) -> Names:
     """LaTeX by symbol; one that has none is set as its own name."""
-    return {d.symbol: re.sub(r"_(\\mathrm\{[^{}]*\})", r"_{\1}", d.latex) or symbol_latex(d.symbol) for d in definitions}
+    return Names({d.symbol: re.sub(r"_(\\mathrm\{[^{}]*\})", r"_{\1}", d.latex) or symbol_latex(d.symbol) for d in definitions})
 
 
 def definition_latex(definition: Definition, names: Mapping[str, str] | None = None) -> str:

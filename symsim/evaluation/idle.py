@@ -147,8 +147,10 @@ def idle_options(result: Evaluation) -> list[str]:
     named = [n for n in CONDITIONAL if n in given and given[n] != Strategy.model_fields[n].default and (result.system or n not in TIMED)]
     if not named:
         return []
-    json_object(result)
     read = was_read(result.strategy)
+    if not read.issuperset(named):
+        json_object(result)
+        read = was_read(result.strategy)
     return [n for n in named if (n not in read or _decides_the_same(result, n)) and _may_be_default(result, given, n)]
 
 

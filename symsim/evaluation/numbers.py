@@ -292,17 +292,19 @@ class Evaluation:
 
     def stage_numbers(self, stage: Stage) -> ChainMap[str, Number]:
         """Numbers of the stage's definitions. Stages that hold the same are evaluated once, save what depends on the place."""
-        alike = self._alike(stage)
-        direct = self._direct(stage.index, alike)
-        here: dict[str, Number] = {"i": stage.index, **direct}
-        # of stages with as many micro-batches in flight the rest is the same
-        key = (_held(self.stage_values(stage)), *direct.values())
-        if key not in self._placed_known:
-            known = {**alike, **here}
-            for definition in self._placed[1]:
-                known[definition.symbol] = definition.expr.evaluate(known)
-            self._placed_known[key] = {d.symbol: known[d.symbol] for d in self._placed[1]}
-        return ChainMap(here, self._placed_known[key], alike)
+        if stage.index not in self._here:
+            alike = self._alike(stage)
+            direct = self._direct(stage.index, alike)
+            here: dict[str, Number] = {"i": stage.index, **direct}
+            # of stages with as many micro-batches in flight the rest is the same
+            key = (_held(self.stage_values(stage)), *direct.values())
+            if key not in self._placed_known:
+                known = {**alike, **here}
+                for definition in self._placed[1]:
+                    known[definition.symbol] = definition.expr.evaluate(known)
+                self._placed_known[key] = {d.symbol: known[d.symbol] for d in self._placed[1]}
+            self._here[stage.index] = here, self._placed_known[key], alike
+        return ChainMap(*self._here[stage.index])
 
     def _alike(self, stage: Stage) -> dict[str, Number]:
         """Numbers that all stages have that hold what this one does."""
@@ -325,6 +327,11 @@ class Evaluation:
 
     @cached_property
     def _known(self) -> dict[Holdings, dict[str, Number]]:
+        return {}
+
+    @cached_property
+    def _here(self) -> dict[int, tuple[dict[str, Number], dict[str, Number], dict[str, Number]]]:
+        """By stage: what holds its place, what stands on that, and what its equals share."""
         return {}
 
     @cached_property

@@ -7,6 +7,7 @@ For pictures only: no result depends on this file. It replays the written-out or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from html import escape
 from textwrap import wrap
 
@@ -33,7 +34,13 @@ def schedule_times(schedule: str, p: int, m: int, v: int = 1, durations: Mapping
     `durations` as DURATIONS, of a rank's v chunks together; tfb, where given, is that of an overlapped pair. The unit
     of the times is that of the durations. KeyError for a schedule that is none.
     """
-    d = {**DURATIONS, **durations}
+    return list(_timed(schedule, p, m, v, tuple({**DURATIONS, **durations}.items()), group))
+
+
+@lru_cache(maxsize=1)
+def _timed(schedule: str, p: int, m: int, v: int, durations: tuple[tuple[str, float], ...], group: int | None) -> tuple[Timed, ...]:
+    """A page draws one schedule twice: wide, and for phones."""
+    d = dict(durations)
     apart = schedule in MERAK
     backward = d["ti"] + d["tw"]
     chunk = {
@@ -45,13 +52,14 @@ def schedule_times(schedule: str, p: int, m: int, v: int = 1, durations: Mapping
     }
     pair = d.get("tfb", d["tf"] + backward + d["tr"]) / v
     entries: Order = order(schedule, p, m, v, group)
-    return replay(
+    timed = replay(
         entries,
         lambda o: chunk[o.kind],
         0 if apart else d["tc"],
         d["tc"] if apart else 0,
         lambda slot: pair if len(slot) > 1 else chunk[slot[0].kind],
     )
+    return tuple(timed)
 
 
 def _shown_ranks(p: int) -> list[int]:
