@@ -99,3 +99,25 @@ def test_four_bits_and_magnitudes(tmp_path: Path) -> None:
     peft = {"_target_": "nemo_automodel.components._peft.lora.PeftConfig", "match_all_linear": True, "use_dora": True}
     found = dict(job(tmp_path, peft=peft, quantization={"load_in_4bit": True, "bnb_4bit_use_double_quant": False}).strategy or {})
     assert found["use_dora"] is True and found["quantize_base"] == "nf4"
+
+
+def test_sizes_that_stand_in_the_file_are_the_model_s(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2}
+    target = "transformers.models.llama.configuration_llama.LlamaConfig"
+    config = {"_target_": target, "architectures": ["LlamaForCausalLM"], "vocab_size": 1000, "rms_norm_eps": 1e-5, **sizes}
+    made = job(tmp_path, model={"_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_config", "config": config})
+    assert made.architecture is not None
+    found = made.architecture
+    assert (found.num_layers, found.hidden_size, found.vocab_size, found.attention.num_query_groups) == (3, 256, 1000, 2)
+    told = {row.key: row.fate for row in made.rows}
+    assert told["model.config.hidden_size"] == told["model.config._target_"] == "mapped" and told["model.config.rms_norm_eps"] == "no_cost_effect"
+    unknown = job(tmp_path, model={"config": {"_target_": "nemo_automodel.models.newest.config.NewestConfig", "hidden_size": 4}})
+    assert {row.key: row.fate for row in unknown.rows}["model.config._target_"] == "refused"
+
+
+def test_patterns_take_linear_maps_out(tmp_path: Path) -> None:
+    made = job(tmp_path, peft={"dim": 4, "exclude_modules": ["*.o_proj", "*vision_tower*"]})
+    assert dict(made.strategy or {})["exclude_modules"] == ["o_proj"]
+    none = job(tmp_path, peft={"dim": 4, "exclude_modules": ["*vision_tower*"]})
+    assert "exclude_modules" not in dict(none.strategy or {})
+    assert {row.key: row.fate for row in none.rows}["peft.exclude_modules"] == "no_cost_effect"

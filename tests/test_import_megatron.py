@@ -654,3 +654,15 @@ def test_hyper_connections_of_arguments() -> None:
         n = [int(derive(model, load_strategy(f"fusion={fusion}")).value("params.total")) for model in (plain, several)]
         assert n[1] - n[0] == 2 * several.num_layers * each, fusion
     assert row(job(*DENSE, "--mhc-num-residual-streams", "2"), "--mhc-num-residual-streams")[0] == "no_cost_effect"
+
+
+def test_the_allocator_is_a_variable_of_the_command(tmp_path: Path) -> None:
+    arguments = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64"
+    arguments += " --micro-batch-size 1 --vocab-size 256"
+    script = tmp_path / "run.sh"
+    script.write_text(f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\ntorchrun --nproc_per_node 8 pretrain_gpt.py {arguments}\n")
+    grown = job(str(script))
+    assert grown.assumptions["allocator"] == "expandable" and row(grown, "PYTORCH_CUDA_ALLOC_CONF")[:2] == ("mapped", "assume.allocator")
+    script.write_text(f"PYTORCH_ALLOC_CONF=max_split_size_mb:512 torchrun --nproc_per_node 8 pretrain_gpt.py {arguments}\n")
+    split = job(str(script))
+    assert "allocator" not in split.assumptions and row(split, "PYTORCH_ALLOC_CONF")[0] == "not_modelled"

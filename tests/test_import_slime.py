@@ -87,3 +87,13 @@ def test_lengths_that_are_told() -> None:
 def test_what_cannot_be_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         job(*arguments)
+
+
+def test_adapters_of_miles() -> None:
+    made = job("--lora-rank", "16", "--lora-alpha", "32", "--target-modules", "q_proj,o_proj,down_proj", "--exclude-modules", "o_proj")
+    found = made.placed()
+    assert (found.tuner_type, found.lora_rank, found.target_modules) == ("lora", 16, ("linear_qkv", "o_proj", "down_proj"))
+    assert found.exclude_modules == ("o_proj",)
+    told = {row.key: row.fate for row in made.rows}
+    assert told["--lora-rank"] == told["--target-modules"] == "mapped" and told["--lora-alpha"] == "no_cost_effect"
+    assert job("--lora-rank", "0", "--target-modules", "all-linear").placed().tuner_type == "full"

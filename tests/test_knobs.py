@@ -119,6 +119,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "oft_block_size": (DENSE, {"tuner_type": "oft", "fusion": "eager"}, 64),
     "lora_dropout": (DENSE, LORA, 0.05),
     "target_modules": (DENSE, LORA, ("linear_qkv",)),
+    "exclude_modules": (DENSE, LORA, ("linear_proj",)),
     "fused_adapters": (DENSE, {**LORA, "fusion": "eager"}, ("qkv",)),
     "use_dora": (DENSE, LORA, True),
     "task_type": (DENSE, {}, "seq_cls"),

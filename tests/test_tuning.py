@@ -92,6 +92,14 @@ def test_adapters_split_as_their_weights_do() -> None:
     assert sorted(low) == [("all_gather", 2 * LAYERS), ("reduce_scatter", 2 * LAYERS)]
 
 
+def test_linear_maps_that_are_taken_out_have_no_adapters() -> None:
+    whole = {n: R * (a + b) for n, (a, b) in A_AND_B.items()}
+    left = derived("llama3-8b", "tuner_type=lora,exclude_modules=o_proj+linear_fc1")
+    assert left.value("params.trained") == LAYERS * (whole["qkv"] + whole["fc2"])
+    same = derived("llama3-8b", "tuner_type=lora,target_modules=linear_qkv+linear_fc2")
+    assert same.value("params.trained") == left.value("params.trained")
+
+
 def test_without_sequence_parallelism_products_of_rank_r_are_reduced() -> None:
     found = sent(derived("llama3-8b", "tp=4,tuner_type=lora"))
     low = [(m.phase, m.op, often) for m, often, n, _ in found if m.axis == "tp" and n == R * S]
@@ -294,6 +302,9 @@ def test_fused_kernels_keep_what_they_read() -> None:
     [
         ("tuner_type=lora,target_modules=q_proj", "one product here, which has one adapter: give attention.qkv"),
         ("tuner_type=lora,target_modules=qproj", "no linear map is called so: did you mean 'q_proj'"),
+        ("tuner_type=lora,exclude_modules=o_porj", "exclude_modules=o_porj: no linear map is called so: did you mean 'o_proj'"),
+        ("tuner_type=lora,exclude_modules=k_proj", "exclude_modules=k_proj: .* one product here"),
+        ("exclude_modules=o_proj", "give tuner_type=lora or oft"),
         ("tuner_type=lora,target_modules=lm_head", "modules_to_save=lm_head trains it whole"),
         ("freeze_parameters=embeding", "did you mean 'embedding'"),
         ("freeze_parameters=layers.0-99", "has layers 0 to 31"),

@@ -129,6 +129,7 @@ CONDITIONAL = (
     "oft_block_size",
     "lora_dropout",
     "target_modules",
+    "exclude_modules",
     "modules_to_save",
     "use_dora",
     "quantize_base",

@@ -152,6 +152,26 @@ def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Archit
     return list(dict.fromkeys(found)) or ["all_linear"], lost
 
 
+def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Linear maps that patterns of names take out of those with adapters."""
+    asked = keys.texts(key, [], to="exclude_modules")
+    if not asked:
+        return
+    if architecture is None:
+        keys.note(key, "not_modelled", "exclude_modules", "of a known model alone: all that target_modules names have adapters")
+        return
+    known = _linear_maps(architecture)
+    names = [word.strip(".*$^()").rsplit(".", 1)[-1] for text in asked for word in _words(text)]
+    parts = [name for name in names if strategy.get("fusion", "te") == "te" and _JOINT.get(name, name) != name and _JOINT[name] in known]
+    found = [one for name in names if name not in parts for one in known.get(name, ())]
+    if found:
+        strategy["exclude_modules"] = list(dict.fromkeys(found))
+    if parts:
+        keys.note(key, "not_modelled", "exclude_modules", f"{', '.join(parts)}: part of one product, which has one adapter")
+    elif not found:
+        keys.note(key, "no_cost_effect", why="no linear map of the decoder's is called so")
+
+
 def _words(text: str) -> list[str]:
     """The names in a list of them, or in a pattern, which is not run: `(mlp|self_attn).(up|down)_proj` is up_proj and down_proj."""
     if not _ALTERNATIVES.search(text):

@@ -14,4 +14,18 @@ def deterministic(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
             assumptions["deterministic_attention"] = "true"
 
 
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_SPLIT = "how the caching allocator cuts, rounds and gives back its blocks: within the 6 % of what it reserves that are taken as unused"
+
+
+def allocator(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
+    """PyTorch's settings of its allocator, NAME:VALUE with commas between them: segments that grow page by page hold nothing unused."""
+    for name in names:
+        said = str(keys.text(name, "", to="assume.allocator")).replace(" ", "")
+        if "expandable_segments:true" in said.casefold().split(","):
+            assumptions["allocator"] = "expandable"
+        elif said:
+            keys.note(name, "not_modelled", why=_SPLIT)
+
+
 COLLECTED = "all ranks collect at the same step, so that none waits for another (assume.stragglers=none): a tenth of a second every so many steps"

@@ -151,6 +151,9 @@ class Strategy(BaseModel):
     target_modules: tuple[str, ...] = Field(
         ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"
     )
+    exclude_modules: tuple[str, ...] | None = Field(
+        None, max_length=64, description="lora, oft: linear maps that have none all the same, named as in target_modules"
+    )
     fused_adapters: tuple[Literal["qkv", "o", "mlp"], ...] = Field(
         (),
         description="lora, eager: linear maps with their adapters in a function of their own, which keeps its input alone (and gate and up): an "

@@ -61,6 +61,8 @@ def module_names(op: Op) -> frozenset[str]:
 def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architecture) -> bool:
     """Whether a linear map has an adapter. Of a router that is a linear module all_linear means that too."""
     labels = set(op.of(Projection).labels)
+    if not module_names(op).isdisjoint(strategy.exclude_modules or ()):
+        return False
     router = not framework.adapts_experts and module_code(model).router_is_linear
     linear = not labels & (framework.unadapted - {"router" if router else ""}) and (framework.adapts_experts or not op.einsums[0].chosen)
     return (ALL_LINEAR in strategy.target_modules and linear) or not module_names(op).isdisjoint(strategy.target_modules)

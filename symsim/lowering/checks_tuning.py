@@ -22,6 +22,8 @@ def tuning(architecture: Architecture, strategy: Strategy) -> None:
     _named_parameters(architecture, strategy)
     if strategy.modules_to_save and strategy.tuner_type == "full":
         raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora, oft); else all that freeze_parameters leaves is")
+    if strategy.exclude_modules and strategy.tuner_type == "full":
+        raise InputError("exclude_modules says which linear maps have no adapters, and there are none; give tuner_type=lora or oft")
     if strategy.tuner_type == "oft":
         _rotated(architecture, strategy)
     if strategy.tuner_type != "full":
@@ -101,16 +103,16 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
     known = {name: op for op in linear for name in (*op.of(Projection).labels, *module_names(op))}
     if not strategy.target_modules:
         raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")
-    for name in strategy.target_modules:
-        if name == ALL_LINEAR:
+    for field, name in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
+        if name == ALL_LINEAR and field == "target_modules":
             continue
         if name not in known:
-            raise InputError(f"target_modules={cut(name)}: no linear map is called so: {nearest(name, [ALL_LINEAR, *known])}")
-        if "lm_head" in known[name].of(Projection).labels:
+            raise InputError(f"{field}={cut(name)}: no linear map is called so: {nearest(name, [ALL_LINEAR, *known])}")
+        if "lm_head" in known[name].of(Projection).labels and field == "target_modules":
             raise InputError(f"target_modules={name}: adapters beside the output layer are not modelled; modules_to_save=lm_head trains it whole")
         if name in joint:
             own = " and ".join(joint[name].of(Projection).labels)
-            raise InputError(f"target_modules={name}: {own} are one product here, which has one adapter: give {joint[name].name}")
+            raise InputError(f"{field}={name}: {own} are one product here, which has one adapter: give {joint[name].name}")
 
 
 def _is_joint(op: Op, framework: str) -> bool:

@@ -7,11 +7,12 @@ recipes/llm/train_ft.py.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import four_bits, stored_base, targets
+from symsim.importers.adapted import excluded, four_bits, stored_base, targets
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
@@ -25,6 +26,7 @@ from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtitan.reader import SCHEDULES
 from symsim.importers.trainer import FUSED
 from symsim.importers.weights import model_of
+from symsim.inputs.hf.reader import read_config
 from symsim.inputs.reading import read_yaml
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ _MANAGERS = {
 _PIPELINE = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
 _PIECES = "fp32 copies of the logits of a chunk at a time, kept in 2 bytes each: up to 8 of 12 bytes a logit less at the peak"
+# transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig
+_CLASS = re.compile(r"(?:\w+\.)*models\.(\w{1,60})\.(?:\w+\.)*\w+Config")
 _NONE = ("none", "None", "null", "")
 
 
@@ -89,8 +93,10 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     names = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config.name_or_path")
     key = next((name for name in names if name in keys.given), names[0])
     architecture = model_of(keys, key, options)
+    if architecture is None and key not in keys.given:
+        architecture = _of_class(keys, sized)
     for name in sized:
-        if name not in keys.rows:
+        if name not in keys.rows and not name.endswith(".num_nextn_predict_layers"):
             keys.note(
                 name, "refused" if options.model is None else "no_cost_effect", why="another size than the named model's; --of FILE gives a model"
             )
@@ -106,6 +112,31 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     asked = next((number for number in depths if number is not None), None)
     if asked is not None and asked != architecture.mtp_num_layers:
         return architecture.model_copy(update={"mtp_num_layers": min(asked, 64)})
+    return architecture
+
+
+def _of_class(keys: Keys, sized: Sequence[str]) -> "Architecture | None":
+    """The model whose sizes stand in the file, as arguments of transformers' class of its config; None, and why, where none is known so."""
+    found = _CLASS.fullmatch(str(keys.given["model.config._target_"].value)) if "model.config._target_" in keys.given else None
+    if found is None or not sized:
+        return None
+    config: dict[str, Any] = {"model_type": found[1]}
+    for name in sized:
+        inner = config
+        *path, last = name.removeprefix("model.config.").split(".")
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = keys.given[name].value
+    try:
+        architecture, rows = read_config(config, found[1], keys.given[sized[0]].where)
+    except InputError as error:
+        keys.note("model.config._target_", "refused", why=f"{error}; --of FILE gives a model")
+        return None
+    for key, said, why in rows:
+        name = f"model.config.{key}"
+        if name in keys.given and said in ("mapped", "no cost effect"):
+            keys.note(name, "mapped", why) if said == "mapped" else keys.note(name, "no_cost_effect", why=why)
+    keys.note("model.config._target_", to=f"model {architecture.name}")
     return architecture
 
 
@@ -386,6 +417,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     asked = ["all_linear" if "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
     found, lost = (["all_linear"], []) if every else targets(asked, strategy, architecture)
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    excluded(keys, "peft.exclude_modules", strategy, architecture)
     if "peft._target_" not in keys.given:
         keys.rows["tuner_type"] = Entry("tuner_type", "(default)", "derived", "tuner_type", "adapters, since there is a section of them")
     if lost:

@@ -92,7 +92,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "weights' copies in 8 bits are made again or kept", _of("fp8", "force_recompute_fp8_weight_in_bwd")),
     **silent("no_cost_effect", "the class of a recipe", "model.backend.te_fp8._target_"),
     **silent("refused", "8 bits are emulated in 16, which costs more than either; give false for products in 8 bits", "fp8.emulate"),
-    **silent("not_modelled", "linear maps that patterns take out again: all that target_modules names have adapters", "peft.exclude_modules"),
     **silent("no_cost_effect", "read where there are adapters alone", "peft.use_dora"),
     **silent("no_cost_effect", RATES, _of("peft", "alpha dropout_position lora_A_init")),
     **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton use_memory_efficient_lora")),

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.adapted import Names, adapters
+from symsim.importers.adapted import Names, adapters, excluded
 from symsim.importers.keys import Keys
 
 if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture
 
-SCHEME, DIM, DROPOUT, TARGETS = "peft.scheme", "peft.dim", "peft.dropout", "peft.target_modules"
+SCHEME, DIM, DROPOUT, TARGETS, EXCLUDED = "peft.scheme", "peft.dim", "peft.dropout", "peft.target_modules", "peft.exclude_modules"
 # names of NeMo, Primus and Megatron-Bridge
 ARGUMENTS = {
     **dict.fromkeys(("peft.peft_scheme", "peft", "lora"), SCHEME),
     **dict.fromkeys(("peft.lora_tuning.adapter_dim", "peft_dim", "peft.dim"), DIM),
     **dict.fromkeys(("peft.lora_tuning.adapter_dropout", "peft.dropout"), DROPOUT),
     **dict.fromkeys(("peft.lora_tuning.target_modules", "peft.target_modules"), TARGETS),
+    "peft.exclude_modules": EXCLUDED,
 }
 _NAMES = Names(DIM, DROPOUT, TARGETS, "peft.saved", 32)
 _PLACES = {
@@ -40,13 +41,14 @@ def lora(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | Non
         return
     scheme = str(keys.text(SCHEME, "lora", to="tuner_type")).casefold()
     if scheme in ("none", "null", "", "false"):
-        for key in (SCHEME, DIM, DROPOUT, TARGETS):
+        for key in (SCHEME, DIM, DROPOUT, TARGETS, EXCLUDED):
             if key in keys.given:
                 keys.note(key, "no_cost_effect", why="no adapters")
         return
     if scheme not in ("lora", "canonical_lora", "true"):
         keys.note(SCHEME, "not_modelled", why=_OTHER)
-        keys.known |= {DIM, DROPOUT, TARGETS}
+        keys.known |= {DIM, DROPOUT, TARGETS, EXCLUDED}
         return
     asked = [place for name in keys.texts(TARGETS, ["attention_qkv"]) for place in _PLACES.get(name, (name,))]
     adapters(keys, strategy, architecture, _NAMES, asked)
+    excluded(keys, EXCLUDED, strategy, architecture)

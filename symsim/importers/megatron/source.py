@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from symsim.errors import InputError, cut
+from symsim.importers.assumed import ALLOCATOR
 from symsim.importers.deepspeed.reader import is_deepspeed
 from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
 from symsim.importers.megatron.adapters import ARGUMENTS
@@ -122,6 +123,9 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
     command, at = start
     found.entry = next((word.text.rpartition("/")[2] for word in command.words[:at][::-1] if word.text.endswith(".py")), "")
     _ranks(found, command.words[:at], "\n".join(text for text, _ in texts))
+    for name, word in command.environment.items():
+        if name in ALLOCATOR:
+            found.put(name, name, word.text if word.why is None else Unresolved(word.text, word.why), word.where)
     rest = command.words[at:]
     overrides = [(word, match) for word in rest if (match := _OVERRIDE.fullmatch(word.text)) is not None and not word.text.startswith("--")]
     if overrides:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.adapted import Names, adapters
+from symsim.importers.adapted import Names, adapters, excluded
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron.handed import handed
 from symsim.importers.megatron.source import Source, put_field
@@ -101,6 +101,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if keys.flag(f"{MEGATRON}.peft.enabled", False, to="tuner_type"):
         strategy.pop("freeze_parameters", None)
         adapters(keys, strategy, architecture, _PEFT)
+        excluded(keys, f"{MEGATRON}.peft.exclude_modules", strategy, architecture)
         return
     for key in keys.given:
         if key.startswith(f"{MEGATRON}.peft.") and key not in keys.rows:

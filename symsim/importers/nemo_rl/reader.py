@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import Names, adapters
+from symsim.importers.adapted import Names, adapters, excluded
 from symsim.importers.documents import SAID, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
@@ -164,6 +164,7 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         adapters(keys, strategy, architecture, _LORA)
         if keys.flag(f"{lora}.match_all_linear", True, to="target_modules"):
             strategy["target_modules"] = ["all_linear"]
+        excluded(keys, f"{lora}.exclude_modules", strategy, architecture)
     else:
         _unread(keys, lora, "lora_cfg is not enabled")
 

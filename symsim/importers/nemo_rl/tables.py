@@ -39,8 +39,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "experts' loads are equal here", _of(f"{DTENSOR}.automodel_kwargs.backend", "fake_balanced_gate")),
     **silent("not_modelled", "PyTorch's cache is emptied around every update: milliseconds", _of(DTENSOR, "clear_cache_every_n_steps")),
     **silent("no_cost_effect", RATES, _of(f"{DTENSOR}.lora_cfg", "alpha dropout_position lora_A_init use_triton lora_dtype")),
-    **silent("not_modelled", "linear maps that are taken out again: all that are named have adapters", _of(f"{DTENSOR}.lora_cfg", "exclude_modules")),
-    **silent("not_modelled", "linear maps that are taken out again: all that are named have adapters", _of(f"{MEGATRON}.peft", "exclude_modules")),
     **silent(
         "no_cost_effect",
         RATES,

@@ -1,4 +1,4 @@
-"""slime's launch scripts: the actor's update on Megatron-Core, whose arguments stand beside slime's own.
+"""slime's launch scripts, and those of its fork miles: the actor's update on Megatron-Core, whose arguments stand beside slime's own.
 
 What its arguments do: slime/utils/arguments.py, slime/backends/megatron_utils/arguments.py
 (_set_default_megatron_args, validate_args), slime/backends/megatron_utils/data.py get_data_iterator.
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.importers.documents import SAID, balanced, documents_said, fitting
 from symsim.importers.job import Job
-from symsim.importers.keys import Given, Keys, Unresolved, natural
+from symsim.importers.keys import Given, Keys, Unresolved, natural, shown
+from symsim.importers.megatron.adapters import DIM, DROPOUT, EXCLUDED, SCHEME, TARGETS
 from symsim.importers.megatron.reader import TABLE, of_source
 from symsim.importers.megatron.source import Source, put_field, read_source
 from symsim.importers.slime.tables import OWN, of_beginnings
@@ -71,6 +72,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _samples(keys, source)
     rows = _lengths(keys, source)
     _megatron(keys, source)
+    _adapted(source)
     source.run += [replace(row, key=f"--{row.key.replace('_', '-')}") for row in keys.finish() if row.value != "(default)"]
     source.given = {name: one for name, one in source.given.items() if name not in READ}
     job = of_source("slime", source, options, where, {**TABLE, **of_beginnings(source.given), **OWN})
@@ -170,6 +172,19 @@ def _megatron(keys: Keys, source: Source) -> None:
         given["cp_comm_type"] = Given("all_gather", _DEFAULTS)
     if not keys.flag("enable_mtp_training", False, to="mtp_num_layers") and "mtp_num_layers" in given:
         given["mtp_num_layers"] = replace(given["mtp_num_layers"], value=0)
+
+
+def _adapted(source: Source) -> None:
+    """miles' adapters by the names that Megatron-Bridge has; with rank 0 there are none."""
+    rank = source.given.get("lora_rank")
+    if rank is None:
+        return
+    if shown(rank.value) == "0":
+        source.given["lora_rank"] = replace(rank, value="none")
+    names = {"lora_rank": DIM if shown(rank.value) != "0" else SCHEME, "lora_dropout": DROPOUT, "lora_type": SCHEME}
+    names |= {"target_modules": TARGETS, "exclude_modules": EXCLUDED}
+    source.given = {names.get(key, key): one for key, one in source.given.items()}
+    source.written = [(key, value, names.get(argument, argument)) for key, value, argument in source.written]
 
 
 def _filled(strategy: dict[str, Any], rows: _Rows, said: str) -> None:

@@ -1,6 +1,6 @@
 """slime's own arguments that no formula of an update reads; all others are Megatron-LM's.
 
-Names: slime/utils/arguments.py, slime/backends/megatron_utils/arguments.py.
+Names: slime/utils/arguments.py, slime/backends/megatron_utils/arguments.py; of its fork miles (radixark/miles 2026-08) miles/utils/arguments.py.
 """
 
 from __future__ import annotations
@@ -72,14 +72,47 @@ OWN: dict[str, Silent] = {
     **silent("no_cost_effect", "which of its modules", "megatron_deepgemm_forward_modules megatron_deepgemm_moe_forward_modules"),
 }
 
+# of miles, a fork of slime
+OWN |= {
+    **silent("no_cost_effect", "how much an adapter's output counts, and where it is kept", "lora_alpha lora_adapter_path lora_train_only"),
+    **silent("no_cost_effect", _WEIGHTS, "lora_sync_from_tensor lora_base_cpu_backup extra_high_precision_layers_hf object_store_backend"),
+    **silent("no_cost_effect", _WEIGHTS, "extra_high_precision_layers_megatron rematerialize_param_from_master_weight max_weight_staleness"),
+    **silent("not_modelled", "one first or last product of adapters for all experts of a layer", "experts_shared_outer_loras"),
+    **silent(
+        "not_modelled",
+        "states come from a drive and go back in every step, by buckets",
+        "stream_optimizer_state_to_disk",
+    ),
+    **silent("no_cost_effect", "read with stream_optimizer_state_to_disk", "stream_optimizer_state_moment_dtype"),
+    **silent("not_modelled", _FROZEN, "freeze_indexer"),
+    **silent("not_modelled", "kernels that do not depend on the batch: products at lower shares", "true_on_policy_mode"),
+    **silent("not_modelled", _PASS, "observe_training_entropy"),
+    **silent("not_modelled", "a forward less between the updates: of the roll-out, not of the update", "skip_actor_forward_only"),
+    **silent("not_modelled", "gradients between replicas go outside Megatron-Core: as many bytes, later", "indep_dp"),
+    **silent("no_cost_effect", "which kernel computes attention", "dsa_attention_backend linear_attention_backend"),
+    **silent("no_cost_effect", "the last, smaller step of a roll-out", "allow_partial_train_step"),
+    **silent("no_cost_effect", COLOCATED, "offload_train_target offload_train_disk_dir offload_train_disk_chunk_mb offload_rollout_level"),
+    **silent(
+        "no_cost_effect",
+        ROLLOUT,
+        """fully_async chat_template_path control_server_port pause_generation_mode pin_rollout_manager_to_head tito_model use_miles_router
+        recompute_logprobs_via_prefill miles_dsa_topk_backend filter_zero_reward_samples delay_split_train_data_by_dp low_memory_resume
+        no_sglang_lora_use_virtual_experts use_session_server use_indexer_replay use_rollout_indexer_replay ft_components""",
+    ),
+    **silent("no_cost_effect", LOGS, "use_mlflow use_prometheus env_report mfu_peak_tflops enable_event_analyzer enable_witness"),
+    **silent("no_cost_effect", LOGS, "save_debug_event_data save_debug_trajectory_data save_local_weight_checksum save_trigger_sentinel"),
+}
+
 # beginnings of names: an engine's arguments are handed on, and there are hundreds
 _BEGINNINGS = (
     (("sglang_", "vllm_", "router_", "rollout_", "prefill_", "speculative_"), Silent("no_cost_effect", ROLLOUT)),
     (("eval_", "n_samples_per_eval"), Silent("no_cost_effect", EVALUATION)),
     (("update_weight_",), Silent("no_cost_effect", _WEIGHTS)),
-    (("wandb_", "tb_"), Silent("no_cost_effect", LOGS)),
+    (("wandb_", "tb_", "mlflow_", "prometheus_", "witness_", "dumper_"), Silent("no_cost_effect", LOGS)),
+    (("miles_router_", "session_", "async_", "multi_lora_", "mini_ft_", "mooncake_"), Silent("no_cost_effect", ROLLOUT)),
+    (("critic_", "opd_"), Silent("not_modelled", OTHER_MODELS)),
     (("custom_",), Silent("no_cost_effect", _HOOKS)),
-    (("ci_",), Silent("no_cost_effect", _CHECKS)),
+    (("ci_", "check_", "debug_"), Silent("no_cost_effect", _CHECKS)),
 )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.adapted import BOFT, QUANTISED, Names, biases, drawn_layers, four_bits, frozen, leading_layers, opened, stored_base, targets
 from symsim.importers.adapted import adapters as with_adapters
+from symsim.importers.assumed import ALLOCATOR, allocator
 from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
 from symsim.importers.heads import TASKS, headed
 from symsim.importers.job import Job
@@ -65,7 +66,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     environment = _environment(run, options)
     table = {**(TRAINER if run.program == "swift" else {}), **silent_keys(run.method, adapters is not None), **ENVIRONMENT}
     table |= DATA_OF_2 if written else {}
-    table |= {name: _FOREIGN for name in environment if name not in table}
+    table |= {name: _FOREIGN for name in environment if name not in table and name not in ALLOCATOR}
     table |= {name: _ASIDE for name in run.arguments if name.startswith(ASIDE)}
     table = {**{name: said for name, said in (SILENT | GAPS).items() if name in passed}, **table}
     keys = Keys(f"'{run.program} {run.method}'", {**environment, **run.arguments}, table, options.lenient)
@@ -74,6 +75,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     reading = Reading(keys, version, architecture, _between(run, options), passed=frozenset(passed), answered=answered)
     world = _world(keys)
     (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
+    allocator(keys, reading.assumptions, *ALLOCATOR)
     _lengths(reading, options)
     _tuned(reading, adapters)
     _headed(reading, run)

@@ -266,11 +266,6 @@ ENVIRONMENT: dict[str, Silent] = {
     **silent("no_cost_effect", "messages and products are issued in order, as symsim has them", "CUDA_DEVICE_MAX_CONNECTIONS"),
     **silent(
         "not_modelled",
-        "how the allocator splits segments: of what it reserves, symsim takes 94 % as used (assume.memory=reserved)",
-        "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF",
-    ),
-    **silent(
-        "not_modelled",
         _VISION,
         """MAX_PIXELS MIN_PIXELS VIDEO_MAX_PIXELS VIDEO_MIN_PIXELS FPS FPS_MAX_FRAMES FPS_MIN_FRAMES IMAGE_MAX_TOKEN_NUM VIDEO_MAX_TOKEN_NUM
         NFRAMES MAX_NUM ENABLE_AUDIO_OUTPUT USE_AUDIO_IN_VIDEO VIDEO_TOTAL_PIXELS IMAGE_FACTOR""",

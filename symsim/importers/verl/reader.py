@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import targets
+from symsim.importers.adapted import excluded, targets
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
@@ -200,9 +200,11 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if rank == 0:
         for key in named:
             keys.note(key, "no_cost_effect", why="read with a rank above 0")
+        keys.known.add(f"{MODEL}.exclude_modules")
         return
     found, lost = targets(asked or ["all_linear"], strategy, architecture)
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    excluded(keys, f"{MODEL}.exclude_modules", strategy, architecture)
     if lost:
         keys.note(named[0], "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
 

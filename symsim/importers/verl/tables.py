@@ -85,7 +85,6 @@ SILENT: dict[str, Silent] = {
             save_hf_model_only custom_model_backend""",
         ),
     ),
-    **silent("not_modelled", "linear maps that are taken out again: all that target_modules names have adapters", _of(MODEL, "exclude_modules")),
     **silent("no_cost_effect", RATES, _of(MODEL, "lora_alpha")),
     **silent("no_cost_effect", "the type that files hold; model_dtype decides", _of(MODEL, "torch_dtype")),
     **silent("no_cost_effect", "other types than the parameters' and gradients'", _of(f"{ACTOR}.fsdp_config", "mixed_precision.buffer_dtype")),
