@@ -50,7 +50,29 @@ def test_pairs_are_two_rows_and_a_forward(kind: str, key: str, text: str, more: 
     assert row.fate == "mapped" and "two rows for each sample" in row.why
 
 
-@pytest.mark.parametrize("text", ["swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B", "swift rlhf --rlhf_type kto --model Qwen/Qwen3-8B"])
+@pytest.mark.parametrize(
+    ("kind", "key", "text", "more"),
+    [
+        ("llama-factory", "stage", f"{_LLAMA_FACTORY}stage: kto\nfinetuning_type: full\n", {"reference_models": 1, "further_forwards": 2}),
+        ("llama-factory", "stage", f"{_LLAMA_FACTORY}stage: kto\nfinetuning_type: lora\n", {"further_forwards": 3}),
+        ("axolotl", "rl", f"{_AXOLOTL}rl: kto\n", {"reference_models": 1, "further_forwards": 2}),
+        ("swift", "rlhf_type", "megatron rlhf --rlhf_type kto --model Qwen/Qwen3-8B --tuner_type lora", {"further_forwards": 3}),
+        ("swift", "rlhf_type", "megatron rlhf --rlhf_type kto --calculate_KL false --model Qwen/Qwen3-8B --tuner_type lora", {"further_forwards": 1}),
+    ],
+)
+def test_single_rows_are_seen_with_completions_of_others(kind: str, key: str, text: str, more: dict[str, Any], tmp_path: Path) -> None:
+    found = _job(kind, text, tmp_path)
+    assert {name: value for name, value in (found.strategy or {}).items() if name in ("reference_models", "further_forwards")} == more
+    assert found.placed().micro_batch_size == (1 if kind == "swift" else 2) and next(row for row in found.rows if row.key == key).fate == "mapped"
+
+
+def test_a_reward_model_has_one_column(tmp_path: Path) -> None:
+    found = _job("swift", "megatron rlhf --rlhf_type rm --micro_batch_size 2 --beta 0.1 --model Qwen/Qwen3-8B --tuner_type full", tmp_path).placed()
+    assert (found.task_type, found.num_labels, found.micro_batch_size) == ("seq_cls", 1, 4)
+    assert "reference_models" not in found.model_fields_set
+
+
+@pytest.mark.parametrize("text", ["swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B", "swift rlhf --rlhf_type ppo --model Qwen/Qwen3-8B"])
 def test_what_generates_or_pairs_otherwise_is_said(text: str, tmp_path: Path) -> None:
     found = _job("swift", text, tmp_path)
     assert next(row for row in found.rows if row.key == "rlhf_type").fate == "not_modelled"

@@ -19,6 +19,7 @@ Fate = Literal["mapped", "derived", "no_cost_effect", "not_modelled", "refused"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 # beyond all that is counted
 _LARGEST = 10**18
+_MOST_HINTS = 10
 # `_comment` and the like, of files whose format has no comments
 _REMARK = re.compile(r"_[A-Za-z]\w*(?<!_)")
 _SPELT_TRUE, _SPELT_FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -190,6 +191,7 @@ class Keys:
 
     def finish(self) -> tuple[Entry, ...]:
         """The ledger in the order of the keys given, with all that was not read. InputError for an unknown key."""
+        unknown = 0
         for key, one in self.given.items():
             if key in self.rows:
                 continue
@@ -202,10 +204,12 @@ class Keys:
             elif _REMARK.fullmatch(key) is not None and isinstance(one.value, (str, list, dict)):
                 self.note(key, "no_cost_effect", why="a remark: the name begins with an underscore")
             else:
-                hint = nearest(key, sorted({*self.table, *self.known} - self.given.keys()))
+                # a name that is near is looked for among thousands; a file of something else has hundreds of strange ones
+                unknown += 1
+                hint = f": {nearest(key, sorted({*self.table, *self.known} - self.given.keys()))}" if unknown <= _MOST_HINTS else ""
                 if not self.lenient:
-                    raise InputError(f"{one.where}: {self.what} has no key '{cut(key)}': {hint}; --lenient goes on without it")
-                self.note(key, "refused", why=f"no such key: {hint}")
+                    raise InputError(f"{one.where}: {self.what} has no key '{cut(key)}'{hint}; --lenient goes on without it")
+                self.note(key, "refused", why=f"no such key{hint}")
         order = {key: place for place, key in enumerate(self.given)}
         return tuple(sorted(self.rows.values(), key=lambda row: order.get(row.key, len(order))))
 

@@ -29,7 +29,6 @@ from symsim.importers.trainer import (
     COMPILER,
     DATA,
     EVALUATION,
-    FUSED,
     LOADING,
     LOGS,
     PATHS,
@@ -138,7 +137,7 @@ _TABLE: dict[str, Silent] = {
         """galore_target galore_update_interval apollo_target apollo_update_interval
         badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode""",
     ),
-    **silent("not_modelled", FUSED, "use_v1_kernels"),
+    **silent("no_cost_effect", "on NVIDIA's accelerators it replaces nothing (v1 model_plugins/kernels: auto)", "use_v1_kernels"),
     **silent("not_modelled", _UNSLOTH, "use_unsloth"),
     **silent("not_modelled", _OTHER_ATTENTION, "shift_attn mixture_of_depths"),
     **silent("not_modelled", _ROUTER, "moe_aux_loss_coef"),
@@ -176,7 +175,7 @@ _TABLE: dict[str, Silent] = {
 _STAGES = {
     "pt": "",
     "sft": "",
-    "rm": "a head of one column in place of the vocabulary's, and two rows for each sample",
+    "rm": "a head of one column beside the vocabulary's, whose logits no gradient reaches, and two rows for each sample",
     "ppo": "generation, rewards and a value head in every step: roll-outs are another workload",
     "dpo": OTHER_MODELS,
     "kto": OTHER_MODELS,
@@ -231,7 +230,8 @@ def _workload(keys: Keys, strategy: dict[str, Any]) -> None:
     """What is trained of which model: full training is timed and pairs with their reference, what else is asked for is said."""
     stage = keys.choice("stage", {name: name for name in _STAGES}, "sft")
     loss = keys.text("pref_loss", "sigmoid", to="reference_models") if stage == "dpo" else ""
-    if preferred(keys, "stage", loss if loss in ("orpo", "simpo") else stage, strategy, copy=keys.has("ref_model")):
+    # a reward model there is the language model with a head of one column beside its own
+    if stage != "rm" and preferred(keys, "stage", loss if loss in ("orpo", "simpo") else stage, strategy, copy=keys.has("ref_model")):
         return
     if _STAGES[stage]:
         keys.note("stage", "not_modelled", why=_STAGES[stage])

@@ -89,6 +89,8 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
 
 def _refuse_others(source: Source, lenient: bool, where: str) -> None:
     """Programs that train something else than a decoder of text."""
+    if any(key.startswith("actor_rollout_ref.") for key, _, _ in source.written):
+        raise InputError(f"{where}: these are overrides of verl, which 'symsim import verl' reads")
     kind = next((kind for part, kind in _OTHERS.items() if source.entry.startswith(part)), None)
     if kind is None:
         return

@@ -28,7 +28,7 @@ from symsim.importers.swift.model import find_model, shaped
 from symsim.importers.swift.older import DATA_OF_2, renamed
 from symsim.importers.swift.reading import Reading
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
-from symsim.importers.swift.tables import ENVIRONMENT, other_models, silent_keys
+from symsim.importers.swift.tables import ENVIRONMENT, WEIGHTS_OF_LOSSES, other_models, silent_keys
 from symsim.importers.swift.trainer import of_trainer
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
@@ -253,7 +253,12 @@ def _workload(keys: Keys, run: Run, adapters: str | None, strategy: dict[str, An
         if keys.has(key) and key != adapters:
             keys.note(key, "mapped", "all parameters are trained")
     if run.method == "rlhf":
-        if not preferred(keys, "rlhf_type", str(keys.text("rlhf_type", "")), strategy, copy=keys.has("ref_model")):
+        divergence, copy = bool(keys.flag("calculate_KL", True)), keys.has("ref_model")
+        if not preferred(keys, "rlhf_type", str(keys.text("rlhf_type", "")), strategy, copy=copy, divergence=divergence):
             keys.note("rlhf_type", "not_modelled", why=other_models())
+            return
+        for key in WEIGHTS_OF_LOSSES:
+            if key in keys.given:
+                keys.note(key, "no_cost_effect", why="a number of the loss, not its cost")
     elif keys.has("rlhf_type"):
         keys.note("rlhf_type", "no_cost_effect", why="read by 'rlhf' alone")

@@ -213,7 +213,9 @@ _RL_ROLLOUT = """num_generations num_generations_eval max_completion_length gene
     rollout teacher ref reward colocate_groups"""
 _RL_COLOCATED = """vllm_gpu_memory_utilization vllm_mm_processor_cache_gb sleep_level offload_optimizer offload_model offload_bridge
     move_model_batches SWIFT_UPDATE_WEIGHTS_BUCKET_SIZE gc_collect_after_offload enable_flattened_weight_sync ds3_gather_for_generation"""
-_RL_NUMBERS = """beta rpo_alpha f_divergence_type desirable_weight undesirable_weight center_rewards_coefficient
+# of losses over preferences, where they are an elementwise part; of others they may ask for a reference
+WEIGHTS_OF_LOSSES = "beta rpo_alpha f_divergence_type desirable_weight undesirable_weight center_rewards_coefficient".split()
+_RL_NUMBERS = f"""{" ".join(WEIGHTS_OF_LOSSES)}
     teacher_model_type teacher_model_revision teacher_tag_key seq_kd sft_alpha teacher_kl_coef temperature importance_sampling_level
     tau_pos tau_neg real_tau fipo_decay_rate fipo_clip_range fipo_clip_high_only fipo_safety_threshold epsilon epsilon_high delta top_k
     top_p min_p repetition_penalty vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout vllm_server_group_port
