@@ -77,6 +77,11 @@ def test_the_json_that_it_names_or_is_given(tmp_path: Path) -> None:
     assert given.strategy == named.strategy
     with pytest.raises(InputError, match="its name says no stage"):
         job(tmp_path, {"deepspeed": "elsewhere/z.json"})
+    # from the root of a checkout, whose examples/ holds both
+    (tmp_path / "examples" / "deepspeed").mkdir(parents=True)
+    (tmp_path / "examples" / "full").mkdir()
+    (tmp_path / "examples" / "deepspeed" / "z.json").write_text(json.dumps(settings))
+    assert job(tmp_path / "examples" / "full", {"deepspeed": "examples/deepspeed/z.json"}).strategy == named.strategy
     offloaded = strategy(job(tmp_path, {"deepspeed": "ds_z3_offload_config.json"}))
     assert offloaded["optimizer_cpu_offload"] and offloaded["zero"] == 3
 

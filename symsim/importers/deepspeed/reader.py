@@ -119,7 +119,8 @@ def of_settings(
 
 
 def settings_of(arguments: Document, given: str | None = None) -> Document | None:
-    """The DeepSpeed JSON that arguments hold or name, beside them or where they say; the one given, where there is one. None where none is."""
+    """The DeepSpeed JSON that arguments hold or name: from their folder, beside them, from here, or from a folder above them, as paths from the root
+    of a checkout are; the one given, where there is one. None where none is."""
     if given is not None:
         return read_json(given)
     named = arguments.data.get("deepspeed")
@@ -128,7 +129,8 @@ def settings_of(arguments: Document, given: str | None = None) -> Document | Non
         return Document(named, arguments.where, lines)
     if not isinstance(named, str) or not named:
         return None
-    places = (Path(arguments.where).parent / named, Path(arguments.where).parent / Path(named).name, Path(named))
+    folder = Path(arguments.where).resolve().parent
+    places = (folder / named, folder / Path(named).name, Path(named), *(above / named for above in folder.parents))
     found = next((str(place) for place in places if os.path.isfile(place)), None)
     return read_json(found) if found is not None else None
 
