@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import numpy as np
-from accuracy_beside import Step
+
+if TYPE_CHECKING:
+    from accuracy_beside import Step
 
 SOFT = 0.1  # logarithm beyond which a row counts linearly
 HELD = 0.01  # squared: what a step is off by itself over what a coefficient may move, 3 % over 30 %
@@ -107,6 +110,14 @@ FITS = (
 )
 
 
+COEFFICIENTS = tuple(dict.fromkeys(one for fit in FITS for one in fit.moved))
+
+
+def moves_of(system: str, elasticities: Mapping[str, float]) -> tuple[float, ...]:
+    """By how many percent a step on this system changes with a percent of each of COEFFICIENTS."""
+    return tuple(sum(elasticities.get(s, 0.0) for s in symbols) if system in systems else 0.0 for _, systems, symbols in COEFFICIENTS)
+
+
 @dataclass(frozen=True)
 class Row:
     """A step, ln(predicted / measured) of it, what it was run in, and whether a fit used it; moves: by coefficient, what a percent of it does."""
@@ -122,26 +133,23 @@ class Row:
 
 
 def _rows(steps: Iterable[Step]) -> list[Row]:
-    coefficients = list(dict.fromkeys(one for fit in FITS for one in fit.moved))
     made = []
     for step in steps:
         case = step.case
         used = any(fit.system == case.system and fit.uses(case.id) for fit in FITS)
-        moves = tuple(sum(step.elasticities.get(s, 0.0) for s in symbols) if case.system in systems else 0.0 for _, systems, symbols in coefficients)
         # SimuMax cut its models to a few layers
         model = re.sub(r"-l[0-9]+$", "", case.architecture.name)
         container = case.id.partition("-")[0] if case.id.startswith("bridge/") else case.source
-        made.append(Row(case.id, case.source, case.system, model, container, -step.row.error, used, moves))
+        made.append(Row(case.id, case.source, case.system, model, container, -step.row.error, used, moves_of(case.system, step.elasticities)))
     return made
 
 
-def refitted(rows: Sequence[Row]) -> np.ndarray:
-    """By how much each coefficient moves, in logarithms, when it is fitted to these rows."""
-    errors, moves = np.array([row.error for row in rows]), np.array([row.moves for row in rows])
-    found = np.zeros(moves.shape[1])
+def refitted(errors: np.ndarray, moves: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    """By how much each coefficient moves, in logarithms, when it is fitted to steps of these errors and moves. start: where it is without any."""
+    found = start = np.zeros(moves.shape[1]) if start is None else start
     for _ in range(ROUNDS):
         weights = 1 / np.sqrt(1 + ((errors + moves @ found) / SOFT) ** 2)
-        found = np.linalg.solve(moves.T @ (weights[:, None] * moves) + HELD * np.eye(len(found)), -moves.T @ (weights * errors))
+        found = np.linalg.solve(moves.T @ (weights[:, None] * moves) + HELD * np.eye(len(found)), HELD * start - moves.T @ (weights * errors))
     return found
 
 
@@ -149,7 +157,8 @@ def left_out(rows: Sequence[Row], by: Callable[[Row], str]) -> dict[str, float]:
     """By id of the rows that are used, the relative error of a fit to those of other groups."""
     used, found = [row for row in rows if row.used], {}
     for group in dict.fromkeys(map(by, used)):
-        moved = refitted([row for row in used if by(row) != group])
+        others = [row for row in used if by(row) != group]
+        moved = refitted(np.array([row.error for row in others]), np.array([row.moves for row in others]))
         found |= {row.id: math.exp(row.error + float(np.dot(row.moves, moved))) - 1 for row in used if by(row) == group}
     return found
 

@@ -21,7 +21,7 @@ import spreads
 from accuracy_adapters import adapters_section
 from accuracy_beside import Step, step_of
 from accuracy_fits import fits_section
-from measured_cases import SOURCES, cases, ran_out, uncovered
+from measured_cases import SOURCES, apart, cases, ran_out, uncovered
 from measured_row import GIB, Case
 
 from symsim.api.result import derive
@@ -40,6 +40,7 @@ SYSTEMS = {
     "h200-sxm": ("#0072B2", "p"),
     "h20": ("#0072B2", "h"),
     "b200-sxm": ("#009E73", "v"),
+    "b300-sxm": ("#009E73", "^"),
     "gb200-nvl72": ("#56B4E9", "<"),
     "gb300-nvl72": ("#000000", ">"),
     "mi300x": ("#F0E442", "P"),
@@ -265,6 +266,9 @@ def section(docs: Path) -> str:
         plots["Peak memory"] = "img/measured_memory.svg"
     left_out = {source: [(row.id, row.reason) for row in uncovered(source)] for source in SOURCES}
     causes = accuracy_causes.section([(row.id, row.error) for row in steps if row.error is not None])
-    further = [*accuracy_beside.section(seen), *spreads.section([step.row for step in seen]), *fits, *adapted]
-    fitted = [*accuracy_fitted.section(seen), *accuracy_twins.section()]
+    measured, of_none = list(seen), [case for source in SOURCES for case in apart(source)]
+    compared(of_none, predicted, {})
+    rows = [step.row for step in seen]
+    further = [*accuracy_beside.section(measured), *spreads.section(rows[: len(measured)], rows[len(measured) :]), *fits, *adapted]
+    fitted = [*accuracy_fitted.section(measured), *accuracy_twins.section()]
     return page(by_source, left_out, plots, [*further, *fitted, *accuracy_peaks.section(), *accuracy_kernels.section(), *causes])

@@ -61,6 +61,22 @@ TWINS = (
         {r"eta_gemm|eta_group": "steps of each", r"(eta_fa|zeta|tau|omega|psi|kappa|phi)_?.*": "tables of cuDNN on each"},
     ),
     Twins(
+        ("gb300-nvl72", "b300-sxm"),
+        "one chip, at 1400 W and at 1100 W",
+        {
+            r".*_1_(deepep|hybridep)_.*|eta_1_(all_reduce|all_to_all)": "those of b200-sxm: a node of 8 ranks, not a rack",
+            r"t_launch": "hosts: Grace and x86",
+        },
+    ),
+    Twins(
+        ("b200-sxm", "b300-sxm"),
+        "one board and host; the next chip",
+        {
+            r"eta_gemm|eta_group|share_fp8": "those of gb300-nvl72, the same chip",
+            r"(eta_fa|zeta|tau|omega|psi|kappa|phi)_?.*": "those of gb300-nvl72, the same chip",
+        },
+    ),
+    Twins(
         ("a100-sxm-80", "a800-sxm"),
         "one chip, with links of 300 and 200 GB/s",
         {r"t_gather": "fitted to a800-sxm's steps, whose modules gather in Python; estimated for the other"},

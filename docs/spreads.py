@@ -6,6 +6,7 @@ system, whose numbers and software are one; that of guessed settings for those o
 all of them alike. The spreads s are those of the largest posterior: the likelihood of all groups, times a log-normal prior of each (`PRIOR`).
 All are then scaled so that normal intervals hold `LEVEL` of the steps, without what guesses add: an interval of `symsim eval` knows of none. Other
 numbers of kernels, networks or hosts are other residuals: run it again after any of them has changed (`python docs/remake.py` does).
+What no step was measured of is off besides, by spreads of its own: `accuracy_sources.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, mean, median
 
+import accuracy_fitted
+import accuracy_sources
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
@@ -25,9 +28,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from measured_row import Case  # noqa: E402
 
+from symsim.evaluation.elasticity import elasticities as all_elasticities  # noqa: E402
 from symsim.evaluation.interval import moves  # noqa: E402
 from symsim.evaluation.numbers import Evaluation  # noqa: E402
-from symsim.inputs.spreads import OF_STEP  # noqa: E402
+from symsim.inputs.spreads import OF_STEP, UNMEASURED, measured_as  # noqa: E402
+from symsim.inputs.spreads import Measured as Key  # noqa: E402
 
 LEVEL = 0.8
 FACTOR = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -57,7 +62,8 @@ FREEDOM, ROUNDS = 3, 4  # of what a run adds: degrees of freedom, and rounds of 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured step beside its prediction: ln(measured / predicted), and what moves it, by kind and how known; guessed: the settings that are."""
+    """A measured step beside its prediction: ln(measured / predicted), and what moves it, by kind and how known; guessed: the settings that are;
+    of: what it is a measurement of; fitted: by how many percent it changes with one of each coefficient that is fitted to steps."""
 
     id: str
     source: str
@@ -67,6 +73,13 @@ class Measured:
     guessed: tuple[str, ...]
     error: float
     moves: Mapping[tuple[str, str], float]
+    of: Key
+    fitted: tuple[float, ...]
+
+    @property
+    def publisher(self) -> str:
+        """Whose measurement it is: tables of one publisher are of one source."""
+        return self.id.partition("/")[0]
 
 
 def number_type(case: Case) -> str:
@@ -76,7 +89,8 @@ def number_type(case: Case) -> str:
 
 def measured(case: Case, at: Evaluation, elasticities: Mapping[str, float] | None = None) -> Measured:
     """The row of a case that measures a step; its elasticities, where they are known already."""
-    assert case.step_seconds is not None
+    assert case.step_seconds is not None and at.system is not None
+    known = all_elasticities(at) if elasticities is None else elasticities
     error = math.log(case.step_seconds / float(at.step_numbers["t_step"]))
     return Measured(
         case.id,
@@ -86,7 +100,9 @@ def measured(case: Case, at: Evaluation, elasticities: Mapping[str, float] | Non
         number_type(case),
         tuple(sorted(case.guessed)),
         error,
-        moves(at, known=elasticities),
+        {key: move for key, move in moves(at, known=known).items() if key[0] not in UNMEASURED},
+        measured_as(at.model, at.strategy, at.system),
+        accuracy_fitted.moves_of(case.system, known),
     )
 
 
@@ -209,19 +225,9 @@ def _least(cost: Callable[[Sequence[float]], float], start: Sequence[float], ste
     return at
 
 
-def out_of_sample(rows: Sequence[Measured], whole: Fit) -> dict[str, list[bool]]:
-    """By source, whether rows lie in the intervals of a fit to all other sources."""
-    found = {}
-    for source in dict.fromkeys(row.source for row in rows):
-        fit = fitted([row for row in rows if row.source != source], whole)
-        found[source] = [fit.holds(row) for row in rows if row.source == source]
-    return found
-
-
-def coverage(rows: Sequence[Measured], fit: Fit) -> list[str]:
+def coverage(rows: Sequence[Measured], fit: Fit, out: Mapping[str, bool]) -> list[str]:
     """The table of what intervals hold, by source and by whether settings are guessed, in and out of sample."""
-    out = {row.id: held for source, found in out_of_sample(rows, fit).items() for row, held in zip([r for r in rows if r.source == source], found)}
-    lines = ["| rows | steps | median half-width | held | held, fitted to the other sources |", "|---|---|---|---|---|"]
+    lines = ["| rows | steps | median half-width | held | held, where the source was never fitted |", "|---|---|---|---|---|"]
     sets = {source: [row for row in rows if row.source == source] for source in dict.fromkeys(row.source for row in rows)}
     sets |= {"nothing guessed": [row for row in rows if not row.guessed], "with a guess": [row for row in rows if row.guessed], "all": list(rows)}
     for name, own in sets.items():
@@ -284,33 +290,37 @@ def _kinship(one: Measured, other: Measured) -> str:
     return f"a step of the same model{'' if one.type == other.type else ', another number type'}"
 
 
-def write(rows: Sequence[Measured], fit: Fit) -> None:
+def write(rows: Sequence[Measured], fit: Fit, between: Mapping[str, accuracy_sources.Between]) -> None:
     """derivations/spreads.json of a fit to these rows."""
     sources = len({row.source for row in rows})
     said = f"residuals of {len(rows)} measured steps of {sources} sources, by `python docs/spreads.py`; docs/accuracy.md has what intervals hold"
     kinds = {k: {t: float(f"{fit.spreads[k, t]:.3g}") for t in TAGS} | {"source": f"prior {PRIOR[k][0]:g}: {PRIOR[k][1]}"} for k in PRIOR}
+    kinds |= {k: {**dict.fromkeys(TAGS, float(f"{one.spread:.3g}")), "source": one.said} for k, one in between.items()}
     head = {"level": LEVEL, "factor": round(FACTOR, 4), "anchored": ANCHORED, "source": said}
     lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in kinds.items())
-    (ROOT / "derivations" / "spreads.json").write_text(json.dumps(head)[:-1] + f', "kinds": {{\n{lines}\n}}}}\n')
+    of = ",\n".join(f"  {json.dumps(one)}" for one in sorted({row.of for row in rows}))
+    (ROOT / "derivations" / "spreads.json").write_text(json.dumps(head)[:-1] + f', "kinds": {{\n{lines}\n}}, "measured": [\n{of}\n]}}\n')
 
 
-def section(rows: Sequence[Measured]) -> list[str]:
-    """Writes the spreads of these rows; the parts of docs/accuracy.md on intervals and on anchoring."""
+def section(rows: Sequence[Measured], apart: Sequence[Measured] = ()) -> list[str]:
+    """Writes the spreads of these rows; the parts of docs/accuracy.md on intervals and on anchoring. apart: rows of machines that nothing is
+    fitted to."""
     from symsim.inputs.spreads import stored
 
     fit = fitted(rows)
-    write(rows, fit)
+    lines, between, out = accuracy_sources.section(rows, apart, fit)
+    write(rows, fit, between)
     stored.cache_clear()
     return [
         "## Intervals",
         "",
         f"Every step has an interval that is to hold {LEVEL:.0%} of measured steps ([time.md](time.md#how-far-it-may-be-off)). Its spreads are",
         "estimated from the residuals of all rows here, and scaled so that it does, as `symsim eval` gives it, which takes settings for known.",
-        "The last column says what intervals hold of a source when they are estimated from all other sources. Half-widths are above the",
-        "prediction.",
+        "The last column says what they would hold of a source that had never been seen (below). Half-widths are above the prediction.",
         "",
-        *coverage(rows, fit),
+        *coverage(rows, fit, out),
         "",
+        *lines,
         "## Anchoring",
         "",
         "What `symsim anchor` makes of the steps of each source and system ([anchor.md](anchor.md)): every row predicted by a system that was",
@@ -323,21 +333,24 @@ def section(rows: Sequence[Measured]) -> list[str]:
 
 
 def main() -> None:
-    from measured_cases import SOURCES, cases
+    from measured_cases import SOURCES, apart, cases
 
     from symsim.api.result import derive
     from symsim.inputs.systems import load_system
 
-    rows = [
-        measured(case, derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system)))
-        for source in SOURCES
-        for case in cases(source)
-        if case.step_seconds is not None
-    ]
+    def of(found: Callable[[str], Sequence[Case]]) -> list[Measured]:
+        return [
+            measured(case, derive(case.architecture, case.strategy, case.assumptions, None, load_system(case.system)))
+            for source in SOURCES
+            for case in found(source)
+            if case.step_seconds is not None
+        ]
+
+    rows = of(cases)
     if not rows:
         print("derivations/spreads.json is left as it is: ../shared is not on this machine", file=sys.stderr)
         return
-    print("\n".join(section(rows)))
+    print("\n".join(section(rows, of(apart))))
 
 
 if __name__ == "__main__":

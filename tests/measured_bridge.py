@@ -29,7 +29,7 @@ MODELS = {
     "Qwen3_Next_80B_a3B": "qwen3-next-80b-a3b",
     "Kimi_K2": "kimi-k2",
 }
-SYSTEMS = {"DGX-GB300": "gb300-nvl72", "DGX-GB200": "gb200-nvl72", "DGX-B200": "b200-sxm", "DGX-H100": "h100-sxm"}
+SYSTEMS = {"DGX-GB300": "gb300-nvl72", "DGX-GB200": "gb200-nvl72", "DGX-B300": "b300-sxm", "DGX-B200": "b200-sxm", "DGX-H100": "h100-sxm"}
 PRECISIONS = {
     "BF16": "none",
     "FP8": "tensorwise",

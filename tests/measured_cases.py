@@ -36,9 +36,18 @@ def _rows(source: str) -> tuple[Case | Uncovered, ...]:
     return tuple(row for reader in SOURCES[source] for row in reader(data))
 
 
+# systems that borrow every coefficient, with rows: what such a system is worth is seen where nothing is fitted to them
+APART = ("b300-sxm",)
+
+
 def cases(source: str) -> list[Case]:
-    """The cases of one of SOURCES, in its file's order; none when the file is absent."""
-    return [row for row in _rows(source) if isinstance(row, Case)]
+    """The cases of one of SOURCES, in its file's order, but for those apart; none when the file is absent."""
+    return [row for row in _rows(source) if isinstance(row, Case) and row.system not in APART]
+
+
+def apart(source: str) -> list[Case]:
+    """The cases of one of SOURCES on systems that nothing is fitted to."""
+    return [row for row in _rows(source) if isinstance(row, Case) and row.system in APART]
 
 
 def uncovered(source: str) -> list[Uncovered]:

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from measured_cases import SOURCES, cases
 from test_kernel_tables import BEYOND
@@ -16,7 +17,9 @@ import accuracy_causes  # noqa: E402
 import accuracy_fitted  # noqa: E402
 import accuracy_kernels  # noqa: E402
 import accuracy_peaks  # noqa: E402
+import accuracy_sources  # noqa: E402
 import accuracy_twins  # noqa: E402
+import spreads  # noqa: E402
 
 
 @pytest.mark.parametrize("peak", accuracy_peaks.PEAKS, ids=lambda peak: f"{peak.what} {peak.said}")
@@ -57,8 +60,13 @@ def _rows(off: float, *, model: str = "a", count: int = 12) -> list[accuracy_fit
 
 
 def test_a_fit_finds_what_was_off_and_leaves_what_no_row_moves_with() -> None:
-    found = accuracy_fitted.refitted(_rows(0.04))
+    rows = _rows(0.04)
+    errors, moves = np.array([row.error for row in rows]), np.array([row.moves for row in rows])
+    found = accuracy_fitted.refitted(errors, moves)
     assert found == pytest.approx([0.04, 0, 0], abs=2e-3) and found[2] == 0
+    # one that no row moves with stays where it was, one that rows do hardly feels where it began
+    begun = accuracy_fitted.refitted(errors, moves, np.array([0.2, 0.0, 0.3]))
+    assert begun == pytest.approx([0.04, 0, 0.3], abs=2e-2) and begun[2] == pytest.approx(0.3)
 
 
 def test_rows_are_predicted_by_the_others() -> None:
@@ -76,3 +84,42 @@ def test_fits_name_systems_and_coefficients_that_there_are() -> None:
             assert fit.system in systems
             known = {*accuracy_twins.coefficients(fit.system), "Phi_fp8", "B_2", "C_2"}
             assert set(symbols) <= known
+
+
+def test_every_coefficient_fitted_to_steps_has_a_value_without_them() -> None:
+    assert set(accuracy_sources.WITHOUT) == {(name, systems[0]) for name, systems, _ in accuracy_fitted.COEFFICIENTS}
+
+
+def _measured(name: str, system: str, error: float, moves: float = 0.0, framework: str = "te") -> spreads.Measured:
+    of = (system, framework, "dense", "16-bit", "full")
+    fitted = tuple(moves if k == 0 else 0.0 for k in range(len(accuracy_fitted.COEFFICIENTS)))
+    return spreads.Measured(name, name.split("/")[0], system, "m", "bf16", (), error, {("gemm", "measured"): 1.0}, of, fitted)
+
+
+FIT = spreads.Fit({(kind, tag): 0.02 if kind in ("gemm", "run") else 0.0 for kind in spreads.PRIOR for tag in spreads.TAGS})
+
+
+def test_a_source_left_out_is_predicted_by_the_others() -> None:
+    """Its coefficients are fitted to the others' steps; where there are none, they are what they would be without a step."""
+    name, systems, _ = accuracy_fitted.COEFFICIENTS[0]
+    rows = [_measured(f"{source}/{n}", systems[0], error, -0.8) for source, error in (("a", 0.08), ("b", 0.0)) for n in range(20)]
+    found = {one.row.id: one for one in accuracy_sources.left_out(rows, [], FIT)}
+    # b's steps say that the coefficient is as it was, a's that it is a tenth lower
+    assert found["a/0"].residual == pytest.approx(0.08, abs=5e-3) and found["b/0"].residual == pytest.approx(-0.08, abs=5e-3)
+    assert {one.tier for one in found.values()} == {""}
+    alone = accuracy_sources.left_out(rows[:20], [_measured("c/0", "never", 0.3)], FIT)
+    assert alone[0].residual == pytest.approx(0.08 + 0.8 * math.log(accuracy_sources.WITHOUT[name, systems[0]]))
+    assert [alone[0].tier, alone[-1].tier, alone[-1].residual] == ["system", "system", 0.3]
+    other = accuracy_sources.left_out([*rows, _measured("d/0", systems[0], 0.1, framework="eager")], [], FIT)
+    assert [one.tier for one in other if one.row.publisher == "d"] == ["source"]
+
+
+def test_a_spread_is_the_least_that_holds_the_level_of_groups() -> None:
+    """A group of many steps counts no more than one of few."""
+    rows = [_measured(f"{source}/{n}", "s", off) for source, off, count in (("a", 0.5, 1), ("b", 0.0, 30), ("c", 0.1, 2)) for n in range(count)]
+    found = [accuracy_sources.Left(row, row.error, "source", FIT.deviation(row)) for row in rows]
+    spread = accuracy_sources.spread_of(found, 0.6, spreads.FACTOR)
+    assert spread == pytest.approx(math.sqrt((0.1 / spreads.FACTOR) ** 2 - FIT.deviation(rows[-1]) ** 2), rel=1e-4)
+    assert accuracy_sources.held(found, spread, spreads.FACTOR) == pytest.approx(2 / 3)
+    assert accuracy_sources.held(found, 0.999 * spread, spreads.FACTOR) == pytest.approx(1 / 3)
+    assert accuracy_sources.spread_of(found, 0.7, spreads.FACTOR) > 0.35 and accuracy_sources.spread_of(found, 0.3, spreads.FACTOR) == 0

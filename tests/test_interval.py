@@ -90,6 +90,35 @@ def test_shown_alike_everywhere(tmp_path: Any) -> None:
     assert symsim.derive("llama3-8b", "tp=2").interval is None
 
 
+@pytest.mark.parametrize(
+    ("plan", "system", "kind"),
+    [("tp=2", "h100-sxm", None), ("tp=2,fp8=delayed", "h100-sxm", "source"), ("tp=2,fusion=eager", "h100-sxm", "source"), ("tp=2", "h20", "system")],
+)
+def test_what_was_never_measured_is_off_besides(plan: str, system: str, kind: str | None) -> None:
+    spreads, result = stored(), symsim.derive("llama3-8b", plan, system=system)
+    found = result.interval
+    assert found is not None and found.unmeasured == kind and set(found.shares) & {"source", "system"} == ({kind} if kind else set())
+    alone = interval_of(1.0, {key: move for key, move in moves(result).items() if key[0] != kind})
+    beside = spreads.factor * (spreads.of(kind, "") if kind else 0.0)
+    assert math.log(found.high / result.value("time.step")) == pytest.approx(math.hypot(math.log(alone.high), beside))
+    said = "a system never measured" if kind == "system" else "never measured on this system"
+    assert (said in " ".join(result.table().split())) == bool(kind)
+
+
+def test_a_system_that_was_anchored_was_measured() -> None:
+    plan = "tp=2,fp8=delayed"
+    anchored = symsim.anchor("llama3-8b", plan, "h20", step=symsim.derive("llama3-8b", plan, system="h20").value("time.step")).system
+    found = symsim.derive("llama3-8b", "tp=4", system=anchored).interval
+    assert found is not None and found.unmeasured is None
+
+
+def test_what_was_measured_is_on_systems_that_ship() -> None:
+    measured = stored().measured
+    assert {one[0] for one in measured} < set(list_systems()) and {one[2] for one in measured} == {"dense", "experts"}
+    assert "b300-sxm" not in {one[0] for one in measured}  # a case is apart from those that spreads are estimated from
+    assert 0 < stored().of("source", "") < stored().of("system", "")
+
+
 def test_a_sweep_has_the_ends_as_columns() -> None:
     columns = ["time.step", "time.step_low", "time.step_high"]
     found = symsim.sweep("mixtral-8x7b", {"ep": [2, 8], "pp": [1, 4], "dp": [8], "num_microbatches": [8]}, system="b200-sxm", columns=columns)
@@ -98,6 +127,18 @@ def test_a_sweep_has_the_ends_as_columns() -> None:
         result = symsim.derive("mixtral-8x7b", plan, system="b200-sxm")
         for name in columns:
             assert found.rows[name][k] == pytest.approx(float(result.value(name)), rel=1e-6)
+
+
+def test_a_sweep_knows_which_of_its_variants_were_measured() -> None:
+    columns = ["time.step_low", "time.step_high"]
+    found = symsim.sweep("llama3-8b", {"fp8": ["none", "delayed"], "tp": [1, 2]}, system="h100-sxm", columns=columns)
+    wide = set()
+    for k in range(len(found)):
+        result = symsim.derive("llama3-8b", f"fp8={found.rows['fp8'][k]},tp={found.rows['tp'][k]}", system="h100-sxm")
+        wide.add(result.interval.unmeasured)
+        for name in columns:
+            assert found.rows[name][k] == pytest.approx(float(result.value(name)), rel=1e-6)
+    assert wide == {None, "source"}
 
 
 def test_no_interval_where_another_systems_rules_are_followed() -> None:

@@ -13,7 +13,7 @@ import measured_papers
 import measured_simumax
 import measured_torchtune
 import pytest
-from measured_cases import SOURCES, Case, cases, uncovered
+from measured_cases import SOURCES, Case, apart, cases, uncovered
 from shared import SHARED
 
 from symsim.api.result import Result, derive
@@ -64,14 +64,14 @@ def test_a_case_derives(case: Case | None) -> None:
 
 @pytest.mark.skipif(not ALL, reason=REASON)
 def test_every_row_is_a_case_or_has_a_reason() -> None:
-    names = [row.id for source in SOURCES for row in (*cases(source), *uncovered(source))]
+    names = [row.id for source in SOURCES for row in (*cases(source), *apart(source), *uncovered(source))]
     assert len(names) == len(set(names))
     assert all(row.reason for source in SOURCES for row in uncovered(source))
     simumax = document("simumax")
     assert len(cases("simumax")) == sum(len(simumax[s]) for s in ("b200_release_v1_2", "b200_vpp_preview", "a100_pcie"))
     printed = document("published")["megatron_bridge_performance"]["rows"]
     doubled = sum("(" in str(row["tokens_per_s_per_gpu"]) for row in printed)
-    rows = [r for r in (*cases("published"), *uncovered("published")) if r.source == measured_bridge.SECTION]
+    rows = [r for r in (*cases("published"), *apart("published"), *uncovered("published")) if r.source == measured_bridge.SECTION]
     assert len(rows) == len(printed) + doubled
 
 

@@ -87,7 +87,8 @@ def dated(text: str) -> bool:
 
 def test_shipped_names() -> None:
     assert list_systems() == [
-        "a100-pcie-80", "a100-sxm-80", "a800-sxm", "b200-sxm", "gb200-nvl72", "gb300-nvl72", "h100-sxm", "h20", "h200-sxm", "h800-sxm", "mi300x",
+        "a100-pcie-80", "a100-sxm-80", "a800-sxm", "b200-sxm", "b300-sxm", "gb200-nvl72", "gb300-nvl72", "h100-sxm", "h20", "h200-sxm", "h800-sxm",
+        "mi300x",
     ]  # fmt: skip
 
 
@@ -132,6 +133,7 @@ def test_datasheet_facts() -> None:
         "h20": (148, 4000, 78, 450),
         "h200-sxm": (989.4, 4800, 132, 450),
         "b200-sxm": (2250, 8000, 148, 900),
+        "b300-sxm": (2250, 8000, 148, 900),
         "gb200-nvl72": (2500, 8000, 152, 900),
         "gb300-nvl72": (2500, 8000, 160, 900),
         "mi300x": (1307.4, 5300, 304, 448),

@@ -2,7 +2,8 @@
 
 With x_j the logarithm of how far number j of the system is off, the logarithm of the step changes by sum_j e_j x_j, e_j the elasticity of
 the exact formula. x_j is s_j z_k, where s_j is the spread of its kind k for how it is known, and z_k is shared by the kind: kinds are independent, so
-that the variance of the step is sum_k (sum_j e_j s_j)^2. Steps that a system was anchored on (`symsim anchor`) are known to
+that the variance of the step is sum_k (sum_j e_j s_j)^2. A step of a framework or kind that was never measured there is off as a whole
+besides. Steps that a system was anchored on (`symsim anchor`) are known to
 within the run-to-run spread; what that leaves of z is their posterior.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.conventions import OWN
-from symsim.inputs.spreads import Spreads, stored, uncertain
+from symsim.inputs.spreads import UNMEASURED, Spreads, stored, uncertain, unmeasured
 
 Moves = dict[tuple[str, str], float]
 """Percent by which a step's time changes with a percent of a kind's seconds, by kind and how the numbers are known."""
@@ -37,9 +38,17 @@ class Interval:
         """The kind that gives most of it."""
         return max(self.shares, key=lambda kind: self.shares[kind])
 
+    @property
+    def unmeasured(self) -> str | None:
+        """Which of UNMEASURED widens it; none where steps were measured."""
+        return next((kind for kind in UNMEASURED if kind in self.shares), None)
+
 
 def moves(at: Evaluation, name: str = "t_step", known: Mapping[str, float] | None = None) -> Moves:
-    """By how much a definition of the step changes with each kind of numbers of the system, and with the bubble. known: its elasticities."""
+    """By how much a definition of the step changes with each kind of numbers of the system, with the bubble, and whole where none was measured.
+
+    known: its elasticities.
+    """
     assert at.system is not None
     found = known if known is not None else elasticities(at, name)
     made: Moves = {}
@@ -47,6 +56,8 @@ def moves(at: Evaluation, name: str = "t_step", known: Mapping[str, float] | Non
         key = (number.kind, "estimated" if number.tag == "estimated" else "measured")
         made[key] = made.get(key, 0.0) + number.way * found[number.symbol]
     made["bubble", "estimated"] = float(at.step_numbers["t_bubble"]) / float(at.step_numbers["t_step"])
+    if none_of := unmeasured(at.model, at.strategy, at.system):
+        made[none_of, "estimated"] = 1.0
     return made
 
 

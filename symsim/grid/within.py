@@ -7,14 +7,18 @@ lowered once more for each kind, and what the kind does not touch is shared.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symsim.evaluation.interval import remaining
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.spreads import Spreads, stored, uncertain
+from symsim.inputs.spreads import Spreads, stored, uncertain, unmeasured
 from symsim.inputs.system import symbol_values
 from symsim.program.program import Program
 from symsim.program.value import Value
+
+if TYPE_CHECKING:
+    from symsim.grid.symbols import Symbols
 
 LOW, HIGH = "t_step_low", "t_step_high"
 _MOVED = 1e-6
@@ -28,6 +32,7 @@ class Reported(Protocol):
     @property
     def results(self) -> Sequence[Evaluation]: ...
     def quantity(self, name: str) -> Value: ...
+    def every(self, read: Callable[[Symbols], Any]) -> Value: ...
 
 
 def end_of_interval(reported: Reported, name: str, moved: Callable[[Mapping[str, float]], Reported]) -> Value:
@@ -48,12 +53,24 @@ def _variance(reported: Reported, step: Value, moved: Callable[[Mapping[str, flo
         own[kind] = program.apply("mul", change, program.number(1 / _MOVED))
     share = program.apply("div", reported.quantity("time.bubble"), step)
     own["bubble"] = program.apply("mul", share, program.number(spreads.of("bubble", "estimated")))
+    for kind in {found for result in reported.results if (found := _unmeasured(result))}:
+        there = reported.every(partial(_is_of, kind))
+        own[kind] = program.apply("mul", there, program.number(spreads.of(kind, "estimated")))
     anchored, run = [a.moves for a in system.anchored], spreads.of("run", "estimated")
     terms: list[tuple[Value, float]] = [(program.number(1), run**2)]
     for kind, move in own.items():
         left = remaining({k: float(k == kind) for k in own}, anchored, spreads) if anchored else {kind: 1.0}
         terms += [(program.product(1, [(move, 1), (own[k], 1)]), by) for k, by in left.items() if by and k in own]
     return program.total(terms)
+
+
+def _unmeasured(result: Evaluation) -> str | None:
+    assert result.system is not None
+    return unmeasured(result.model, result.strategy, result.system)
+
+
+def _is_of(kind: str, symbols: Symbols) -> float:
+    return float(_unmeasured(symbols.result) == kind)
 
 
 def _factors(reported: Reported, spreads: Spreads) -> dict[str, dict[str, float]]:

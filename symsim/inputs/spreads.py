@@ -1,7 +1,7 @@
 """How far the numbers of a system may be off, by kind: derivations/spreads.json, made by `python docs/spreads.py` from measured steps.
 
 A spread is the standard deviation of the logarithm of a kind's seconds. Within a kind all numbers are off together, kinds are off
-independently of one another.
+independently of one another. What no step was measured of is off by one of two spreads besides, that of `source` or that of `system`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from functools import cache
 from pydantic import BaseModel, ConfigDict
 
 from symsim.inputs import curves
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.known import Known
 from symsim.inputs.reading import parse_json, read_text
 from symsim.inputs.settable import system_path
 from symsim.inputs.shipped import derivations_directory
+from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import DISPATCHERS, System
 from symsim.inputs.validation import validate
 from symsim.ir.collectives import carried_by
@@ -37,9 +39,16 @@ KINDS = {
     "machine": "the machine and its software as a whole",
     "run": "run-to-run variation",
     "settings": "settings that are guessed",
+    "source": "a framework or kind of model never measured on this system",
+    "system": "a system never measured",
 }
 # kinds that are no numbers of a system file: shares of the whole step
-OF_STEP = ("bubble", "machine", "run", "settings")
+OF_STEP = ("bubble", "machine", "run", "settings", "source", "system")
+UNMEASURED = ("source", "system")
+
+Measured = tuple[str, str, str, str, str]
+"""What a step is a measurement of: the system, its framework, dense or experts, the type of its products, what it trains."""
+
 _TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
 _EXCHANGES = (*carried_by("exchange"), *DISPATCHERS)
 
@@ -56,7 +65,7 @@ class Spread(BaseModel):
 
 class Spreads(BaseModel):
     """level: the share of steps that an interval is to hold; factor: deviations on either side of a prediction that do; anchored: times the
-    spread of a run, how far a step that a system was anchored on may be off for reasons of its own."""
+    spread of a run, how far a step that a system was anchored on may be off for reasons of its own; measured: what there are steps of."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -65,6 +74,7 @@ class Spreads(BaseModel):
     anchored: float
     source: str
     kinds: dict[str, Spread]
+    measured: frozenset[Measured]
 
     def of(self, kind: str, tag: str) -> float:
         """The deviation of a kind of numbers that are known so (measured, datasheet or estimated)."""
@@ -77,6 +87,22 @@ def stored() -> Spreads:
     path = derivations_directory() / "spreads.json"
     document = parse_json(read_text(path), str(path))
     return validate(Spreads, document.data, document.where, document)
+
+
+def measured_as(model: Architecture, strategy: Strategy, system: System) -> Measured:
+    """What a step of it would be a measurement of. Types of 16 bits run at one rate."""
+    wide = "16-bit" if strategy.precision in ("bf16", "fp16") else strategy.precision
+    kind = "experts" if model.moe is not None else "dense"
+    return system.name, strategy.fusion, kind, wide if strategy.fp8 == "none" else strategy.fp8, strategy.tuner_type
+
+
+def unmeasured(model: Architecture, strategy: Strategy, system: System) -> str | None:
+    """Which of UNMEASURED a step of it is: no step was measured on its system, or none of its framework and kind there; none where there is one.
+    A system that was anchored on steps has them."""
+    own, known = measured_as(model, strategy, system), stored().measured
+    if own in known or system.anchored:
+        return None
+    return "source" if any(one[0] == own[0] for one in known) else "system"
 
 
 @dataclass(frozen=True)

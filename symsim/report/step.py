@@ -262,8 +262,9 @@ class Step:
 
 
 def between(found: Interval) -> str:
-    """'80 %: 11.4 s to 13.5 s, most of it from attention': an interval, and the kind of numbers that widens it most."""
-    return f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}"
+    """'80 %: 11.4 s to 13.5 s, most of it from attention': an interval, the kind of numbers that widens it most, and what was never measured."""
+    besides = f", besides {KINDS[found.unmeasured]}" if found.unmeasured not in (None, found.most) else ""
+    return f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}{besides}"
 
 
 def carried(result: Evaluation, axis: str) -> str:
