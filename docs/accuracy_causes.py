@@ -71,7 +71,10 @@ CAUSES = (
     Cause("folding rows: FP8 rate, causal count, chunks", "mended as the audit found", _has("folding/"), "11.3 %"),
     Cause(
         "ms-swift's experts by Megatron: uneven loads",
-        "not mended: an imbalance of 1.8 would explain time and memory, and none is published",
+        "not mended: an imbalance of 1.8 would explain time and memory, and none is published. The same script at pp=2 instead of tp=2, its experts "
+        "on as many ranks, took 2.5 s, and 2.95 with full recomputation (its headers at ea23c5e9d and c3f3ca4a4): these come out 10 and 4 % short, "
+        "so that most is of tp=2. Experts without a capacity gather over it in shares of uneven size, for which torch sends one broadcast a rank "
+        "(Megatron-Core 0.12 tensor_parallel/mappings.py): in twice the time at two ranks, 18 % would be left",
         _has("swift/moe", "megatron"),
         "25.6 % short",
     ),
