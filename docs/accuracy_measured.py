@@ -77,6 +77,7 @@ REASONS = (
     "b200-sxm runs at the clock of its steps",
     "the rows of Korthikanti et al. gather and reduce beside the products of backward, as the code of that paper did",
     "one FP8 share for GB200 and GB300, their all-to-all that of single calls",
+    "backward of attention in FP8 sums the gradients of keys and values that several heads share in a pass of its own",
     "rows of Megatron-LM from before February 2022, when their product began to do it, add weight gradients to their sums in a pass of its own; the "
     "README's step is of January 2021, when stages sent each other whole tensors (chunks came a month later)",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import symsim
 from symsim.algebra.expr import Expr, Number, symbol
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
 from symsim.inputs import curves
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import Document
 from symsim.inputs.shipped import list_systems
 from symsim.inputs.systems import load_system
@@ -176,6 +179,29 @@ def test_attention_hides_a_share_of_what_it_moves() -> None:
     moved = curves.attention_bytes(2, 64, 8, 1024, 512, 256, backward=False)
     assert moved == 2 * 256 * 2 * (64 * 1024 + 8 * 512)
     assert curves.attention_bytes(2, 64, 8, 1024, 512, 256, backward=True) == 2 * moved
+
+
+def test_gradients_of_shared_keys_are_summed_in_a_pass_of_its_own() -> None:
+    """In FP8 backward: written head by head in fp32, and read; nothing hides them."""
+    summed = curves.summed_bytes(2, 64, 512, 256)
+    assert summed == 2 * 64 * 512 * 256 * (4 + 4)
+    alone = at(flash(2, 64, 512, backward=True))
+    assert at(flash(2, 64, 512, backward=True, summed=8 * 10**9)) == alone + 1  # at 8e9 byte/s
+
+
+@pytest.mark.parametrize(("fp8", "shared"), [("mxfp8,fp8_dot_product_attention=true", True), ("mxfp8", False)])
+def test_of_a_step_too(fp8: str, shared: bool) -> None:
+    model = symsim.load_model("llama3-8b")
+    whole = model.model_dump() | {"name": "whole"}
+    whole["attention"] |= {"num_query_groups": 32}
+    # what else is moved is hidden
+    times = []
+    for one in (model, Architecture.model_validate(whole)):
+        result = symsim.derive(one, f"fp8={fp8}", system="gb300-nvl72", overrides={"phi_fa": 0})
+        name = next(n for n in result.derivation.definitions if re.fullmatch(r"t_b_.*attention_core(_backward)?", n))
+        times.append(float(result.value(name)))
+    bytes = 8 * 32 * 4096 * 2 * 128 if shared else 0
+    assert times[0] - times[1] == pytest.approx(bytes / (8e12 * 0.715), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind, share", [("elementwise", "eta_mem"), ("permute", "eta_permute"), ("cross_entropy", "eta_ce")])

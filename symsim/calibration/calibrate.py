@@ -154,10 +154,18 @@ def seconds(point: Point, system: System) -> Expr:
                 backward=point.kind == "backward",
             ),
             window=min(of["window"], of["n_keys"]) if "window" in of else None,
+            summed=_summed(point),
         )
     if point.op == "memory":
         return curves.memory_bound(of["bytes"], kind=point.kind)
     return _collective(point, system)
+
+
+def _summed(point: Point) -> Expr | int:
+    of = point.sizes
+    if point.kind != "backward" or point.precision != "fp8" or of.get("groups", of["heads"]) == of["heads"]:
+        return 0
+    return curves.summed_bytes(of["b"], of["heads"], of["n_keys"], of["d_qk"] + of["d_v"])
 
 
 def _collective(point: Point, system: System) -> Expr:

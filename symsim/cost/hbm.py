@@ -17,6 +17,7 @@ from symsim.cost.linear_loss import linear_loss_bytes
 from symsim.cost.shapes import Shape, size
 from symsim.cost.stored import made_anew
 from symsim.frameworks.kernels import Profile, multiplied_in
+from symsim.inputs import curves
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, Activation, Attention, Cast, Dequantise, LinearCrossEntropy, Projection, Rope
@@ -92,6 +93,7 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     if isinstance(op.attrs, Activation) and op.attrs.joined:
         return _traffic(placed, op.saves)
     beside = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks + merged_bytes(placed, kernel.forward, profile, backward=True)
+    beside = beside + summed_bytes(placed, kernel.forward, profile)
     return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + beside, BYTE)
 
 
@@ -115,6 +117,18 @@ def merged_bytes(placed: Placed, index: int, profile: Profile, *, backward: bool
     whole = Fraction(3, 4) if reached_by(op.of(Attention).keys, profile.assumptions) not in ("both", "band") else ONE
     each = 4 + 6 * whole * (n - 1)
     return (queries + keys + values) * each if backward else result * each + (keys + values) * 4
+
+
+def summed_bytes(placed: Placed, index: int, profile: Profile) -> Expr:
+    """Bytes of the gradients of keys and values of every head, before those of the heads that share them are summed: in FP8, by cuDNN
+    (`curves.summed_bytes`)."""
+    op, block = placed.block.ops[index], placed.block
+    at = op.attrs if isinstance(op.attrs, Attention) else None
+    if at is None or not at.multiplied or at.groups == at.heads or profile.model.groups_of(block.name) == profile.model.heads_of(block.name):
+        return ZERO
+    keys, values = (elements(placed, t) for t in op.inputs[1:3])
+    heads = block.dims[at.heads].size / block.dims[at.groups].size
+    return curves.summed_bytes(keys + values, heads, ring_steps(placed, index, profile), 1)
 
 
 def ring_steps(placed: Placed, index: int, profile: Profile) -> Expr:

@@ -22,6 +22,7 @@ from symsim.cost.hbm import (
     merged_bytes,
     product_shape,
     ring_steps,
+    summed_bytes,
     written_out,
 )
 from symsim.cost.linear_loss import Work, linear_loss_work
@@ -225,6 +226,7 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
     reach, share = reached_by(at.keys, profile.assumptions), attended(strategy, profile.assumptions)
     keys = span("chunk" if reach == "chunk" else "all", strategy) * share
     merged = merged_bytes(placed, index, profile, backward=backward)
+    summed = summed_bytes(placed, index, profile) if backward else ZERO
     seconds = curves.attention(
         local("b"),
         local(at.heads),
@@ -236,9 +238,10 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         backward=backward,
         fp8=bool(at.multiplied),
         peak=symbol(f"Phi_{strategy.precision}"),
-        moved=moved.expr - merged,
+        moved=moved.expr - merged - summed,
         window=span(reach, strategy) * share if reach in ("window", "chosen", "band") else None,
         visited=share,
+        summed=summed,
     )
     seconds = seconds * _IN_ORDER if backward and profile.assumptions["deterministic_attention"] == "true" else seconds
     seconds = seconds * _of_the_last(placed, index, profile) if reach == "all" else seconds

@@ -23,6 +23,7 @@ after another backward, and the last walk is half exposed on average:
 
 In FP8 its products take a share psi of what they take in 16 bits; the softmax does not, so that heads are small up to D = 256, omega is the
 forward's both ways, and zeta is 0.
+Where several heads share keys and values, backward in FP8 writes the gradients of those head by head in fp32 and sums them in a pass of its own.
 Kernels of that type skip no tile behind a window on the way back (cuDNN 9.22: 27.9 ms of 16K tokens in windows of 128, 108 of 32K).
 
 A kernel bound by HBM takes bytes / (B_hbm eta) + t_start. Kernels of PyTorch between those of TransformerEngine that read rows apart from each
@@ -219,13 +220,15 @@ def attention(
     window: Expr | Number | None = None,
     visited: Expr | Number = 1,
     fp8: bool = False,
+    summed: Expr | Number = 0,
 ) -> Expr:
     """Seconds of flash attention over b x heads x s_q queries and n_keys keys of sizes d_qk, values of d_v.
 
     `n_keys` are all keys that the queries could see if there were no mask; under a causal one every query sees those before it, at most
     `window` of them; without one `window` are those before and behind it together. `peak` is in FLOP/s, of 16 bits also where operands are in
     FP8; `moved` are the bytes of queries, keys, values and results, of their gradients too backward. Keys and values that several heads share
-    cost no less compute. visited: the share of a key's queries that a backward comes by.
+    cost no less compute. visited: the share of a key's queries that a backward comes by. summed: bytes of the gradients of shared keys and
+    values, head by head, that a pass of its own sums (`summed_bytes`).
     """
     b, heads, s_q, n_keys, d_qk, d_v = (expr(x) for x in (b, heads, s_q, n_keys, d_qk, d_v))
     products = 6 * d_qk + 4 * d_v if backward else 2 * d_qk + 2 * d_v
@@ -246,7 +249,7 @@ def attention(
     busy = maximum(compute, memory) + symbol("phi_fa") * minimum(compute, memory)
     length = s_q * visited if backward else n_keys
     walk = tau * (length if window is None else minimum(length, reach + symbol("kappa_fa")))
-    return maximum(walk, busy + walk / 2)
+    return maximum(walk, busy + walk / 2) + expr(summed) / (symbol("B_hbm") * symbol("eta_mem"))
 
 
 def attention_bytes(
@@ -256,6 +259,12 @@ def attention_bytes(
     `sizes` wide together; backward those, the result's gradient, and the gradients of queries, keys and values."""
     queries, keys = expr(b) * heads * s_q * sizes, expr(b) * groups * n_keys * sizes
     return 4 * (queries + keys) if backward else 2 * (queries + keys)
+
+
+def summed_bytes(b: Expr | Number, heads: Expr | Number, n_keys: Expr | Number, sizes: Expr | Number) -> Expr:
+    """Bytes of the gradients of keys and values that several heads share, of every head in fp32, which backward in FP8 writes and then reads to sum
+    them (NVIDIA/cudnn-frontend, backward of attention in FP8: dK_fullhead and dV_fullhead, reduced)."""
+    return 8 * (expr(b) * heads * n_keys * sizes)
 
 
 def memory_bound(bytes: Expr | Number, *, kind: str) -> Expr:
