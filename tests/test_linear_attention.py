@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from symsim.api.result import Result, derive
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.models import format_model, load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 
 def gated_delta_net(b: int, s: int, heads: tuple[int, int], dims: tuple[int, int], taps: int, **assumptions: str) -> Result:
@@ -103,3 +107,15 @@ def test_a_rank_has_its_share_of_the_channels() -> None:
     shared = derive(model, Strategy(seq_length=64, tp=2, sp=True))
     assert 2 * shared.value("X_linear_attention_delta_rule") == shared.value("F_linear_attention_delta_rule")
     assert 2 * shared.value("P_linear_attention_conv1d_weight") == shared.value("N_linear_attention_conv1d_weight")
+
+
+def test_te_runs_one_product_however_the_modelling_code_splits_it(tmp_path: Path) -> None:
+    written = format_model(load_model("qwen3-next-80b-a3b").architecture)
+    models = [tmp_path / "one.yaml", tmp_path / "four.yaml"]
+    models[0].write_text(written)
+    models[1].write_text(written.replace("linear_attention:\n  linear", "linear_attention:\n  fused_in_proj: false\n  linear"))
+    assert models[0].read_text() != models[1].read_text()
+    for fusion, same in (("te", True), ("eager", False)):
+        one, four = (derive(load_model(str(place)).architecture, Strategy(fusion=fusion), {}, system=load_system("h100-sxm")) for place in models)
+        assert one.value("memory.peak") == four.value("memory.peak")
+        assert (one.value("time.step") == four.value("time.step")) is same

@@ -18,8 +18,8 @@ def linear_attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> 
     for name, width in (("qkvz", 2 * keys + 2 * values), ("qkv_c", 2 * keys + values), ("ba", 2 * net.dims["H_v"].size)):
         net.dims[name] = Dim(width, parts=("H_k", "H_v"))
     if spec.fused_in_proj:
-        qkvz = net.einsum("b s h, qkvz h -> b s qkvz", x, Weight("in_proj_qkvz"))
-        gates = [net.einsum("b s h, ba h -> b s ba", x, Weight("in_proj_ba"))]
+        projections = [("qkvz", "in_proj_qkvz"), ("ba", "in_proj_ba")]
+        qkvz, *gates = net.einsums("in_proj", x, [(f"b s h, {to} h -> b s {to}", Weight(name)) for to, name in projections])
     elif spec.separate_qkv:
         widths = {"q": "H_k D_k", "k": "H_k D_k", "v": "H_v D_v", "b": "H_v", "a": "H_v", "g": "H_v D_v"}
         projections = [(to, f"{name}_proj") for name, to in widths.items()]
