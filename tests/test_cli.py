@@ -633,3 +633,20 @@ def test_a_changed_number_of_the_system_changes_the_step():
     slower = in_process.run(*arguments, "--set", "accelerator.memory_bandwidth=1 TB/s")
     assert slower.returncode == 0, slower.stderr
     assert json.loads(slower.stdout)["time"]["step"] > json.loads(in_process.run(*arguments).stdout)["time"]["step"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("eval", "Missing argument 'MODEL'; 'symsim eval --help' lists arguments and options"),
+        ("eval m --tp 8", "there is no option --tp: -s tp=VALUE sets it in the strategy; 'symsim eval --help' lists arguments and options"),
+        ("plan m --micro-batch-size 8", "there is no option --micro-batch-size: --fix micro_batch_size=VALUE sets it in the strategy; 'symsim plan"),
+        ("eval m --strategies tp=8", "there is no option --strategies: did you mean '--strategy'? 'symsim eval --help' lists arguments and options"),
+        ("eval m -s tp=8 pp=2", "Got unexpected extra argument(s) (pp=2), and a strategy is one text: -s tp=8,pp=2; 'symsim eval --help'"),
+        ("eval m -s", "Option '-s' requires an argument; 'symsim --help' lists commands and options"),
+        ("", "Missing command; 'symsim --help' lists commands and options"),
+    ],
+)
+def test_a_misused_command_says_what_would_be_right(arguments: str, said: str) -> None:
+    ended = in_process.run(*arguments.split())
+    assert ended.returncode == 2 and ended.stderr.startswith(f"symsim: {said}")

@@ -244,3 +244,18 @@ def test_a_run_needs_a_system_and_a_quantity_of_it_a_run(tmp_path: Path) -> None
 )
 def test_durations_read_as_people_say_them(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_a_small_run_is_in_smaller_units_and_errors_name_what_was_given() -> None:
+    told = in_process.run("run", "smollm2-135m", "-y", "h100-sxm", "--tokens", "10M", "--json")
+    numbers = json.loads(told.stdout)["run"]
+    text = in_process.run("run", "smollm2-135m", "-y", "h100-sxm", "--tokens", "10M").stdout
+    for name, unit, value in (("energy", "kWh", numbers["energy_mwh"] * 1000), ("CO2", "kg", numbers["co2_kg"])):
+        (row,) = (line.split() for line in text.splitlines() if line.startswith(f"  {name} "))
+        assert row[2] == unit and float(row[1]) == pytest.approx(value, rel=1e-3)
+    for given, said in (
+        (["--tokens", "-5"], "--tokens=-5 is not read"),
+        (["--days", "0"], "--days=0: it lies"),
+        (["--set", "tokens=x"], "--set tokens=x"),
+    ):
+        assert in_process.run("run", "smollm2-135m", "-y", "h100-sxm", *given).stderr.startswith(f"symsim: {said}")

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from copy import copy
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -124,8 +124,11 @@ def whole_run(
     """Evaluate a whole run: days, cost, energy, checkpoints and failures."""
     from symsim.api.run import printed
 
-    length = [f"{name}={value}" for name, value in (("tokens", tokens), ("steps", steps), ("days", days)) if value is not None]
-    result, notes = _result(model, strategy, system, [*(settings or ()), *length])
+    length = {name: value for name, value in (("tokens", tokens), ("steps", steps), ("days", days)) if value is not None}
+    try:
+        result, notes = _result(model, strategy, system, [*(settings or ()), *(f"{name}={value}" for name, value in length.items())])
+    except InputError as error:
+        raise InputError(reduce(lambda said, name: said.replace(f"--set {name}", f"--{name}"), length, str(error))) from None
     text, more = printed(result, start, output, as_json)
     print_out(text)
     for note in [*notes, *more]:
@@ -403,6 +406,25 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
 app.command("ask")(asking(_result))
 
 
+def _misused(error: Any) -> str:
+    """What of a command line does not fit the command, with what would be right, and where its help is."""
+    said, asked = error.format_message().rstrip("."), error.ctx.command_path if error.ctx else "symsim"
+    option = getattr(error, "option_name", None)
+    # an option without its value has no context
+    if option is not None and said.startswith("No such option") and error.ctx:
+        from symsim.inputs.strategies import RANKS
+        from symsim.inputs.strategy import Strategy
+
+        name, known = option.lstrip("-").replace("-", "_"), [text for one in error.ctx.command.params for text in one.opts if text[:2] == "--"]
+        takes = {"--strategy": "-s", "--fix": "--fix"}.get(next((one for one in ("--strategy", "--fix") if one in known), ""))
+        is_strategy = takes is not None and (name in Strategy.model_fields or name == RANKS)
+        said = f"there is no option {option}: " + (f"{takes} {name}=VALUE sets it in the strategy" if is_strategy else nearest(option, known))
+    elif said.startswith("Got unexpected") and "=" in said:
+        said += ", and a strategy is one text: -s tp=8,pp=2"
+    there = "commands and options" if asked == "symsim" else "arguments and options"
+    return f"{said}{'' if said.endswith('?') else ';'} '{asked} --help' lists {there}"
+
+
 def _fail(reason: str, status: int) -> NoReturn:
     say(reason)
     raise SystemExit(status)
@@ -446,7 +468,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
     except _UsageError as error:
-        _fail(f"{error.format_message().rstrip('.')}; 'symsim --help' lists commands and options", _BAD_INPUT)
+        _fail(_misused(error), _BAD_INPUT)
     except (typer.Abort, KeyboardInterrupt):
         # the shell has moved to a new line's start only if ^C was typed; begin one either way
         print(file=sys.stderr)

@@ -62,11 +62,16 @@ def _answer(run: Run) -> str:
     if "cost" in known:
         rows.append(("cost", f"{amount(known['cost'])} USD", f"at {plain(float(at.values['c_chip']) * 3600)} USD/h for an accelerator"))
     if "energy" in known:
-        rows.append(("energy", f"{amount(known['energy'])} MWh", "of accelerators at full power, their nodes and the building"))
-        rows.append(("CO2", f"{amount(known['carbon'] / 1000)} t", "of the grid, by its average"))
+        rows.append(("energy", _thousandth(known["energy"], "MWh", "kWh"), "of accelerators at full power, their nodes and the building"))
+        rows.append(("CO2", _thousandth(known["carbon"] / 1000, "t", "kg"), "of the grid, by its average"))
     wide = [max(len(row[c]) for row in rows) for c in range(2)]
     lines = [wrapped(f"  {name:<{wide[0]}}  {value:>{wide[1]}}  {said}".rstrip(), hanging=6 + sum(wide)) for name, value, said in rows]
     return "\n".join(["Run", *lines])
+
+
+def _thousandth(number: float, unit: str, smaller: str) -> str:
+    """What a run on a few accelerators takes is below one of the usual unit."""
+    return f"{amount(number)} {unit}" if number >= 1 else f"{amount(1000 * number)} {smaller}"
 
 
 def _likely(run: Run) -> str:
