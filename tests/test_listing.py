@@ -8,7 +8,7 @@ from pathlib import Path
 import in_process
 import pytest
 
-from symsim.api.listing import LISTS
+from symsim.api.listing import LISTS, columns
 from symsim.api.result import derive
 from symsim.api.shipped_lists import models_text, systems_text
 from symsim.evaluation.parameters import parameters
@@ -81,3 +81,14 @@ def test_every_list_is_json(what: str) -> None:
     assert told and all(row["name"] for row in told)
     if what == "assumptions":
         assert all(row["source"] and row["default"] in row["choices"] for row in told)
+
+
+def test_on_a_terminal_the_last_column_goes_on_below() -> None:
+    line = ("words " * 12).strip()
+    assert columns([("b", "1", f"{line} much more")], folded=True) == f"b  1  {line}\n      much more\n"
+    long = "a name that takes the room of half a line"
+    assert columns([("b", "1", "few"), (long, "1", line)], folded=True) == f"{'b':40}  1  few\n{long}  1\n    {line}\n"
+    for what in ("symbols", "quantities"):
+        rows = LISTS[what].rows()
+        assert max(map(len, LISTS[what].text(rows, True).splitlines())) <= 80
+        assert len(LISTS[what].text(rows, False).splitlines()) == len(rows)

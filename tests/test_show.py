@@ -36,6 +36,8 @@ def test_what_a_name_means() -> None:
     assert shown("option", "tp") == "tp=1  (integer)\n    tensor-parallel degree\n"
     assert shown("assumption", "assume.causal") == shown("assumption", "causal")
     assert "source: full: torch FlopCounterMode" in " ".join(shown("assumption", "causal").split())
+    assert shown("symbol", "B_2") == "B_2  [byte/s]  B_{2}\n    bandwidth of one rank over tier 2\n"
+    assert shown("symbol", "chi_1").startswith(r"chi_1  [1]  \chi_{1}") and shown("symbol", "C_2").startswith("C_2  [byte/s]")
     assert shown("symbol", "lam").startswith("lam  [1]") and shown("quantity", "time.step").startswith("time.step  [s]")
 
 
@@ -45,12 +47,16 @@ def test_what_a_name_means() -> None:
         ("system", "h100-sxmm", "there is no system 'h100-sxmm': did you mean 'h100-sxm'?"),
         ("assumptions", "causal", "there is no 'assumptions' to show: did you mean 'assumption'?"),
         ("option", "tpp", "there is no option 'tpp': did you mean 'tp'?"),
+        ("option", "causal", "there is no option 'causal': 'symsim show assumption causal' would be right"),
+        ("h100-sxm", "", "there is no 'h100-sxm' to show: 'symsim show system h100-sxm' would be right"),
+        ("B_2", "", "there is no 'B_2' to show: 'symsim show symbol B_2' would be right"),
+        ("system", "", "symsim show system needs a name: 'symsim list' has them"),
         ("model", "llama3-7b", "no model or file is named 'llama3-7b': did you mean 'llama3-70b'?"),
     ],
 )
 def test_a_name_that_there_is_not(kind: str, name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        main(["show", kind, name])
+        main(["show", kind, *filter(None, [name])])
     assert (left.value.code, capsys.readouterr().err) == (2, f"symsim: {said}\n")
     assert set(SHOWN) >= {"model", "system", "strategy", "assumption"}
 

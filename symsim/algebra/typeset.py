@@ -57,6 +57,7 @@ _SYSTEM = {
 _TIERS = {
     "R": ("R", "1", "ranks that a unit of tier {} joins"),
     "B": ("B", "byte/s", "bandwidth of one rank over tier {}"),
+    "C": ("C", "byte/s", "what one ring moves over tier {} at most"),
     "alpha": (r"\alpha", "s", "latency of a hop of tier {}"),
     "chi": (r"\chi", "1", "share of the multiprocessors that a message over tier {} takes from what runs beside it"),
     "lambda": (r"\lambda", "s", "latency of a call that reaches tier {}"),
@@ -102,7 +103,7 @@ def entry(name: str) -> Entry:
     if exchange:
         latex = rf"\eta_{{{exchange[1]},{word(exchange[2])},{exchange[3]}}}"
         return Entry(latex, "1", f"share of tier {exchange[1]}'s bandwidth that {exchange[2]} reaches, of {exchange[3]} ranks or more")
-    tier = re.fullmatch(r"(R|B|alpha|lambda)_(\d+)", name)
+    tier = re.fullmatch(rf"({'|'.join(_TIERS)})_(\d+)", name)
     if tier:
         latex, unit, meaning = _TIERS[tier[1]]
         return Entry(f"{latex}_{{{tier[2]}}}", unit, meaning.format(tier[2]))

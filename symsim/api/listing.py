@@ -28,17 +28,30 @@ class Listing:
     none: Callable[[], str] = lambda: "nothing is listed"
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in aligned columns; a cell wider than its column's limit pushes the rest of its own row."""
+def columns(rows: Sequence[Sequence[str]], *, folded: bool = False) -> str:
+    """Rows in aligned columns; a cell wider than its column's limit pushes the rest of its own row.
+
+    folded: the last column goes on below itself instead of beyond 80 columns, or on lines of its own where it has little room there.
+    """
     if not rows:
         return ""
     widths = [min(max(len(row[column]) for row in rows), 40) for column in range(len(rows[0]))]
-    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "".join(f"{_folded(line, row[-1]) if folded else line}\n" for line, row in zip(lines, rows))
+
+
+def _folded(line: str, last: str) -> str:
+    if len(line) <= WIDTH:
+        return line
+    before = line.removesuffix(last)
+    if len(before) <= WIDTH // 2:
+        return textwrap.fill(last, WIDTH, initial_indent=before, subsequent_indent=" " * len(before), break_on_hyphens=False)
+    return f"{before.rstrip()}\n{wrapped(last).rstrip()}"
 
 
 def _table(rows: list[Row], header: bool) -> str:
     """The values of rows whose values are texts."""
-    return columns([*([tuple(rows[0])] if header else []), *(tuple(row.values()) for row in rows)])
+    return columns([*([tuple(rows[0])] if header else []), *(tuple(row.values()) for row in rows)], folded=header)
 
 
 def _each(text: Callable[[str], str]) -> Callable[[list[Row], bool], str]:

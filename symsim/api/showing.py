@@ -9,17 +9,28 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.completing import kinds, models, systems
-from symsim.api.listing import LISTS, assumption_text, option_text
+from symsim.api.completing import kinds, models
+from symsim.api.listing import assumption_text, option_text
 from symsim.api.terminal import print_out
 from symsim.errors import InputError, nearest
 
 
-def shown(kind: str, name: str) -> str:
-    """The text. InputError for another kind, and for a name that there is not, with the nearest."""
+def shown(kind: str, name: str | None) -> str:
+    """The text. InputError for another kind, and for a name that there is not, with the nearest, or with the kind that it is of."""
     if kind not in SHOWN:
-        raise InputError(f"there is no '{kind}' to show: {nearest(kind, list(SHOWN))}")
+        raise InputError(f"there is no '{kind}' to show: {_of_its_kind(kind) or nearest(kind, list(SHOWN))}")
+    if name is None:
+        raise InputError(f"symsim show {kind} needs a name: 'symsim list' has them")
     return SHOWN[kind](name)
+
+
+def _of_its_kind(name: str) -> str:
+    """A clause that shows a name of any kind; "" where there is no such name."""
+    bare = name.removeprefix("assume.")
+    found = [f"'symsim show {kind} {bare}'" for kind, names in NAMES.items() if bare in names()]
+    if not found and _is_of_a_system(name):
+        found = [f"'symsim show symbol {name}'"]
+    return f"{' or '.join(found)} would be right" if found else ""
 
 
 def _model(name: str) -> str:
@@ -33,47 +44,92 @@ def _model(name: str) -> str:
 
 
 def _system(name: str) -> str:
-    from symsim.inputs.shipped import list_systems, models_directory
+    from symsim.inputs.shipped import models_directory
 
-    return _text(models_directory() / "systems" / f"{_known(name, 'system', list_systems())}.yaml")
+    return _text(models_directory() / "systems" / f"{_known(name, 'system')}.yaml")
 
 
 def _strategy(name: str) -> str:
-    from symsim.inputs.shipped import list_strategies, models_directory
+    from symsim.inputs.shipped import models_directory
 
-    return _text(models_directory() / "strategies" / f"{_known(name, 'strategy', list_strategies())}.yaml")
+    return _text(models_directory() / "strategies" / f"{_known(name, 'strategy')}.yaml")
 
 
 def _option(name: str) -> str:
-    from symsim.inputs.strategy import Strategy
-
-    return option_text(_known(name, "option", list(Strategy.model_fields)))
+    return option_text(_known(name, "option"))
 
 
 def _assumption(name: str) -> str:
-    from symsim.inputs.assumptions import ASSUMPTIONS
-
-    return assumption_text(_known(name.removeprefix("assume."), "assumption", list(ASSUMPTIONS)))
+    return assumption_text(_known(name.removeprefix("assume."), "assumption"))
 
 
 def _symbol(name: str) -> str:
-    from symsim.algebra.vocabulary import SYMBOLS
+    from symsim.algebra.typeset import entry
 
-    entry = SYMBOLS[_known(name, "symbol", list(SYMBOLS))]
-    return f"{name}  [{entry.unit}]  {entry.latex}\n    {entry.meaning}\n"
+    found = entry(name if _is_of_a_system(name) else _known(name, "symbol"))
+    return f"{name}  [{found.unit}]  {found.latex}\n    {found.meaning}\n"
+
+
+def _is_of_a_system(name: str) -> bool:
+    """Whether it is a symbol of one number of a system, those of its tiers included (B_2)."""
+    from symsim.inputs.settable import system_path
+
+    return "." not in name and system_path(name) is not None
 
 
 def _quantity(name: str) -> str:
     from symsim.evaluation.quantities import QUANTITIES
 
-    entry = QUANTITIES[_known(name, "quantity", list(QUANTITIES))]
+    entry = QUANTITIES[_known(name, "quantity")]
     return f"{name}  [{entry.unit}]\n    {entry.meaning}; the definition {entry.symbol}\n"
 
 
-def _known(name: str, what: str, names: list[str]) -> str:
-    if name not in names:
-        raise InputError(f"there is no {what} '{name}': {nearest(name, names)}")
+def _known(name: str, kind: str) -> str:
+    if name not in (names := NAMES[kind]()):
+        raise InputError(f"there is no {kind} '{name}': {_of_its_kind(name) or nearest(name, names)}")
     return name
+
+
+def _models() -> list[str]:
+    from symsim.inputs.shipped import list_models
+
+    return list_models()
+
+
+def _systems() -> list[str]:
+    from symsim.inputs.shipped import list_systems
+
+    return list_systems()
+
+
+def _strategies() -> list[str]:
+    from symsim.inputs.shipped import list_strategies
+
+    return list_strategies()
+
+
+def _options() -> list[str]:
+    from symsim.inputs.strategy import Strategy
+
+    return list(Strategy.model_fields)
+
+
+def _assumptions() -> list[str]:
+    from symsim.inputs.assumptions import ASSUMPTIONS
+
+    return list(ASSUMPTIONS)
+
+
+def _symbols() -> list[str]:
+    from symsim.algebra.vocabulary import SYMBOLS
+
+    return list(SYMBOLS)
+
+
+def _quantities() -> list[str]:
+    from symsim.evaluation.quantities import QUANTITIES
+
+    return list(QUANTITIES)
 
 
 def _text(path: Path) -> str:
@@ -91,18 +147,26 @@ SHOWN: dict[str, Callable[[str], str]] = {
 }
 
 
+NAMES: dict[str, Callable[[], list[str]]] = {
+    "model": _models,
+    "system": _systems,
+    "strategy": _strategies,
+    "option": _options,
+    "assumption": _assumptions,
+    "symbol": _symbols,
+    "quantity": _quantities,
+}
+
+
 def names_shown(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the kind in front, for completion."""
     kind = str(ctx.params.get("kind"))
-    if kind in ("model", "system"):
-        return (models if kind == "model" else systems)(incomplete)
-    plural = {"strategy": "strategies", "quantity": "quantities"}.get(kind, f"{kind}s")
-    return [row["name"] for row in LISTS[plural].rows()] if plural in LISTS else []
+    return models(incomplete) if kind == "model" else NAMES[kind]() if kind in NAMES else []
 
 
 def show(
     kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.", autocompletion=kinds(SHOWN))],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.", autocompletion=names_shown)],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.", autocompletion=names_shown)] = None,
 ) -> None:
-    """Show one model, system, strategy, option, assumption or symbol."""
+    """Show one model, system, strategy, option, assumption, symbol or quantity."""
     print_out(shown(kind, name))
