@@ -31,6 +31,11 @@ def values(text: str) -> tuple[Any, ...]:
     return axis.columns[0]
 
 
+@pytest.mark.parametrize("text", ["50:200 GB/s:*2", "50 GB/s:200 GB/s:*2", "50 GB/s:200:*2", "50:200:*2 GB/s"])
+def test_a_unit_stands_behind_any_number_of_a_range(text: str):
+    assert values(f"B_2={text}") == ("50 GB/s", "100 GB/s", "200 GB/s")
+
+
 def derived(text: str) -> tuple[str, str, str]:
     axis = parse_axis(text)
     assert isinstance(axis, DerivedAxis)
@@ -124,6 +129,7 @@ def test_a_plain_word_is_text_and_words_joined_are_text():
         ("tp=8:1", "axis tp: the range 8:1 runs downwards; 1:8 would be right"),
         ("tp=64:1:*2", "axis tp: the range 64:1:*2 runs downwards; 1:64:*2 would be right"),
         ("tp=8:1:-2", "axis tp: the range 8:1:-2 runs downwards; 1:8:2 would be right"),
+        ("B_1=200 GB/s:1 TB/s", "the range 200 GB/s:1 TB/s is in GB/s and in TB/s; one unit for all of it would be right"),
         ("tp=1:8:0", "axis tp: the range 1:8:0 has the step 0; a step is above 0"),
         ("tp=1:8:-1", "has the step -1; a step is above 0"),
         ("tp=1:8:", "axis tp: the range 1:8: has no step; 1:8 or 1:8:2 or 1:8:*2 would be right"),

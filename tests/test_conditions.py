@@ -104,6 +104,7 @@ def test_reads_quantities(text: str, expected: Node):
         ("1e999 > a", "column 1: '1e999' is too large a number"),
         ("a is b", "uses a comparison that is not one of < <= > >= == !="),
         ("a in b", "uses a comparison that is not one of"),
+        ("a ^ b", "uses an operator that is not one of + - * / // % ** and or not; a power is written **"),
         ("a & b", "uses an operator that is not one of + - * / // % ** and or not"),
         ("~a", "is not allowed in an expression (only arithmetic, comparisons and logic are)"),
         ("+a > 1", "column 1: '+a' is not allowed"),

@@ -306,6 +306,8 @@ def test_a_long_formula_names_its_parts() -> None:
         (("llama3-8b", "A_dense", "--symbols", "missing.yaml"), "no such file"),
         (("llama3-8b", "A_dense", "--drop-below", "2"), "a share is needed"),
         (("llama3-8b", "time.step"), "needs a system"),
+        (("llama3-8b", "t_step"), "t_step needs a system: -y h100-sxm gives one"),
+        (("llama3-8b", "A_dense", "--per", "b*s*h^2"), "a power is written **"),
         (("llama3-8b", "world"), "one number"),
     ],
 )

@@ -15,7 +15,7 @@ from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.models import load_model
 from symsim.planning import search
 from symsim.planning.command import run_diff
-from symsim.planning.difference import difference
+from symsim.planning.difference import Row, difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
@@ -130,6 +130,10 @@ def test_parts_of_a_difference_add_up(made: Plan) -> None:
     for rows in (made_of.time, made_of.memory):
         assert sum(r.one for r in rows[:-1]) == pytest.approx(rows[-1].one) and sum(r.other for r in rows[:-1]) == pytest.approx(rows[-1].other)
         assert [abs(r.more) for r in rows[:-1]] == sorted((abs(r.more) for r in rows[:-1]), reverse=True)
+
+
+def test_sums_in_another_order_are_no_difference() -> None:
+    assert Row("kernels", 0.1 + 0.2, 0.3).more == 0 and Row("kernels", 22.08, 22.09).more == pytest.approx(0.01)
 
 
 def test_where_nothing_fits_the_nearest_and_the_smallest_world_are_said() -> None:

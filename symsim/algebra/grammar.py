@@ -154,7 +154,8 @@ class _Reader:
                 else:
                     value = self._checked(value + right if isinstance(step.op, ast.Add) else value - right, step)
             else:
-                raise self._refuse(step, "uses an operator that is not one of + - * / **")
+                power = "; a power is written **" if isinstance(step.op, ast.BitXor) else ""
+                raise self._refuse(step, f"uses an operator that is not one of + - * / **{power}")
         return value
 
     def _multiply(self, left: Expr, right: Expr, node: ast.expr) -> Expr:

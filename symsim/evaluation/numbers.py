@@ -430,6 +430,8 @@ def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
         return UnknownName(f"each stage has its own {name}: stage_numbers(stage) gives it, formula('{name}') its formula")
     if name in result.further.definitions and name not in known:
         return UnknownName(f"each stage has its own {name}: formula('{name}').value({{**result.values, **result.stage_values(stage)}}) gives it")
+    if result.system is None and any(entry.symbol == name and entry.timed for entry in QUANTITIES.values()):
+        return UnknownName(f"{name} needs a system: -y h100-sxm gives one, derive(..., system='h100-sxm') in Python")
     for choices in (list(QUANTITIES), known, list(result.further.definitions)):
         hint = nearest(name, choices, "")
         if hint:

@@ -3,7 +3,7 @@
     tp=1,2,4    schedule=1f1b,zb_h1    sp=true,false    values; words joined by + or - are one text (recompute_modules=core_attn+mlp)
     pp=1:8      seq_length=8:64:8      tp=1:64:*2       ranges, both ends included: by 1, by a step, by a factor
     tp=1,2,8:32:8                                       any of these together
-    B_1=50 GB/s    B_1=200:900:50 GB/s                  numbers of a system come with their unit
+    B_1=50 GB/s    B_1=200:900:50 GB/s                  numbers of a system come with their unit, a range's behind any of its numbers
     tp=@FILE    tp=@FILE#COLUMN                         distinct values of a column of a CSV or Parquet file, as they first appear
     @FILE                                               one joint axis: every row is a point, its columns vary together
     dp==world/(tp*pp)    sp==tp>1                       derived: `symsim.grid.conditions` has the grammar
@@ -46,8 +46,8 @@ _JOINED = re.compile(r"[A-Za-z0-9_.]+(?:[-+][A-Za-z0-9_.]+)*")
 _LETTER = re.compile(r"[A-Za-z_]")
 # a number of a system comes with its unit: 50 GB/s
 _MEASURED = re.compile(_SIGNED.pattern + r" ?[A-Za-z]+(?:/[A-Za-z]+)?")
-# and so does a range of them, behind its last number
-_MEASURED_RANGE = re.compile(r"([-+0-9.:*eE\s]*[0-9.])\s?([A-Za-z]+(?:/[A-Za-z]+)?)")
+# and so does any part of a range of them
+_MEASURED_PART = re.compile(r"([-+0-9.*eE\s]*[0-9.])\s?(?P<unit>[A-Za-z]+(?:/[A-Za-z]+)?)")
 # a system is a name or a file
 _PATH = re.compile(r"[^,|()=<>*]*\.ya?ml")
 # stages of a pipeline's layout stand between bars, which no expression has
@@ -184,14 +184,23 @@ def _values(item: str, name: str, where: str) -> Sequence[Value]:
     if item.startswith("@"):
         return _column(item[1:].strip(), name, where)
     if _is_range(item):
-        measured = _MEASURED_RANGE.fullmatch(item)
-        if measured is not None:
-            return [f"{value} {measured[2]}" for value in _range(measured[1], where)]
-        return _range(item, where)
+        plain, unit = _without_unit(item, where)
+        return [f"{value} {unit}" for value in _range(plain, where)] if unit else _range(plain, where)
     value = _value(item, where)
     if isinstance(value, str) and not _is_text(value) and not _MEASURED.fullmatch(value):
         raise InputError(f"{where}: '{_quoted(item)}' is neither a value, nor a range, nor @FILE; an expression is an axis of its own")
     return (value,)
+
+
+def _without_unit(item: str, where: str) -> tuple[str, str]:
+    """The numbers of a range, and the one unit that stands behind any of them."""
+    parts = [part.strip() for part in item.split(":")]
+    measured = [_MEASURED_PART.fullmatch(part) for part in parts]
+    units = list(dict.fromkeys(match["unit"] for match in measured if match))
+    if len(units) > 1:
+        raise InputError(f"{where}: the range {_quoted(item)} is in {' and in '.join(units)}; one unit for all of it would be right")
+    plain = ":".join(match[1] if match else part for part, match in zip(parts, measured))
+    return plain, units[0] if units else ""
 
 
 def _value(text: str, where: str) -> Value:

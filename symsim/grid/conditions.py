@@ -254,7 +254,8 @@ class _ConditionReader(_Reader):
     def _arithmetic(self, node: ast.BinOp, depth: int) -> Node:
         kind = parsed().get(type(node.op))
         if kind is None:
-            raise self._refuse(node, "uses an operator that is not one of + - * / // % ** and or not")
+            power = "; a power is written **" if isinstance(node.op, ast.BitXor) else ""
+            raise self._refuse(node, f"uses an operator that is not one of + - * / // % ** and or not{power}")
         left = self._build(node.left, depth + 1)
         if kind == "pow":
             return self._made(node, kind, (left,), self._exponent(node))

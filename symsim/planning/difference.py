@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from symsim.report.columns import stroke, table
 from symsim.report.step import MEMORY_PARTS, Step
 
 _BAR = 20
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Row:
 
     @property
     def more(self) -> float:
-        return self.other - self.one
+        """None of it is the rounding of sums that are taken in another order."""
+        return 0.0 if math.isclose(self.one, self.other, rel_tol=_ROUNDING) else self.other - self.one
 
 
 @dataclass(frozen=True)
