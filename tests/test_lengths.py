@@ -392,3 +392,10 @@ def test_hybrid_context_parallelism_balances_rows() -> None:
 def test_a_bad_length_of_a_job_is_one_sentence(said: dict[str, str], why: str) -> None:
     with pytest.raises(InputError, match=why):
         load_job("swift", *SWIFT, variables={**said, "world": "8"})
+
+
+def test_a_file_without_its_sign_is_told_how_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lengths.txt").write_text("100")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="a file stands behind @: document_lengths=@lengths.txt"):
+        documents(load_strategy("document_lengths=lengths.txt"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import symsim
+from symsim.api.showing import shown
 from symsim.grid.processes import forked
 from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.models import load_model
@@ -132,6 +133,18 @@ def test_parts_of_a_difference_add_up(made: Plan) -> None:
         assert [abs(r.more) for r in rows[:-1]] == sorted((abs(r.more) for r in rows[:-1]), reverse=True)
 
 
+def test_a_plan_of_a_job_trains_what_the_job_trains(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(shown("model", "smollm2-135m"))
+    (tmp_path / "strategy.yaml").write_text("tuner_type: lora\nlora_rank: 4\nquantize_base: nf4\noptimizer: muon\ntp: 3\n")
+    asked = ["-y", "h100-sxm", "--world", "1", "--global-batch-size", "4", "--fits-with", "90%", "--json"]
+    of_job = run("plan", str(tmp_path), *asked, "--fix", "lora_rank=16")
+    told = "it keeps tuner_type=lora,lora_rank=4,quantize_base=nf4, and --fix keeps more"
+    assert of_job.stderr == f"symsim: a plan looks for a strategy of its own: of that in {tmp_path} {told}\n"
+    by_hand = run("plan", "smollm2-135m", *asked, "--fix", "tuner_type=lora,lora_rank=16,quantize_base=nf4")
+    found, wanted = (json.loads(ended.stdout)["best"] for ended in (of_job, by_hand))
+    assert found == wanted and found[0]["memory"]["peak"] < json.loads(run("plan", "smollm2-135m", *asked).stdout)["best"][0]["memory"]["peak"]
+
+
 def test_sums_in_another_order_are_no_difference() -> None:
     assert Row("kernels", 0.1 + 0.2, 0.3).more == 0 and Row("kernels", 22.08, 22.09).more == pytest.approx(0.01)
 
@@ -191,6 +204,8 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
         (["--world", "8", "--global-batch-size", "8", "--for", "speed"], "--for speed"),
         (["--world", "8", "--global-batch-size", "8", "--framework", "megatorn"], "--framework megatorn: did you mean 'megatron'?"),
         (["--world", "8", "--global-batch-size", "8", "--fits-with", "2"], "--fits-with 2: a share"),
+        (["--world", "8", "--global-batch-size", "8", "--fits-with", "200%"], "--fits-with 2: a share"),
+        (["--world", "8", "--global-batch-size", "8", "--fits-with", "most"], "--fits-with most: a share is needed, such as 90% or 0.9"),
         (["--world", "8", "--global-batch-size", "8", "--top", "0"], "--top 0"),
         # what is asked for otherwise, axes that do not read, and what would be found out after the search
         *(

@@ -138,6 +138,12 @@ def test_what_is_near(given: str, valid: list[str], found: list[str]):
     assert near(given, valid) == found
 
 
+@pytest.mark.parametrize(("given", "meant"), [("adapter", "tuner_type"), ("finetuning_type", "tuner_type"), ("gpus", "world"), ("wrold", "world")])
+def test_options_of_others_lead_to_ours(given: str, meant: str):
+    with pytest.raises(InputError, match=f"unknown key '{given}': did you mean '{meant}'"):
+        load_strategy(f"{given}=1", {})
+
+
 def test_every_name_of_the_tables_is_there():
     for name, meant in ELSEWHERE.items():
         assert name not in Strategy.model_fields and name not in ALIASES, name

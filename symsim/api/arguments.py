@@ -48,6 +48,14 @@ def pair(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def share(option: str, text: str) -> float:
+    """'90%' or 0.9 as a number. InputError for what is none."""
+    try:
+        return float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        raise InputError(f"{option} {cut(text)}: a share is needed, such as 90% or 0.9") from None
+
+
 Axes = Annotated[
     list[str] | None,
     typer.Option(

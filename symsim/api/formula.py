@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair
+from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair, share
 from symsim.api.terminal import print_out
 from symsim.errors import InputError
 
@@ -29,7 +29,7 @@ def formula(
     from symsim.evaluation.quantities import QUANTITIES, refuse_unknown
     from symsim.report.formula_list import chapters
 
-    share = _share(small) if small is not None else 0.0
+    least = _share(small) if small is not None else 0.0
     result = derive(model, strategy, overrides=dict(pair("--set", text) for text in settings or ()), system=system)
     if name is None:
         print_out(chapters(result))
@@ -44,16 +44,12 @@ def formula(
     if not all(inside):
         raise InputError(f"--inline '{inline}': names of definitions by commas, or all, are needed")
     facts = ", ".join(given or ())
-    print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=share))
+    print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=least))
 
 
 def _share(text: str) -> float:
     """'1%' or 0.01. InputError for what is no share."""
-    number = text.strip().removesuffix("%")
-    try:
-        found = float(number) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        found = -1.0
+    found = share("--drop-below", text)
     if not 0 < found < 1:
         raise InputError(f"--drop-below {text}: a share is needed, such as 1% or 0.01")
     return found

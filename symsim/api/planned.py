@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from symsim.api import completing
-from symsim.api.arguments import Model, Settings, pair
+from symsim.api.arguments import Model, Settings, pair, share
 from symsim.api.terminal import print_out, say
 
 Systems = Annotated[
@@ -38,7 +38,7 @@ def plan(
     framework: Annotated[str, typer.Option("--framework", metavar="NAME", help="Whose strategies: megatron, torchtitan, deepspeed.")] = "megatron",
     fix: Fix = None,
     allow: Annotated[list[str] | None, typer.Option("--allow", metavar="NAME=VALUES", help="A further axis, as of sweep; repeatable.")] = None,
-    share: Annotated[float, typer.Option("--fits-with", metavar="SHARE", help="Share of the memory that may be filled.")] = 1.0,
+    filled: Annotated[str, typer.Option("--fits-with", metavar="SHARE", help="Share of the memory that may be filled, such as 90%.")] = "1",
     top: Annotated[int, typer.Option("--top", metavar="K", help="Strategies shown, of kinds that differ.")] = 5,
     why_not: Annotated[str | None, typer.Option("--why-not", metavar="STRATEGY", help="Why this one is not the best.")] = None,
     written: Annotated[tuple[str, Path] | None, typer.Option("--export", metavar="KIND FILE", help="Write the best as a trainer's file.")] = None,
@@ -66,7 +66,7 @@ def plan(
         framework,
         fix,
         tuple(allow or ()),
-        share,
+        share("--fits-with", filled),
         top,
         {name: text for name, text in given.items() if name not in RUN},
         need,

@@ -84,6 +84,8 @@ def _of_text(text: str) -> Lengths:
     found = _LOGNORMAL.fullmatch(text)
     mean, cv = map(Fraction, found.groups()) if found else (Fraction(0), Fraction(0))
     if not 1 <= mean <= LONGEST or not 0 <= cv <= 100:
+        if os.path.isfile(text):
+            raise InputError(f"document_lengths={cut(text, 60)}: a file stands behind @: document_lengths=@{cut(text, 60)}")
         raise InputError(f"document_lengths={cut(text, 60)}: {_FORMS}; a mean from 1 to {LONGEST:,} tokens, a coefficient of variation from 0 to 100")
     ratio = 1 + cv**2
     return Lengths(mean, cv**2, ratio**4 - 2 * ratio**2 + ratio, ratio**4 - 1)

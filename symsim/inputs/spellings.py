@@ -88,6 +88,15 @@ attn_implementation             | assume.attention_kernel       | transformers
 attn_impl                       | assume.attention_kernel       | ms-swift
 attention_backend               | assume.attention_kernel       | Megatron-Core
 mem_factor                      | assume.memory                 | SimuMax
+adapter                         | tuner_type                    | axolotl
+finetuning_type                 | tuner_type                    | LLaMA-Factory
+lora_r                          | lora_rank                     | axolotl, peft
+load_in_4bit                    | quantize_base                 | transformers, axolotl
+load_in_8bit                    | quantize_base                 | transformers, axolotl
+quantization_bit                | quantize_base                 | LLaMA-Factory
+nproc_per_node                  | world                         | torchrun
+num_gpus                        | world                         | DeepSpeed
+gpus                            | world                         | people
 num_hidden_layers               | num_layers                    | transformers
 intermediate_size               | ffn_hidden_size               | transformers
 num_key_value_heads             | num_query_groups              | transformers
@@ -131,7 +140,7 @@ def of_strategy(name: str, others: Mapping[str, str]) -> str:
     """A clause for a name that is no option: the option meant, or where else the name is set, or the options by topic. others: every other
     setting by its full name, and what kind of thing it is."""
     given = _plain(name)
-    options = [*Strategy.model_fields, *ALIASES]
+    options = [*Strategy.model_fields, *ALIASES, "world"]
     meant = ELSEWHERE.get(given)
     if meant in options:
         return f"did you mean '{meant}'?"

@@ -20,11 +20,12 @@ from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
-from symsim.planning.plan import Plan, plan
+from symsim.planning.plan import Plan, plan, trained_by
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
@@ -118,6 +119,9 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         say(f"wrote {', '.join(map(str, files))}")
     if loaded.note:
         say(loaded.note)
+    if loaded.strategy is not None:
+        kept = ",".join(f"{name}={text_of(value)}" for name, value in trained_by(loaded).items())
+        say(f"a plan looks for a strategy of its own: of that in {request.model} it keeps {kept or 'nothing'}, and --fix keeps more")
     if found.fits and (request.overrides or request.fix):
         _say_without_effect(request, found, say)
 

@@ -30,6 +30,7 @@ from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
 from symsim.inputs.systems import load_system
+from symsim.inputs.tuning import TRAINED
 from symsim.planning.frameworks import framework_of
 from symsim.planning.search import Goal, Search
 from symsim.planning.space import GIVEN, Asked, options_beside, options_of, space_of
@@ -233,7 +234,8 @@ def plan(
     """The best strategies that `framework` can run on `world` accelerators, with the certificate that no other of its space is better.
 
     model, system: as of `derive`. The batch is `global_batch_size` sequences or `tokens_per_step` tokens. goal: tokens_per_second, cost, energy
-    or memory. fix: options that every strategy has. allow: further axes, as of --axis. fits_with: share of the memory that may be filled.
+    or memory. fix: options that every strategy has, besides what a job's own says of the parameters that are trained. allow: further axes, as of
+    --axis. fits_with: share of the memory that may be filled.
     overrides: what --set takes. InputError for what cannot be asked, and where no configuration can run.
 
     >>> found = plan("smollm2-360m", "h100-sxm", world=4, global_batch_size=16, fix="cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true")
@@ -246,7 +248,7 @@ def plan(
     given, ranks = read_strategy(fix)
     if ranks is not None:
         raise InputError(f"--fix world: {GIVEN['world']}")
-    fixed = given.model_dump(exclude_unset=True)
+    fixed = {**trained_by(loaded), **given.model_dump(exclude_unset=True)}
     for name in GIVEN.keys() & fixed.keys():
         raise InputError(f"--fix {name}: {GIVEN[name]}")
     if not 0 < fits_with <= 1:
@@ -271,6 +273,14 @@ def plan(
     best = [Choice(options, asked.evaluated(options)) for options in rows]
     certificate = _certificate(search, _goal_at(GOALS[goal] if fits else "memory.peak", best[0]))
     return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
+
+
+def trained_by(loaded: LoadedModel) -> dict[str, Any]:
+    """What a job's strategy says of the parameters that are trained: a plan looks for another way to train the same."""
+    if loaded.strategy is None:
+        return {}
+    own = read_strategy(loaded.strategy)[0]
+    return {name: value for name in TRAINED if (value := getattr(own, name)) != type(own).model_fields[name].default}
 
 
 def _check_system(name: str, changes: Mapping[tuple[str, ...], str], goal: str) -> None:
