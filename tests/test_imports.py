@@ -15,7 +15,8 @@ import symsim
 from symsim import importers
 from symsim.errors import InputError
 from symsim.importers.job import Job, write_job
-from symsim.importers.keys import FATES, Given, Keys, Silent, silent
+from symsim.importers.keys import FATES, Entry, Given, Keys, Silent, silent
+from symsim.importers.ledger import ledger_text
 from symsim.importers.registry import KINDS
 from symsim.importers.rules import data_parallel, settle
 from symsim.inputs.models import load_model
@@ -182,3 +183,15 @@ def _refusals() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("key", "why"), _refusals())
 def test_a_refusal_says_what_would_be_right(key: str, why: str) -> None:
     assert re.search(r"\b(give|leave|left out)\b|--of ", why), f"{key}: {why}"
+
+
+def test_a_ledger_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (
+        Entry("--linear-key-head-dim", "128", "mapped", "linear_attention.linear_key_head_dim", ""),
+        Entry("a-key-of-forty-letters-that-goes-its-own-line", "1", "no_cost_effect", "", "names, paths and files of the run, where they lie"),
+    )
+    job = Job("megatron", rows)
+    for columns in (160, 80, 72):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        said = ledger_text(job)
+        assert max(map(len, said.splitlines())) <= columns and "-> linear_attention.linear_key_head_dim" in " ".join(said.split())
