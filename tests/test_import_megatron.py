@@ -666,3 +666,13 @@ def test_the_allocator_is_a_variable_of_the_command(tmp_path: Path) -> None:
     script.write_text(f"PYTORCH_ALLOC_CONF=max_split_size_mb:512 torchrun --nproc_per_node 8 pretrain_gpt.py {arguments}\n")
     split = job(str(script))
     assert "allocator" not in split.assumptions and row(split, "PYTORCH_ALLOC_CONF")[0] == "not_modelled"
+
+
+def test_overrides_of_a_recipe_that_has_adapters_or_no_experts() -> None:
+    tuned = job("peft.target_modules=[linear_qkv,linear_proj]", "peft.exclude_modules=[linear_proj]", model="llama3-8b").placed()
+    assert (tuned.tuner_type, tuned.target_modules, tuned.exclude_modules) == ("lora", ("linear_qkv", "linear_proj"), ("linear_proj",))
+    dense = job("model.moe_z_loss_coeff=0.1", "model.parallel_output=true", "dist.use_decentralized_pg=true", model="llama3-8b")
+    assert [row(dense, key)[0] for key in ("model.moe_z_loss_coeff", "model.parallel_output", "dist.use_decentralized_pg")] == ["no_cost_effect"] * 3
+    assert row(job("model.moe_z_loss_coeff=0.1", model="qwen3-30b-a3b"), "model.moe_z_loss_coeff")[:2] == ("mapped", "moe_z_loss")
+    with pytest.raises(InputError, match="mHC"):
+        job("model.enable_mhc_connections=true", model="llama3-8b")

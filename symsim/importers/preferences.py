@@ -5,17 +5,16 @@ The reference of adapters is the model without them (trl trainer/dpo_trainer.py 
 create_ref_model; Megatron-SWIFT megatron/trainers/rlhf_mixin.py null_ref_context), else a frozen copy. ORPO, SimPO and CPO have none.
 KTO's divergence is that of rows with another's completion: one forward more of the trained model and one of the reference, without gradients
 (trl trainer/kto_trainer.py forward, LLaMA-Factory train/kto/trainer.py concatenated_forward, Megatron-SWIFT megatron/trainers/kto_trainer.py
-forward_step). A reward model has a head of one column (Megatron-SWIFT megatron/trainers/reward_trainer.py).
+forward_step). Rewards are compared over pairs too (Megatron-SWIFT megatron/trainers/reward_trainer.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from symsim.importers.heads import headed
 from symsim.importers.keys import Keys
 
-_REFERENCE = {"dpo": True, "ipo": True, "orpo": False, "simpo": False, "cpo": False}
+_REFERENCE = {"dpo": True, "ipo": True, "orpo": False, "simpo": False, "cpo": False, "rm": False}
 
 
 def preferred(keys: Keys, key: str, loss: str, strategy: dict[str, Any], *, copy: bool = False, divergence: bool = True) -> bool:
@@ -23,7 +22,7 @@ def preferred(keys: Keys, key: str, loss: str, strategy: dict[str, Any], *, copy
     beside adapters. divergence: of KTO, whether its divergence is estimated."""
     if loss == "kto":
         return _single(keys, key, strategy, copy, 2 if divergence else 0)
-    if loss not in (*_REFERENCE, "rm"):
+    if loss not in _REFERENCE:
         return False
     packed = {"packed_document_length", "document_lengths"} & strategy.keys() and not strategy.get("padding_free")
     if not packed:
@@ -32,10 +31,6 @@ def preferred(keys: Keys, key: str, loss: str, strategy: dict[str, Any], *, copy
         if strategy.get("global_batch_size"):
             strategy["global_batch_size"] *= 2
     rows = "two rows for each sample" if not packed else "pairs lie in the packed rows"
-    if loss == "rm":
-        headed(strategy, "seq_cls", 1)
-        keys.note(key, "mapped", "task_type, num_labels", f"a head of one column; {rows}")
-        return True
     if not _REFERENCE[loss]:
         keys.note(key, "mapped", "micro_batch_size", f"{rows}, and no reference model")
         return True

@@ -37,7 +37,7 @@ _OTHER = "adapters of another kind: gradients and states of adapters alone; full
 
 def lora(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
     """Set the adapters that the keys ask for; those of another scheme than LoRA are said. InputError for a value that cannot be."""
-    if not any(key in keys.given for key in (SCHEME, DIM)):
+    if not any(key in keys.given for key in (SCHEME, DIM, DROPOUT, TARGETS, EXCLUDED)):
         return
     scheme = str(keys.text(SCHEME, "lora", to="tuner_type")).casefold()
     if scheme in ("none", "null", "", "false"):

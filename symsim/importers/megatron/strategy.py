@@ -40,7 +40,7 @@ _PLAIN = {
 }
 _OF_EXPERTS = """
     moe_router_force_load_balancing moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype moe_router_load_balancing_type
-    moe_aux_loss_coeff moe_permute_fusion moe_grouped_gemm use_transformer_engine_op_fuser
+    moe_aux_loss_coeff moe_z_loss_coeff moe_permute_fusion moe_grouped_gemm use_transformer_engine_op_fuser
     moe_shared_expert_overlap moe_router_padding_for_quantization moe_router_padding_for_fp8
     """.split()
 _PADDED = _OF_EXPERTS[-2:]
