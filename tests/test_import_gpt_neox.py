@@ -139,3 +139,14 @@ def test_gates_in_a_kernel_of_flash_attention(tmp_path: Path) -> None:
     plain = job(tmp_path, use_flashattn_swiglu=True)
     assert dict(plain.strategy or {})["bias_activation_fusion"] is False
     assert {row.key: row.fate for row in plain.rows}["use_flashattn_swiglu"] == "no_cost_effect"
+
+
+def test_pairs_with_a_reference_unless_its_outputs_are_in_the_data(tmp_path: Path) -> None:
+    alone = job(tmp_path).placed()
+    pairs = job(tmp_path, train_impl="dpo").placed()
+    assert pairs.reference_models == 1 and pairs.micro_batch_size == 2 * alone.micro_batch_size
+    for told in ({"precompute_model_name": "ref"}, {"dpo_reference_free": True}):
+        known = job(tmp_path, train_impl="dpo", **told)
+        assert known.placed().reference_models == 0 and known.placed().micro_batch_size == pairs.micro_batch_size
+        assert {row.key: row.fate for row in known.rows}["train_impl"] == "mapped"
+    assert {row.key: row.fate for row in job(tmp_path, train_impl="reinforce").rows}["train_impl"] == "not_modelled"

@@ -18,6 +18,7 @@ from symsim.importers.gpt_neox.tables import DEEPSPEED, SILENT
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.preferences import preferred
 from symsim.importers.ranks import known_variables, world_size
 from symsim.importers.rules import split_sequence, uneven_stages
 from symsim.importers.sections import of_sections
@@ -60,6 +61,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         settings["zero_optimization.overlap_comm"] = replace(settings["zero_optimization.overlap_comm"], value=False)
     rows = of_settings(settings, keys, strategy, assumptions, architecture, _ranks(keys, options), by_arguments=False)
     _states(keys, strategy, assumptions)
+    _preferences(keys, strategy)
     for key, option in (("log_grad_pct_zeros", "log_num_zeros_in_grad"), ("log_param_norm", "log_params_norm")):
         if keys.flag(key, False, to=option):
             strategy[option] = True
@@ -69,6 +71,15 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     notes = () if architecture is not None else ("no file describes a model: --of MODEL gives one",)
     told = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     return Job("gpt-neox", (*told, *(_of_pipeline(row, whole) for row in rows)), architecture, strategy, None, assumptions, notes)
+
+
+def _preferences(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Pairs of rows, and a frozen copy for their reference unless its outputs are in the data, or none is asked for (training.py pretrain)."""
+    if "train_impl" not in keys.given or keys.given["train_impl"].value != "dpo":
+        return
+    known = keys.text("precompute_model_name", None, to="reference_models", why="the reference's outputs are in the data")
+    free = keys.flag("dpo_reference_free", False, to="reference_models")
+    preferred(keys, "train_impl", "orpo" if known is not None or free else "dpo", strategy)
 
 
 def _given(inputs: Sequence[str]) -> tuple[dict[str, Given], dict[str, Given]]:
