@@ -103,6 +103,8 @@ def test_forms_that_are_read(tmp_path: Path, body: str, option: str, value: obje
         ("    c = Trainer.Config()\n    while unknown():\n        c.training.steps = 3\n    return c", "may change c"),
         ("    c = Trainer.Config()\n    setattr(c, 'compile', 1)\n    return c", "may change c"),
         ("    c = Trainer.Config()\n    c.training.max_norm = c\n    return c", "holds itself"),
+        ("    a = [1]\n" + "    a = [a, a]\n" * 30 + "    return Trainer.Config(x=a)", "too much"),
+        ("    a = [1]\n" + "    a = [a]\n" * 2000 + "    return Trainer.Config(x=a)", "too much"),
         ("    return train()", "calls itself"),
         ("    return 3", "returns no configuration"),
         ("    return Trainer.Config(training=TrainingConfig(max_context_length=rows()))", "should be a whole number"),

@@ -160,11 +160,20 @@ class _Reader:
                     found[key] = Given(value.name, one.where)
                 found |= self.keys(value, f"{key}.", depth + 1)
                 continue
-            found[key] = Given(_plain(value), one.where)
+            found[key] = Given(self.plain(value, made.where), one.where)
             for number, part in enumerate(value) if isinstance(value, list) else ():
                 if isinstance(part, Made):
                     found |= self.keys(part, f"{key}.{number}.", depth + 1)
         return found
+
+    def plain(self, value: Any, where: str, depth: int = 0) -> Any:
+        """A value with names of classes in place of what they made."""
+        self.left -= 1
+        if depth > _MOST_DEPTH or self.left < 0:
+            raise InputError(f"{where}: what is made here holds itself, or too much")
+        if isinstance(value, list):
+            return [self.plain(one, where, depth + 1) for one in value]
+        return value.name if isinstance(value, Made) else value
 
     def place_of(self, name: str) -> str:
         return f"{self.where}:{self.functions[name].lineno}"
@@ -380,10 +389,3 @@ def _readable(value: object) -> bool:
 
 def _copied(value: Any) -> Any:
     return Made(value.name, value.where, dict(value.fields)) if isinstance(value, Made) else value
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """A value with names of classes in place of what they made."""
-    if isinstance(value, list) and depth < _MOST_DEPTH:
-        return [_plain(one, depth + 1) for one in value]
-    return value.name if isinstance(value, Made) else value
