@@ -9,6 +9,7 @@ from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Segment
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
 
 SMALL = Architecture(
     name="small",
@@ -47,11 +48,21 @@ def test_query_heads_of_a_kind() -> None:
     assert 2 * int(result.numbers["F_local_attention_core"]) == 3 * int(result.numbers["F_full_attention_core"])
 
 
-def test_layers_have_one_window() -> None:
-    """Formulas have one symbol for it: two windows would be counted as one."""
-    kinds = {"local": {"window": 16}, "full": {"window": 32}}
-    with pytest.raises(ValueError, match=r"windows of 32 \('full'\) and 16 \('local'\), and formulas know one"):
-        Architecture.model_validate(SMALL.model_dump() | {"layer_kinds": kinds})
+TWO_WINDOWS = SMALL.model_copy(update={"layer_kinds": {"local": LayerKind(window=16), "full": LayerKind(window=40)}})
+
+
+def test_layers_of_two_windows() -> None:
+    """Keys of either kind are those that its own queries see, which a loop over queries counts; each window is a symbol."""
+    result = derive(TWO_WINDOWS, Strategy(seq_length=64), {"causal": "exact"})
+    for kind, window in (("local", 16), ("full", 40)):
+        pairs = sum(min(i + 1, window) for i in range(64))
+        assert int(result.numbers[f"F_{kind}_attention_core"]) == 4 * pairs * 16 * 16
+        assert result.numbers[f"w_{kind}"] == window
+    system = load_system("h100-sxm")
+    one, two = (derive(m, Strategy(seq_length=4096), system=system).numbers for m in (SMALL, TWO_WINDOWS))
+    assert two["t_f_local_attention_core"] == one["t_f_local_attention_core"] < two["t_f_full_attention_core"] < one["t_f_full_attention_core"]
+    rows = symsim.sweep(TWO_WINDOWS, {"s": [32, 64]}, Strategy(), overrides={"assume.causal": "exact"}, columns=["F_full_attention_core"]).rows
+    assert [int(x) for x in rows["F_full_attention_core"]] == [4 * sum(min(i + 1, 40) for i in range(s)) * 256 for s in (32, 64)]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +70,7 @@ def test_layers_have_one_window() -> None:
     [
         (SMALL.model_copy(update={"layer_kinds": SMALL.layer_kinds | {"full": LayerKind(num_query_groups=6)}}), {"tp": 4}, "of it; valid: 1, 2"),
         (MORE_HEADS, {"tp": 16}, "tp=16 does not divide layer_kinds.local.num_attention_heads=24; valid: 1, 2, 3, 4, 6, 8, 12, 24"),
+        (TWO_WINDOWS, {"document_lengths": "lognormal:16+0.5"}, "not counted for windows of several sizes"),
         (SMALL, {"tp": 2, "cp": 2, "cp_comm_type": "a2a"}, "does not divide num_query_groups/tp=1"),
     ],
 )

@@ -18,7 +18,8 @@ import re
 # the blocks that are no layer: what the stream of the layers comes from, what reads it, a depth of multi-token prediction
 EMBEDDING, HEAD, DEPTH = BLOCKS = ("embedding", "head", "mtp")
 ORDINARY = frozenset(
-    "dense moe full local linear chunked nope sliding windowed global mamba conv following sparse layer lin other plain wide narrow".split()
+    "dense moe full local linear compressed picked chunked nope sliding windowed global mamba conv following sparse layer lin other plain wide "
+    "narrow".split()
 )
 
 _MARK = "kind__"

@@ -45,6 +45,12 @@ n_w     | n_w           | 1    | the same inside an attention window
 n_c     | n_c           | 1    | the same inside a chunk of attention
 n_v     | n_v           | 1    | the same inside a window to either side
 n_k     | n_k           | 1    | the same among those that an indexer chose
+n_j     | n_j           | 1    | the same in a window and among entries of several tokens each
+n_p     | n_p           | 1    | the same where an indexer chose among these
+n_e     | n_e           | 1    | mean number of complete entries before a query
+m_x     | m_x           | 1    | tokens of an entry
+G_o     | G_o           | 1    | groups of heads that are projected each by itself
+r_o     | r_o           | 1    | width of what a group of heads is projected to
 k_x     | k_x           | 1    | keys that an indexer chooses for a query
 a_x     | a_x           | 1    | heads of an indexer
 d_x     | d_x           | 1    | head dimension of an indexer
@@ -165,7 +171,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
     **dict.fromkeys(
-        "u n_z n_b n_w n_c n_v n_k lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi "
+        "u n_z n_b n_w n_c n_v n_k n_j n_p lam tf ti tfb t_slow sum_t sum_tf sum_ti Phi "
         "B_hbm B_host B_drive B_dram B_sm_deepep B_sm_hybridep W_chip c_chip".split(),
         "positive",
     ),
@@ -180,7 +186,9 @@ _DOMAINS: dict[str, str] = {
 # Symbols of a layer kind, a tier, a type or an axis. A collective may reach more than its link's rate, where switches add.
 _FAMILIES: tuple[tuple[str, str], ...] = (
     (r"L_.+_(i|ckpt)", "non-negative integer"),
-    (r"L_.+|[dfg]_.+|R_\d+", "positive integer"),
+    (r"L_.+|[dfgw]_.+|m_x_.+|R_\d+", "positive integer"),
+    (r"n_[wcvjp]_.+", "positive"),
+    (r"n_e(_.+)?", "non-negative"),
     (r"chi_\d+", "share"),
     (r"mu_.+|[BC]_\d+|eta_\d+_\w+|Phi_\w+", "positive"),
     (r"(alpha|lambda)_\d+|lambda_\d+_\w+|e_[fb]_\w+", "non-negative"),

@@ -30,7 +30,7 @@ from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import holds, runs, stage_layer_formula
 from symsim.placement.mesh import local_size
-from symsim.placement.sizes import capacity, keys_per_query, reached_by
+from symsim.placement.sizes import capacity, entries_per_query, keys_per_query, own_keys, own_symbols, reached_by
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
 @once
 def derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
-    reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names()}
-    reaches |= {"chosen"} if model.attention.dsa_indexer_topk else set()
+    own = {kind: own_keys(model, kind) for kind in model.kind_names()}
+    reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names() if not own[k]}
+    reaches |= {"chosen"} if model.attention.dsa_indexer_topk and model.attention.kind == "mla" else set()
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
         ("both", "n_b", "the same before and behind it"),
@@ -76,6 +77,11 @@ def derived_sizes(book: Derivation, lowered: Lowered) -> None:
         if reach in reaches:
             keys = Quantity(keys_per_query(assume["causal"], reached_by(name, assume), strategy) * attended(strategy, assume))
             book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
+    for kind, dims in own.items():
+        for dim in dims:
+            keys, at = _own_keys(lowered, kind, dim), Key(dim, "sizes", part=kind)
+            meaning = "mean number of complete entries before a query" if dim == "n_e" else "mean number of keys a query attends to"
+            book.define(at, keys, f"{meaning}, {in_words(kind)} layers", latex=f"{dim}^{{{label(kind)}}}", assumptions=("causal",))
     if strategy.moe_pad_expert_input_to_capacity and model.moe:
         book.define(
             Key("C", "sizes"),
@@ -92,6 +98,14 @@ def derived_sizes(book: Derivation, lowered: Lowered) -> None:
             latex=rf"L^{{(i)}}_{{{label(kind)}}}",
             source="the even split, rounded down at every boundary; Megatron-Core asks for an explicit layout where L is uneven",
         )
+
+
+def _own_keys(lowered: Lowered, kind: str, dim: str) -> Quantity:
+    model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
+    symbols = own_symbols(model, kind)
+    if dim == "n_e":
+        return Quantity(entries_per_query(assume["causal"], symbols["m_x"]))
+    return Quantity(keys_per_query(assume["causal"], reached_by(dim, assume), strategy, **symbols) * attended(strategy, assume))
 
 
 def flops(placed: Placed, index: int, products: Iterable[tuple[str, ...]], *, local: bool) -> Quantity:

@@ -37,7 +37,7 @@ from symsim.ir.quantised import STORED
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp
 from symsim.placement.mesh import local_size
-from symsim.placement.sizes import reached_by, span
+from symsim.placement.sizes import keys_per_query, own_symbols, reached_by, span
 
 # kernels of a rotary embedding that is written out: of its tables and of what it turns (megatron.core models/common/embeddings/rope_utils.py)
 ROPE_KERNELS = {"forward": 12, "backward": 10}
@@ -224,7 +224,10 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
 
     # a chunk is a short causal sequence; chosen keys are as many as those of a window
     reach, share = reached_by(at.keys, profile.assumptions), attended(strategy, profile.assumptions)
-    keys = span("chunk" if reach == "chunk" else "all", strategy) * share
+    own, compressed = own_symbols(profile.model, profile.model.kind_of(block.name)), reach in ("compressed", "picked")
+    w = {name: symbol for name, symbol in own.items() if name == "w"}
+    keys = (block.dims["z"].size if compressed else span("chunk" if reach == "chunk" else "all", strategy, **w)) * share
+    window = span(reach, strategy, **w) * share if reach in ("window", "chosen", "band") else None
     merged = merged_bytes(placed, index, profile, backward=backward)
     summed = summed_bytes(placed, index, profile) if backward else ZERO
     seconds = curves.attention(
@@ -234,12 +237,12 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
         keys,
         block.dims[at.key_dim].size,
         block.dims[at.value_dim].size,
-        causal=reach not in ("both", "band"),
+        causal=reach not in ("both", "band") and not compressed,
         backward=backward,
         fp8=bool(at.multiplied),
         peak=symbol(f"Phi_{strategy.precision}"),
         moved=moved.expr - merged - summed,
-        window=span(reach, strategy) * share if reach in ("window", "chosen", "band") else None,
+        window=keys_per_query("exact", reach, strategy, **own) * share if compressed else window,
         visited=share,
         summed=summed,
     )

@@ -16,14 +16,14 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers_of_model, of_block, of_stage, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
 from symsim.algebra.reductions import stages_sum
-from symsim.cost.count import flops, multiplicity, some_frozen
+from symsim.cost.count import flops, label, multiplicity, some_frozen
 from symsim.cost.forwards import forwards
 from symsim.cost.repeated import repeated_share
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered
-from symsim.placement.sizes import keys_per_query
+from symsim.placement.sizes import keys_per_query, own_keys, own_symbols
 
-KEYS = {"n_w": "window", "n_c": "chunk", "n_v": "band"}
+KEYS = {"n_w": "window", "n_c": "chunk", "n_v": "band", "n_j": "compressed", "n_p": "picked"}
 
 
 def utilisation(book: Derivation, lowered: Lowered) -> None:
@@ -36,7 +36,7 @@ def utilisation(book: Derivation, lowered: Lowered) -> None:
     if share != ONE:
         once = of_stage("Z").expr
         again = again * stages_sum(once * share) / stages_sum(once)
-    rests_on = ("causal", *(("mfu_windows",) if any(Key(name, "sizes") in book for name in KEYS) else ()))
+    rests_on = ("causal", *(("mfu_windows",) if any(Key(name, "sizes", part=kind) in book for kind, name in _limited(lowered)) else ()))
     replicas = symbol("m") * symbol("dp")
     rate = of_step("t", "step").expr * symbol("world") * symbol("Phi")
     model = 3 * forward - _without(book, lowered) if assume["mfu_flops"] == "model" else forward + backward
@@ -71,17 +71,19 @@ def _outside(book: Derivation, lowered: Lowered) -> set[str]:
     """Defines what is counted outside windows and chunks; the letters of the totals that have any. None where they
     are left in (assumption mfu_windows)."""
     strategy = lowered.profile.strategy
-    beyond: dict[str, Expr] = {}
-    for name, reach in KEYS.items():
-        if Key(name, "sizes") not in book or book[Key(name, "sizes")].expr == keys_per_query("exact", reach, strategy):
+    beyond: dict[tuple[str, str], Expr] = {}
+    for kind, name in _limited(lowered):
+        reach, own = KEYS[name], own_symbols(lowered.profile.model, kind) if kind else {}
+        if Key(name, "sizes", part=kind) not in book or book[Key(name, "sizes", part=kind)].expr == keys_per_query("exact", reach, strategy, **own):
             continue
         if lowered.profile.assumptions["mfu_windows"] == "counted":
             return set()
         meaning = f"keys that a query sees inside its {reach}, on average"
-        inside = Quantity(keys_per_query("exact", reach, strategy))
-        keys = Key(name, "sizes", part="in")
-        book.define(keys, inside, meaning, unit=NONE, latex=rf"{name}^{{\mathrm{{in}}}}", source="counting")
-        beyond[name] = symbol(name) - keys.expr
+        inside = Quantity(keys_per_query("exact", reach, strategy, **own))
+        keys = Key(name, "sizes", part="_".join(filter(None, (kind, "in"))))
+        latex = rf"{name}^{{{label(kind) + ',' if kind else ''}\mathrm{{in}}}}"
+        book.define(keys, inside, meaning, unit=NONE, latex=latex, source="counting")
+        beyond[kind, name] = Key(name, "sizes", part=kind).expr - keys.expr
     found = {letter: ZERO for letter in ("F", "G", "R")}
     times = multiplicity(lowered)
     for block, remembered in lowered.blocks.items():
@@ -110,11 +112,18 @@ def _outside(book: Derivation, lowered: Lowered) -> set[str]:
     return made
 
 
-def _counted_beyond(lowered: Lowered, block: str, index: int, products: tuple[tuple[str, ...], ...], beyond: dict[str, Expr]) -> Expr:
+def _limited(lowered: Lowered) -> list[tuple[str, str]]:
+    """Dimensions of keys that a window, chunk or compression limits, with the kind of layer whose own they are, or ""."""
+    model = lowered.profile.model
+    return [("", name) for name in KEYS] + [(kind, dim) for kind in model.kind_names() for dim in own_keys(model, kind) if dim in KEYS]
+
+
+def _counted_beyond(lowered: Lowered, block: str, index: int, products: tuple[tuple[str, ...], ...], beyond: dict[tuple[str, str], Expr]) -> Expr:
     """FLOPs of an operation's products over the keys outside its window."""
     placed = lowered.blocks[block].placed
     found = ZERO
     for dims in products:
-        for keys in set(dims) & set(beyond):
-            found = found + flops(placed, index, [tuple(d for d in dims if d != keys)], local=False).expr * beyond[keys]
+        for (kind, keys), outside in beyond.items():
+            if keys in dims and kind in ("", lowered.profile.model.kind_of(block)):
+                found = found + flops(placed, index, [tuple(d for d in dims if d != keys)], local=False).expr * outside
     return found

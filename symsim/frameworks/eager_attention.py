@@ -17,8 +17,9 @@ from symsim.ir.block import Dim, Op, Tensor
 from symsim.ir.operations import Attention, Rope
 
 
-def tables(k: Kernels, head: str, fraction: float) -> list[str]:
-    """Rotary tables, made once for all layers: cos and sin [s rotary], or one of complex numbers [s rotary/2]."""
+def tables(k: Kernels, head: str, fraction: float, tokens: str = "s") -> list[str]:
+    """Rotary tables, made once for all layers: cos and sin [s rotary], or one of complex numbers [s rotary/2]; of other positions than tokens' own,
+    made by the layer."""
     code = module_code(k.profile.model)
     rotary = head
     if code.rotary_half:
@@ -26,11 +27,14 @@ def tables(k: Kernels, head: str, fraction: float) -> list[str]:
     if fraction != 1:
         rotary = f"{head}_rotary"
         k.dims.setdefault(rotary, Dim(k.dims[head].size * expr(Fraction(fraction).limit_denominator(10**6))))
-    positions = ("b", "s") if code.rotary_by_row else ("s",)
-    names = ("rotary.freqs",) if code.rotary_complex else ("rotary.cos", "rotary.sin")
+    positions = ("b", tokens) if code.rotary_by_row or tokens != "s" else (tokens,)
+    names: tuple[str, ...] = ("rotary.freqs",) if code.rotary_complex else ("rotary.cos", "rotary.sin")
     dtype = "fp32" if code.rotary_in_fp32 or code.rotary_complex else k.profile.declared
+    names = names if tokens == "s" else tuple(f"{name}.{tokens}" for name in names)
     for name in names:
         k.tensors.setdefault(name, Tensor(name, (*positions, rotary), dtype, "table", None, "attention"))
+    if code.rotary_repeated_by_call:
+        return [run(k, "repeat", [name], kind="index") for name in names]
     if code.rotary_repeated:
         return [_repeated_table(k, name) for name in names]
     return list(names)
@@ -48,12 +52,17 @@ def _repeated_table(k: Kernels, table: str) -> str:
 def eager_rope(k: Kernels, op: Op) -> None:
     """x * cos + rotate_half(x) * sin, in x's memory order; a module that ends in a cat makes [b heads s d]."""
     (x,), (y,) = op.inputs, op.outputs
-    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.of(Rope).head, op.of(Rope).fraction)]
     b, s, heads, d = k.dims_of(x)
+    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.of(Rope).head, op.of(Rope).fraction, _tokens(k, x))]
     if op.of(Rope).fraction < 1 or module_code(k.profile.model).rotary_concatenates:
         run(k, "cat", turned, (b, heads, s, d), into=y)
     else:
         cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
+
+
+def _tokens(k: Kernels, x: str) -> str:
+    """The dimension of positions, wherever it lies in memory."""
+    return next(d for d in k.dims_of(x) if d in ("s", "s_c"))
 
 
 def eager_mla_rope(k: Kernels, op: Op) -> None:
@@ -103,7 +112,12 @@ def repeated(k: Kernels, op: Op, x: str) -> str:
     model = k.profile.model
     if op.of(Attention).groups == op.of(Attention).heads or model.groups_of(k.block.name) == model.heads_of(k.block.name):
         return x
-    return run(k, "repeat", [x], ["b", op.of(Attention).heads, "s", k.dims_of(x)[-1]])
+    return run(k, "repeat", [x], ["b", op.of(Attention).heads, _keys(k, x), k.dims_of(x)[-1]])
+
+
+def _keys(k: Kernels, x: str) -> str:
+    """The dimension of keys or values in memory: the tokens', or that of all that stand beside them too."""
+    return "z" if "z" in k.dims_of(x) else "s"
 
 
 def flash_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets: list[str]) -> None:
@@ -178,7 +192,7 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     parts = [cast(k, t, precision) for t in (q, repeated(k, op, key), repeated(k, op, value))]
     if module_code(model).scores_in_fp32:
         parts[:2] = [cast(k, part, "fp32") for part in parts[:2]]
-    operands = [in_order(k, t, ["b", at.heads, "s", k.dims_of(t)[-1]]) for t in parts]
+    operands = [in_order(k, t, ["b", at.heads, _keys(k, t), k.dims_of(t)[-1]]) for t in parts]
     keys = "z"
     if offsets:
         keys = "z_and_sink"

@@ -48,6 +48,10 @@ class ModuleCode:
     """*RotaryEmbedding leaves cos and sin in fp32."""
     rotary_repeated: bool = False
     """apply_rotary_pos_emb makes interleaved tables anew in every layer."""
+    rotary_repeated_by_call: bool = False
+    """The same of every call."""
+    norm_scale_cast: bool = False
+    """A norm without a weight multiplies x by a copy of the scale in x's type."""
     rotary_half: bool = False
     """Tables of half the width."""
     rotary_by_row: bool = False
@@ -85,6 +89,13 @@ MODULE_CODE = {
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,
     "deepseek_v32": _ROUTER,
+    "deepseek_v4": ModuleCode(
+        norm_weight_in_fp32=True,
+        norm_scale_cast=True,
+        router_in_compute_type=True,
+        softmax_in_compute_type=True,
+        rotary_repeated_by_call=True,
+    ),
     "dots1": _ROUTER,
     "ernie4_5": ModuleCode(rotary_in_fp32=True, rotary_repeated=True),
     "ernie4_5_moe": ModuleCode(

@@ -15,6 +15,7 @@ from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, e
 from symsim.frameworks.eager_lightning import eager_lightning
 from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
 from symsim.frameworks.eager_modules import module_code
+from symsim.frameworks.eager_pooling import eager_pool_tokens
 from symsim.frameworks.eager_state_space import eager_state_space
 from symsim.frameworks.kernels import (
     INDEXER,
@@ -88,6 +89,9 @@ def eager_norm(k: Kernels, op: Op) -> None:
         squared = x
     variance = run(k, "mean", [run(k, "pow", [squared])], rows, kind="index", op_kind="norm", over=over)
     scale = run(k, "pow" if code.norm_by_power else "rsqrt", [variance], kind="index")
+    if not parameters and code.norm_scale_cast and k.tensors[op.inputs[0]].dtype != "fp32":
+        run(k, "mul", [op.inputs[0], cast(k, scale, precision)], k.dims_of(x), into=y)
+        return
     unscaled = run(k, "mul", [x, scale])
     if not parameters:
         cast(k, unscaled, precision, into=y)
@@ -256,8 +260,9 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         else:
             run(k, "softmax", [best], into=weights)
         return
-    scores = run(k, "sigmoid" if at.score == "sigmoid" else "softmax", [scores if code.router_in_compute_type else cast(k, scores, "fp32")])
-    if at.score == "sigmoid" or code.router_gathers:
+    scores = scores if code.router_in_compute_type else cast(k, scores, "fp32")
+    scores = run(k, "sqrt", [run(k, "softplus", [scores])]) if at.score == "sqrtsoftplus" else run(k, at.score, [scores])
+    if at.score != "softmax" or code.router_gathers:
         k.emit("choose", [scores], [indices], name="choose")
         values = run(k, "gather", [scores, indices], chosen)
     else:
@@ -366,6 +371,7 @@ LOWERINGS: dict[str, Lowering] = {
     "convolution": eager_convolution,
     **INDEXER,
     "lightning": eager_lightning,
+    "pool_tokens": eager_pool_tokens,
     "delta_rule": eager_delta_rule,
     "selective_scan": eager_selective_scan,
     "state_space": eager_state_space,

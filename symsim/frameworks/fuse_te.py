@@ -84,19 +84,25 @@ def te_norm(k: Kernels, op: Op) -> None:
 def te_rope(k: Kernels, op: Op) -> None:
     """Rotary embedding: keeps the cosine and sine tables it made (models/common/embeddings/rope_utils.py); the fused kernel
     (TransformerEngine attention/rope.py) only the angles, one table for all layers. What YaRN scales is not fused (mscale)."""
-    head, asked = op.of(Rope).head, k.profile.assumptions["apply_rope_fusion"]
+    head, asked, tokens = op.of(Rope).head, k.profile.assumptions["apply_rope_fusion"], "s_c" if "s_c" in k.dims_of(op.inputs[0]) else "s"
+    table = "rotary.angles" if tokens == "s" else f"rotary.angles.{tokens}"
     apart = asked == "apart" or k.profile.model.attention.rotary_scaled
     if op.kind == "rope" and asked == "true" and not apart:
-        k.tensors.setdefault("rotary.angles", Tensor("rotary.angles", ("s", head), "fp32", "table", None, "attention"))
-        k.emit("rope", [*op.inputs, "rotary.angles"], op.outputs, saves=["rotary.angles"], attrs=op.attrs)
+        k.tensors.setdefault(table, Tensor(table, (tokens, head), "fp32", "table", None, "attention"))
+        k.emit("rope", [*op.inputs, table], op.outputs, saves=[table], attrs=op.attrs)
         return
-    angles = k.make("angles", ["s", head], "fp32", "table") if op.kind == "rope" else None
-    tables = [k.make(n, ["s", head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
+    angles = k.make("angles", [tokens, head], "fp32", "table") if op.kind == "rope" else None
+    tables = [k.make(n, [tokens, head], k.tensors[op.outputs[0]].dtype, "index") for n in ("cos", "sin")]
     inputs = list(op.inputs)
     if angles:
-        k.tensors["rotary.angles"] = replace(k.tensors.pop(angles), name="rotary.angles")
-        inputs.append("rotary.angles")
+        k.tensors[table] = replace(k.tensors.pop(angles), name=table)
+        inputs.append(table)
     k.emit("rope", inputs, [*op.outputs, *tables], saves=tables, attrs=replace(op.of(Rope), apart=apart))
+
+
+def te_pool_tokens(k: Kernels, op: Op) -> None:
+    """One kernel, which makes the softmax again in backward; no framework that symsim knows has published one."""
+    k.emit("pool_tokens", op.inputs, op.outputs, saves=op.inputs[:2])
 
 
 def te_mla_rope(k: Kernels, op: Op) -> None:
@@ -342,11 +348,12 @@ def te_top_k(k: Kernels, op: Op) -> None:
     assert k.profile.model.moe is not None
     several = k.profile.model.moe.moe_router_topk > 1
     at = op.of(TopK)
-    first = at.pre_softmax or at.score == "sigmoid"
+    pointwise = at.score != "softmax"
+    first = at.pre_softmax or pointwise
     extra = [k.make("scores", dims, "fp32", "index")] if first else []
-    if at.score == "sigmoid" and several:
+    if pointwise and several:
         extra.append(k.make("sum", dims[:-1], "fp32", "index"))
-    chosen = [probabilities] if not first or (at.score == "sigmoid" and several) else []
+    chosen = [probabilities] if not first or (pointwise and several) else []
     balancing = k.profile.strategy.moe_router_load_balancing_type
     if k.profile.strategy.moe_router_dtype == "fp32":  # moe_utils.py RouterGatingLinearFunction
         k.retype(logits, dtype="fp32")
@@ -372,6 +379,7 @@ LOWERINGS: dict[str, Lowering] = {
     "cross_entropy": te_cross_entropy,
     "pool": pool,
     "top_k": te_top_k,
+    "pool_tokens": te_pool_tokens,
     "dispatch": te_dispatch,
     "grouped": te_grouped,
     "combine": te_combine,

@@ -260,8 +260,9 @@ def index_scores(k: Kernels, op: Op) -> None:
     _, keys, weights = (k.dims_of(t) for t in op.inputs)
     head, width = weights[-1], keys[-1]
     narrow = "fp8" if k.profile.assumptions["dsa_index_scores"] == "fp8" else ""
-    products = [("b", "s", head, "n_z", width), ("b", "s", "n_z", head)]
-    k.emit("index_scores", op.inputs, op.outputs, products=products, attrs=Scoring(narrow))
+    seen = op.of(Scoring).keys
+    products = [("b", "s", head, seen, width), *([("b", "s", seen, head)] if seen == "n_z" else [])]
+    k.emit("index_scores", op.inputs, op.outputs, products=products, attrs=Scoring(narrow, seen))
 
 
 def index_loss(k: Kernels, op: Op) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from symsim.inputs.layer_pattern import Part, Segment, parse_layers, refuse_deep
 from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Size
-from symsim.inputs.mixers import LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
+from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
 
 
 class Attention(Part):
@@ -64,8 +64,8 @@ class Attention(Part):
         indexer = [n for n in ("dsa_indexer_topk", "dsa_indexer_n_heads", "dsa_indexer_head_dim") if getattr(self, n) is None]
         if 0 < len(indexer) < 3:
             raise ValueError(f"an indexer needs {', '.join(indexer)} too")
-        if not indexer and (self.kind != "mla" or self.q_lora_rank is None):
-            raise ValueError("dsa_indexer_topk needs kind: mla with a q_lora_rank: the indexer reads the queries' latent")
+        if not indexer and self.q_lora_rank is None:
+            raise ValueError("dsa_indexer_topk needs a q_lora_rank: the indexer reads the queries' latent")
         if self.kind == "mla":
             missing = [n for n in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, n) is None]
             if missing:
@@ -131,11 +131,12 @@ class Moe(Part):
     moe_ffn_hidden_size: Size
     gated: bool = True
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
+    clamped: bool = Field(False, description="gates and values of all experts are clamped before the activation (DeepSeek-V4)")
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
     moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
     moe_shared_expert_gate: bool = False
     shared_expert_bias: bool = Field(False, description="biases in the shared experts' GEMMs (ERNIE 4.5, DeepSeek-V2)")
-    moe_router_score_function: Literal["softmax", "sigmoid"] = "softmax"
+    moe_router_score_function: Literal["softmax", "sigmoid", "sqrtsoftplus"] = "softmax"
     moe_router_pre_softmax: bool = Field(False, description="softmax over all experts before top-k")
     norm_topk_prob: bool = True
     moe_router_num_groups: Experts | None = None
@@ -162,7 +163,9 @@ class Moe(Part):
 class LayerKind(Part):
     """One kind of layer: which mixer and which feed-forward network; with one of them alone, half a layer of the usual kind."""
 
-    mixer: Literal["attention", "linear_attention", "lightning_attention", "short_convolution", "mamba", "selective_scan", "none"] = "attention"
+    mixer: Literal[
+        "attention", "linear_attention", "lightning_attention", "compressed_attention", "short_convolution", "mamba", "selective_scan", "none"
+    ] = "attention"
     beside: Literal["mamba"] | None = Field(None, description="a second mixer, which reads the same norm and is added to the first (Falcon-H1)")
     ffn: Literal["mlp", "moe", "none"] = "mlp"
     shared_block: Literal["none", "held", "borrowed"] = Field(
@@ -174,6 +177,10 @@ class LayerKind(Part):
     )
     chunked: bool = Field(False, description="the window does not slide: attention stays inside chunks of `window` tokens (Llama 4)")
     bidirectional: bool = Field(False, description="attention is not causal (encoders)")
+    compression: Size | None = Field(None, description="compressed_attention: tokens for which there is one further key; null: a window alone")
+    chosen_entries: bool = Field(
+        False, description="compressed_attention: an indexer chooses among further keys, of which each is made of the tokens of the one before too"
+    )
     rope: bool = True
     out_bias: bool | None = Field(None, description="a bias behind the output projection, when not as attention has it (GPT-NeoX Japanese)")
     borrowed: bool = Field(False, description="all weights are those that an earlier layer holds (ALBERT)")
@@ -194,7 +201,7 @@ class LayerKind(Part):
     @property
     def own(self) -> dict[str, int]:
         """The sizes that this kind has of its own, by dimension."""
-        sizes = {"f": self.ffn_hidden_size, "d": self.kv_channels, "a": self.num_attention_heads, "g": self.num_query_groups}
+        sizes = {"f": self.ffn_hidden_size, "d": self.kv_channels, "a": self.num_attention_heads, "g": self.num_query_groups, "m_x": self.compression}
         return {dim: size for dim, size in sizes.items() if size is not None}
 
     @property
@@ -208,8 +215,10 @@ class LayerKind(Part):
         return self.ffn == "mlp" or self.beside_experts or self.shared_block != "none"
 
     @property
-    def reach(self) -> Literal["all", "both", "window", "chunk", "band"]:
+    def reach(self) -> Literal["all", "both", "window", "chunk", "band", "compressed", "picked"]:
         """What a query may attend to."""
+        if self.compression is not None:
+            return "picked" if self.chosen_entries else "compressed"
         if self.bidirectional:
             return "both" if self.window is None else "band"
         return "all" if self.window is None else "chunk" if self.chunked else "window"
@@ -228,6 +237,7 @@ class Architecture(Part):
     attention: Attention
     linear_attention: LinearAttention | None = None
     lightning_attention: LightningAttention | None = None
+    compressed_attention: CompressedAttention | None = None
     short_convolution: ShortConvolution | None = None
     mamba: Mamba | None = None
     selective_scan: SelectiveScan | None = None
@@ -290,10 +300,6 @@ class Architecture(Part):
     def _consistent(self) -> "Architecture":
         refuse_deep(self.layers)
         used = {k for s in self.layers for k in s.kinds}
-        windows = {w: kind for kind in sorted(used & self.layer_kinds.keys()) if (w := self.layer_kinds[kind].window)}
-        if len(windows) > 1:
-            said = " and ".join(f"{w} ('{kind}')" for w, kind in list(windows.items())[:2])
-            raise ValueError(f"layer kinds have windows of {said}, and formulas know one; give all of them the same")
         if len(used) > MOST_LAYER_KINDS:
             raise ValueError(f"layers uses {len(used)} layer kinds, and at most {MOST_LAYER_KINDS} are derived")
         unknown = sorted(used - self.layer_kinds.keys())
@@ -338,6 +344,7 @@ class Architecture(Part):
         if self.hyper_connections and any(getattr(self, name) for name in others):
             raise ValueError(f"hyper_connections go without {', '.join(others[:-1])} and {others[-1]}")
         self._altup()
+        self._compressed()
         if any(self.layer_kinds[k].beside_experts for k in self.kind_names()) and (self.parallel_block or self.hyper_connections or self.altup):
             raise ValueError("beside_experts goes without parallel_block, hyper_connections and altup")
         if self.factored_embedding and self.embedding_size is None:
@@ -356,6 +363,30 @@ class Architecture(Part):
         for kind in self.kind_names():
             if self.layer_kinds[kind].activation_sparsity and not (self.layer_kinds[kind].ffn == "mlp" and self.mlp and self.mlp.gated):
                 raise ValueError(f"layer kind '{kind}' has activation_sparsity, which goes with a gated dense network")
+
+    def _compressed(self) -> None:
+        for kind in self.kind_names():
+            spec = self.layer_kinds[kind]
+            if spec.mixer == "attention" and self.attention.dsa_indexer_topk and self.attention.kind != "mla":
+                raise ValueError(f"layer kind '{kind}' has mixer: attention, where dsa_indexer_topk needs kind: mla")
+            if spec.mixer != "compressed_attention":
+                if spec.compression or spec.chosen_entries:
+                    raise ValueError(f"layer kind '{kind}' has compression or chosen_entries, which go with mixer: compressed_attention")
+                continue
+            at, section = self.attention, self.compressed_attention
+            if at.kind != "gqa" or at.num_query_groups != 1 or at.q_lora_rank is None or spec.window is None or spec.chunked or spec.bidirectional:
+                needs = "num_query_groups: 1 and q_lora_rank of attention (gqa), and a sliding window"
+                raise ValueError(f"layer kind '{kind}' has mixer: compressed_attention, which needs {needs}")
+            if section is not None and at.num_attention_heads % section.output_groups:
+                heads = at.num_attention_heads
+                raise ValueError(f"compressed_attention.output_groups {section.output_groups} does not divide num_attention_heads {heads}")
+            if spec.chosen_entries and (spec.compression is None or at.dsa_indexer_topk is None):
+                raise ValueError(f"layer kind '{kind}' has chosen_entries, which need compression and attention.dsa_indexer_topk")
+
+    @property
+    def several_windows(self) -> bool:
+        """Whether layers have windows of different sizes, each a symbol of its kind."""
+        return len({self.layer_kinds[k].window for k in self.kind_names()} - {None}) > 1
 
     @property
     def shares_weights(self) -> bool:
@@ -377,19 +408,23 @@ class Architecture(Part):
         """The kind of the last layer, of which the depths of multi-token prediction are."""
         return self.layers[-1].kinds[-1]
 
+    def kind_of(self, block: str) -> str:
+        """The kind of layer that a block is; of a depth of multi-token prediction, the last layer's."""
+        return block if block in self.layer_kinds else self.last_kind
+
     def heads_of(self, block: str) -> int:
         """Query heads of a kind of layer."""
-        return self.layer_kinds.get(block, self.layer_kinds[self.last_kind]).num_attention_heads or self.attention.num_attention_heads
+        return self.layer_kinds[self.kind_of(block)].num_attention_heads or self.attention.num_attention_heads
 
     def groups_of(self, block: str) -> int:
         """Key/value heads of a kind of layer."""
-        own = self.layer_kinds.get(block, self.layer_kinds[self.last_kind]).num_query_groups
+        own = self.layer_kinds[self.kind_of(block)].num_query_groups
         return own or self.attention.num_query_groups or self.heads_of(block)
 
     @property
     def attending(self) -> list[str]:
         """Layer kinds with attention, or with a mixer of as many heads."""
-        return [k for k in self.kind_names() if self.layer_kinds[k].mixers & {"attention", "lightning_attention"}]
+        return [k for k in self.kind_names() if self.layer_kinds[k].mixers & {"attention", "lightning_attention", "compressed_attention"}]
 
     @property
     def group_counts(self) -> list[int]:

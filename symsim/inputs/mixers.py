@@ -35,6 +35,14 @@ class LightningAttention(Part):
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
 
 
+class CompressedAttention(Part):
+    """Attention to a window and to one key for every few tokens (DeepSeek-V4): keys are values, of one head, and what heads give is
+    projected group by group."""
+
+    output_groups: Size = Field(description="groups of query heads, each with a projection of its own")
+    output_rank: Size = Field(description="width of what a group is projected to")
+
+
 class ShortConvolution(Part):
     """A convolution of each channel over a few positions, between two gates (LFM2)."""
 

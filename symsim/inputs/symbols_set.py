@@ -40,6 +40,8 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "D_v": ("linear_attention", "linear_value_head_dim"),
     "W_c": ("linear_attention", "linear_conv_kernel_dim"),
     "C_l": ("lightning_attention", "block_size"),
+    "G_o": ("compressed_attention", "output_groups"),
+    "r_o": ("compressed_attention", "output_rank"),
     "W_l": ("short_convolution", "conv_kernel_dim"),
     "H_m": ("mamba", "mamba_num_heads"),
     "D_m": ("mamba", "mamba_head_dim"),

@@ -113,9 +113,11 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scoring:
-    """multiplied: the narrow type of its products; "": that of the tensors."""
+    """multiplied: the narrow type of its products; "": that of the tensors. keys: the mean number of those that a query is held against; over heads
+    their scores are summed by a product, or (n_e) elementwise."""
 
     multiplied: str = ""
+    keys: str = "n_z"
 
 
 @dataclass(frozen=True)
@@ -386,6 +388,8 @@ OPERATIONS: dict[str, Operation] = {
     "exchange_gather": _sends(replace(_EXCHANGE, over=("etp", "ep")), "all_gather"),
     "exchange_scatter": _sends(replace(_EXCHANGE, over=("etp", "ep")), "reduce_scatter"),
     "norm": Operation("kernel", Norm, inner="statistics", assumed=("layernorm_linear_fusion",)),
+    "pool_tokens": Operation("kernel"),
+    "append": Operation("primitive", transpose="passes", whole_sequences=True),
     "rope": Operation("kernel", Rope),
     "activation": Operation("kernel", Activation),
     "multiply": Operation("kernel"),

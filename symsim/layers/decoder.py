@@ -10,6 +10,7 @@ from symsim.ir.block import Net
 from symsim.layers import notation as n
 from symsim.layers.altup import corrected, laurel, predicted
 from symsim.layers.attention import attention
+from symsim.layers.compressed_attention import compressed_attention
 from symsim.layers.hyper_connections import closed, opened
 from symsim.layers.lightning_attention import lightning_attention
 from symsim.layers.linear_attention import linear_attention
@@ -27,6 +28,7 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
     "mla": mla,
     "linear_attention": linear_attention,
     "lightning_attention": lightning_attention,
+    "compressed_attention": compressed_attention,
     "short_convolution": short_convolution,
     "mamba": mamba,
     "selective_scan": selective_scan,

@@ -19,8 +19,10 @@ def mlp(
     sparse: bool = False,
     norm: str = "",
     dropped: bool = False,
+    clamped: bool = False,
 ) -> str:
-    """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down. norm, dropped: of what is activated."""
+    """`x[b s h] -> y[b s h]` through `width`: act(x W_gate) * (x W_up) W_down, or act(x W_up) W_down. norm, dropped: of what is activated;
+    clamped: what the first products make."""
     up, down = f"b s h, {width} h -> b s {width}", f"b s {width}, h {width} -> b s h"
     if gated:
         wide = net.einsums("gate_up", x, [(up, Weight("gate_proj", bias)), (up, Weight("up_proj", bias))], fused=fused)
@@ -31,6 +33,7 @@ def mlp(
     if activation == "xielu":  # two learned slopes (Huang and Schlag 2024, arXiv 2411.13010)
         net.parameter("alpha_p", "one")
         net.parameter("alpha_n", "one")
+    wide = n.clip(net, wide, "clamp") if clamped else wide
     hidden = n.activate(net, wide, "act", activation)
     hidden = n.norm(net, hidden, "sub_norm", width, kind=norm) if norm else hidden
     hidden = n.dropout(net, hidden, "dropout") if dropped else hidden

@@ -28,7 +28,7 @@ def moe(net: Net, x: str, model: Architecture, stream: str = "") -> str:
             y = net.einsum("b s ell, h ell -> b s h", y, Weight("fc2_latent_proj", spec.latent_bias))
     if spec.moe_shared_expert_intermediate_size:
         with net.within("shared_experts", "shared_experts"):
-            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias)
+            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias, clamped=spec.clamped)
         if spec.moe_shared_expert_gate:
             with net.within("shared_expert_gate", "router"):
                 gate = n.sigmoid(net, net.einsum("b s h, one h -> b s one", x, Weight("shared_expert_gate")), "gate")
@@ -87,6 +87,7 @@ def experts(net: Net, rows: str, weights: str, model: Architecture, width: str) 
     names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
     wide = net.einsums("fc1", rows, [(up, Weight(name, spec.expert_bias)) for name in names])
     with net.within("", part="expert_activation"):
+        wide = n.clip(net, wide, "clamp") if spec.clamped else wide
         hidden = n.activate(net, wide, "act", spec.activation, scale=None if spec.router_weight_before_experts else weights)
     return net.einsum(down, hidden, Weight("down_proj", spec.expert_bias), name="fc2")
 

@@ -56,7 +56,8 @@ def attend(net: Net, qkv: tuple[str, str, str], *, scores: str, values: str, rea
     attends to, `[b s k_x]`.
     """
     net.dim("z", "s")
-    keys = net.dim({"all": "n_z", "both": "n_b", "window": "n_w", "chunk": "n_c", "band": "n_v", "chosen": "n_k"}["chosen" if chosen else reach])
+    names = {"all": "n_z", "both": "n_b", "window": "n_w", "chunk": "n_c", "band": "n_v", "chosen": "n_k", "compressed": "n_j", "picked": "n_p"}
+    keys = net.dim(names["chosen" if chosen and reach == "all" else reach])
     q, k, v = (net.dims_of(t) for t in qkv)
     of_keys, of_values = (tuple("z" if d == "s" else d for d in dims) for dims in (k, v))
     first = net.checked(scores, {0: q, 1: of_keys}, "scores of attention")

@@ -230,6 +230,10 @@ def _sequence(architecture: Architecture, strategy: Strategy) -> None:
     lengths = documents(strategy)
     if lengths is not None and lengths.varied and architecture.attention.dsa_indexer_topk:
         raise InputError("document_lengths that vary are not counted for attention over chosen keys; give packed_document_length instead")
+    if lengths is not None and lengths.varied and architecture.several_windows:
+        raise InputError("document_lengths that vary are not counted for windows of several sizes; give packed_document_length instead")
+    if lengths is not None and architecture.compressed_attention is not None:
+        raise InputError("documents in a row are not counted for compressed attention, whose entries would reach from one into the next; give none")
 
 
 def _documents(strategy: Strategy) -> None:

@@ -12,7 +12,12 @@ from symsim.inputs.mixers import LinearAttention, Mamba
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.shares import divides, divisors
 
-_ALONE = {"short_convolution": "a short convolution", "lightning_attention": "lightning attention", "selective_scan": "Mamba-1"}
+_ALONE = {
+    "short_convolution": "a short convolution",
+    "lightning_attention": "lightning attention",
+    "compressed_attention": "compressed attention",
+    "selective_scan": "Mamba-1",
+}
 
 
 def heads(architecture: Architecture, strategy: Strategy) -> None:

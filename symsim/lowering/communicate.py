@@ -106,7 +106,7 @@ def _wanted(mesh: Mesh, op: Op, position: int, tensor: Tensor, layout: Layout) -
     if tensor.kind in ("parameter", "table") or OPERATIONS[op.kind].completes:
         return None
     wanted = {d: layout[d] for d in tensor.dims}
-    if OPERATIONS[op.kind].role == "attention" and position in (1, 2):
+    if OPERATIONS[op.kind].role == "attention" and position in (1, 2) and "s" in wanted:
         wanted["s"] = tuple(a for a in wanted["s"] if a in mesh.ring_axes)
     return wanted
 

@@ -44,7 +44,7 @@ from symsim.lowering.verify import passed
 from symsim.placement.given import named_placement
 from symsim.placement.mesh import Mesh, mesh_of
 from symsim.placement.names import placement_of
-from symsim.placement.sizes import dimensions
+from symsim.placement.sizes import dimensions, own_keys
 
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN) -> Lowered:
@@ -112,7 +112,7 @@ def declared_block(profile: Profile, mesh: Mesh, name: str) -> Block:
 def _net(profile: Profile, mesh: Mesh, name: str, kind: str) -> Net:
     """kind: the kind of layer whose own sizes the block has, and experts where it has any."""
     model = profile.model
-    own = {dim: f"{dim}_{kind}" for dim in model.layer_kinds[kind].own} if kind else {}
+    own = {dim: f"{dim}_{kind}" for dim in model.layer_kinds[kind].own} | own_keys(model, kind) if kind else {}
     experts = kind != "" and (model.layer_kinds[kind].ffn == "moe" or model.layer_kinds[kind].beside_experts)
     at_random = model.moe is not None and profile.assumptions["expert_load"] == "random"
     return Net(name, profile.declared, dimensions(model, profile.strategy, mesh, own, at_random, experts))

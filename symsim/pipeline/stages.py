@@ -107,7 +107,7 @@ def sizes_of_kinds(model: Architecture) -> dict[str, Number]:
     for kind, held in layers_before(model, model.num_layers).items():
         spec = model.layer_kinds[kind]
         found[layers_of_model(kind).text] = held.constant()
-        found |= {"w": spec.window} if spec.window else {}
+        found |= {f"w_{kind}" if model.several_windows else "w": spec.window} if spec.window else {}
         found |= {f"{dim}_{kind}": size for dim, size in spec.own.items()}
     return found
 

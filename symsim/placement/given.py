@@ -20,7 +20,20 @@ from symsim.placement.sizes import values
 MOVABLE = (*BY_TENSOR, "h", "s")
 ELSEWHERE = {"b": "dp", "E": "ep", "f_e": "etp", "R": "ep and etp", "E_r": "the router, which every rank has whole"}
 # what reads or makes whole sequences
-OVER_SEQUENCES = ("attention", "convolution", "delta_rule", "kda", "lightning", "index_scores", "top_k", "dispatch", "combine", "grouped")
+OVER_SEQUENCES = (
+    "attention",
+    "pool_tokens",
+    "append",
+    "convolution",
+    "delta_rule",
+    "kda",
+    "lightning",
+    "index_scores",
+    "top_k",
+    "dispatch",
+    "combine",
+    "grouped",
+)
 
 Named = dict[str, dict[str, tuple[str, ...]]]
 

@@ -14,8 +14,9 @@ from symsim.ir.block import Dim
 from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
+WINDOW = symbol("w")
 # the dimension of keys, and how far its attention reaches
-REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_v": "band", "n_k": "chosen"}
+REACHES = {"n_z": "all", "n_b": "both", "n_w": "window", "n_c": "chunk", "n_v": "band", "n_k": "chosen", "n_j": "compressed", "n_p": "picked"}
 # what `_of_ranks` knows of every strategy
 _OF_RANKS = ("m", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "inst", "group")
 
@@ -24,9 +25,25 @@ def reached_by(keys: str, assumptions: Mapping[str, str]) -> str:
     """How far attention over a dimension of keys reaches as it runs: kernels that know of chosen keys by a mask alone work through all, and so
     does the stage that warms the indexer up."""
     reach = REACHES[keys]
-    if reach != "chosen":
+    of_all = {"chosen": "all", "picked": "compressed"}
+    if reach not in of_all:
         return reach
-    return "all" if assumptions["attention_kernel"] != "flash" or assumptions["dsa_stage"] == "warm_up" else reach
+    return of_all[reach] if assumptions["attention_kernel"] != "flash" or assumptions["dsa_stage"] == "warm_up" else reach
+
+
+def own_keys(model: Architecture, kind: str) -> dict[str, str]:
+    """Symbols of the keys that a kind of layer has of its own, by dimension."""
+    spec = model.layer_kinds[kind]
+    dims = {"compressed": ("n_j",), "picked": ("n_p", "n_e")}.get(spec.reach, ())
+    if model.several_windows:
+        dims = {"window": ("n_w",), "chunk": ("n_c",), "band": ("n_v",)}.get(spec.reach, dims)
+    return {dim: f"{dim}_{kind}" for dim in dims}
+
+
+def own_symbols(model: Architecture, kind: str) -> dict[str, Expr]:
+    """The symbols that `keys_per_query` takes of a kind of layer."""
+    tokens = {"m_x": symbol(f"m_x_{kind}")} if model.layer_kinds[kind].compression else {}
+    return tokens | ({"w": symbol(f"w_{kind}")} if model.several_windows else {})
 
 
 def values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
@@ -118,6 +135,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
         }
     if model.lightning_attention:
         found["C_l"] = model.lightning_attention.block_size
+    if model.compressed_attention:
+        found |= {"G_o": model.compressed_attention.output_groups, "r_o": model.compressed_attention.output_rank}
     if model.short_convolution:
         found["W_l"] = model.short_convolution.conv_kernel_dim
     if model.selective_scan:
@@ -146,12 +165,24 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
     return found
 
 
-def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
+def entries_per_query(causal: str, m_x: Expr, most: Expr | None = None) -> Expr:
+    """Mean number of entries of `m_x` tokens each that are complete before a query, at most `most` of them."""
+    s = symbol("s")
+    whole = floor(s / m_x)
+    if causal in ("full", "half"):
+        every = whole if causal == "full" else whole / 2
+        return every if most is None else minimum(most, every)
+    seen = whole if most is None else minimum(most, whole)
+    return (m_x * seen * (seen - 1) / 2 + seen * (s - m_x * seen + 1)) / s
+
+
+def keys_per_query(causal: str, reach: str, strategy: Strategy, *, w: Expr = WINDOW, m_x: Expr = ONE) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
     reach: both: all before and behind it, whatever `causal` says; all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so
     the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); band: those of a window to either side, itself once; chunk: it
-    sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w.
+    sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w. compressed: those of a
+    window and all entries of m_x tokens before it; picked: at most k_x of these.
 
     Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
     is E[f(u)]/E[u] a token, and E[u^2]/E[u] = u (1 + q_u).
@@ -159,37 +190,40 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy) -> Expr:
     lengths = documents(strategy)
     s = symbol("s") if lengths is None else symbol("u")
     varied = lengths is not None and lengths.varied
+    if reach in ("compressed", "picked"):
+        most = symbol("k_x") if reach == "picked" else None
+        return keys_per_query(causal, "window", strategy, w=w) + entries_per_query(causal, m_x, most)
     if reach == "both" or (reach == "band" and causal in ("full", "half")):
         return span("both", strategy)
     if reach == "band":
-        return 2 * keys_per_query("exact", "window", strategy) - 1
+        return 2 * keys_per_query("exact", "window", strategy, w=w) - 1
     if causal in ("full", "half"):
         every = span("all", strategy)
         if reach == "chosen":
             return minimum(symbol("k_x"), every if causal == "full" else every / 2)
         return every if causal == "full" else every / 2
     if varied and reach == "window":
-        u, w, inside = symbol("u"), symbol("w"), symbol("u_w")
+        u, inside = symbol("u"), symbol("u_w")
         return ((symbol("u_ww") + inside) / 2 + w * (u - inside)) / u
     if reach == "all" or varied:
         return (span(reach, strategy) + 1) / 2
     if reach == "chunk":
-        w, chunks = symbol("w"), floor(s / symbol("w"))
+        chunks = floor(s / w)
         rest = s - chunks * w
         return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
-    most = minimum(symbol("k_x" if reach == "chosen" else "w"), s)
+    most = minimum(symbol("k_x") if reach == "chosen" else w, s)
     return most - most * (most - 1) / (2 * s)
 
 
-def span(reach: str, strategy: Strategy) -> Expr:
+def span(reach: str, strategy: Strategy, *, w: Expr = WINDOW) -> Expr:
     """The keys that a token has in reach on average, before and behind it: of its row or document, at most a window or its chunk."""
     if reach == "band":
-        return minimum(2 * span("window", strategy) - 1, span("both", strategy))
+        return minimum(2 * span("window", strategy, w=w) - 1, span("both", strategy))
     lengths = documents(strategy)
     if lengths is None or not lengths.varied:
         row = symbol("s") if lengths is None else symbol("u")
-        return row if reach in ("all", "both") else minimum(symbol("k_x" if reach == "chosen" else "w"), row)
-    u, w = symbol("u"), symbol("w")
+        return row if reach in ("all", "both") else minimum(symbol("k_x") if reach == "chosen" else w, row)
+    u = symbol("u")
     if reach in ("all", "both"):
         return u * (1 + symbol("q_u"))
     if reach == "window":
@@ -255,7 +289,6 @@ def dimensions(
     return {
         **sized,
         "f": Dim(symbol("f")),
-        **{dim: Dim(symbol(name)) for dim, name in own.items()},
         **(_of_experts(model, strategy, mesh, at_random) if experts else {}),
         "n_z": Dim(symbol("n_z")),
         "n_b": Dim(symbol("n_b")),
@@ -266,6 +299,7 @@ def dimensions(
         "one": Dim(expr(1)),
         "y": Dim(expr(strategy.num_labels)),
         "z": Dim(symbol("s")),
+        **{dim: Dim(symbol(name)) for dim, name in own.items()},
     }
 
 

@@ -26,6 +26,7 @@ from symsim.ir.operations import OPERATIONS, UNCOUNTED
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import runs
+from symsim.placement.sizes import REACHES, entries_per_query, keys_per_query, own_keys, own_symbols
 from symsim.report.amounts import rate
 
 BOUNDS = ("compute", "memory", "latency")
@@ -131,10 +132,22 @@ def _worked(result: Evaluation) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
     inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
+    own = _worked_of_kinds(result)
     both = min(2 * inside - 1, known["s"])
     chosen = minimum(symbol("k_x"), symbol("s") / 2).evaluate(known) if "k_x" in known else known["s"] / 2
     sparse = min(known["n_k"], chosen) if "n_k" in known else chosen
-    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2, "n_v": both}
+    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2, "n_v": both, **own}
+
+
+def _worked_of_kinds(result: Evaluation) -> dict[str, Number]:
+    """The same of keys that kinds of layers have of their own."""
+    model, found = result.model, dict[str, Number]()
+    for kind in model.kind_names():
+        for dim, name in own_keys(model, kind).items():
+            own = own_symbols(model, kind)
+            keys = entries_per_query("exact", own["m_x"]) if dim == "n_e" else keys_per_query("exact", REACHES[dim], result.strategy, **own)
+            found[name] = keys.evaluate(result.numbers)
+    return found
 
 
 def _kernel(

@@ -325,6 +325,25 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "rope_parameters": lambda d: None,
     },
     "beam": {"rope_parameters": lambda d: None, "head_dim": HEAD},
+    "deepseek_v4": {
+        "layer_types": layer_types("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"),
+        "compress_rates": lambda d: d.maybe(
+            {"compressed_sparse_attention": d.rng.randint(1, 5), "heavily_compressed_attention": d.rng.randint(2, 9)}, 0.8
+        ),
+        "o_groups": lambda d: d.rng.choice([g for g in range(1, d.heads + 1) if d.heads % g == 0]),
+        "o_lora_rank": within(1, 20),
+        "hc_mult": within(1, 4),
+        "hc_sinkhorn_iters": within(1, 4),
+        "head_dim": HEAD,
+        "sliding_window": within(1, 12),
+        "scoring_func": lambda d: d.rng.choice(["sqrtsoftplus", "sigmoid", "softmax"]),
+        "num_key_value_heads": lambda d: 1,
+        "mlp_layer_types": layer_types("hash_moe", "moe"),
+        "partial_rotary_factor": lambda d: d.maybe(0.5),
+        "index_head_dim": lambda d: 2 * d.rng.randint(9, 16),
+        "q_lora_rank": WIDTH,
+        "rope_parameters": lambda d: None,
+    },
     "modernbert-decoder": {
         "layer_types": layer_types("full_attention", "sliding_attention"),
         "local_attention": within(2, 40),
@@ -474,6 +493,7 @@ PARTIAL_ROTARY = frozenset({"gpt_neox_japanese", "glm", "nemotron", "persimmon",
 REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "head_dim"), "lfm3": ("head_dim", "rope_parameters"),
             "beam": ("head_dim", "rope_parameters"), "step3p5": ("rope_parameters", "num_nextn_predict_layers"),
             "modernbert": ("attention_dropout", "rope_parameters"),
+            "deepseek_v4": ("o_groups", "head_dim", "num_key_value_heads", "index_head_dim", "q_lora_rank", "rope_parameters"),
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",),
@@ -538,6 +558,15 @@ def draw(rng: random.Random, model_type: str) -> Json:
     if rng.random() < 0.6:
         config["tie_word_embeddings"] = rng.random() < 0.5
     return config
+
+
+def saved(config: Json) -> Json:
+    """The same as transformers writes it beside a trained model."""
+    from transformers import AutoConfig
+
+    values = json.loads(json.dumps(config))
+    written = AutoConfig.for_model(values.pop("model_type"), **values).to_json_string()
+    return json.loads(written.replace('{"__float__": "Infinity"}', "1e9")) | {"model_type": config["model_type"]}
 
 
 # ---------------------------------------------------------------- counted by transformers
@@ -627,7 +656,7 @@ def module_of(name: str) -> str | None:
     if re.search(r"norm|^ln_|^ln$|^layernorm", owner[-1], re.IGNORECASE) or any(part.startswith(("norms", "layer_norm")) for part in owner):
         return "norm"
     head = {"lm_head", "predictions", "generator_predictions"} & set(owner)
-    if {"project_out", "vocab_transform"} & set(owner) or (owner[-1] == "dense" and head):
+    if {"project_out", "vocab_transform", "attn_hc", "ffn_hc", "hc_head"} & set(owner) or (owner[-1] == "dense" and head):
         return "mlp"
     if owner == ["decoder"] or head or {"embed_out", "output_projection", "vocab_projector", "generator_lm_head", "pred_layer"} & set(owner):
         return "lm_head"
@@ -766,11 +795,12 @@ def outcomes(count: int, seed: int, flops_every: int = 5, types: tuple[str, ...]
         yield outcome(seed, index, flops_every, types)
 
 
-def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> Outcome:
+def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...], as_saved: bool = False) -> Outcome:
     rng = random.Random(f"{seed} {index}")
     for _ in range(200):
         config = draw(rng, types[index % len(types)])
         try:
+            config = saved(config) if as_saved else config
             model = build(config)
         except Exception as error:  # noqa: BLE001 (transformers refuses: any of its own exceptions)
             refusal = error
@@ -800,7 +830,7 @@ def table(found: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _one(task: tuple[int, int, int, tuple[str, ...]]) -> Outcome:
+def _one(task: tuple[int, int, int, tuple[str, ...], bool]) -> Outcome:
     return outcome(*task)
 
 
@@ -810,11 +840,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--types", default=",".join(TYPES))
     parser.add_argument("--flops-every", type=int, default=10, help="0: never")
+    parser.add_argument("--saved", action="store_true", help="configs as transformers writes them, not as they are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     types = tuple(given.types.split(","))
     start = time.time()
-    tasks = [(given.seed, i, given.flops_every, types) for i in range(given.count)]
+    tasks = [(given.seed, i, given.flops_every, types, given.saved) for i in range(given.count)]
     if given.jobs > 1:
         with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
             found = list(pool.imap_unordered(_one, tasks, chunksize=20))

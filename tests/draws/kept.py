@@ -42,6 +42,9 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     made = AutoConfig.for_model(values.pop("model_type"), **values)
     more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
     model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+    for name, module in model.named_modules():
+        if name.endswith(("attn_hc", "ffn_hc")):  # kept in fp32 by their class (_keep_in_fp32_modules_strict)
+            module.float()
     ids = torch.randint(0, made.vocab_size, (b, s))
     return alive(model.base_model.layers[layer], *captured(model, layer, ids))
 

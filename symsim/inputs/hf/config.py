@@ -94,6 +94,9 @@ class Spelling(Protocol):
     @property
     def defaults(self) -> Fields: ...
 
+    @property
+    def unread(self) -> Mapping[str, str]: ...
+
 
 class Config:
     """Typed look-ups in one config.json, remembering which field of the architecture every key went to."""
@@ -108,6 +111,11 @@ class Config:
     def look(self, key: str) -> tuple[str, Any]:
         """The key as this config spells it, and its value or transformers' default."""
         names = (*self.spelling.names.get(key, ()), key)
+        read = [name for name in names if name not in self.spelling.unread]
+        sizes = {name: value for name in read if isinstance(value := self.values.get(name), int) and not isinstance(value, bool)}
+        if len(set(sizes.values())) > 1:
+            said = " and ".join(f"'{name}' is {value}" for name, value in sizes.items())
+            raise InputError(f"{self.where}: key {said}, which are two names of one size; give one of them.")
         for name in names:
             if name in self.values:
                 targets = self.used.setdefault(name, [])

@@ -55,6 +55,7 @@ from symsim.inputs.hf.fields import (
     v2_limited,
     windowed,
 )
+from symsim.inputs.hf.patterns import both_ways_where
 
 # fmt: off
 
@@ -172,7 +173,8 @@ _FIRST: dict[str, Family] = {
         {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "hidden_act": "gelu_pytorch_tanh",
          "tie_word_embeddings": True, "sliding_window": 4096, "sliding_window_pattern": 6, "attn_logit_softcapping": None,
          "final_logit_softcapping": None},
-        attention=BIASED | {"qk_norm": "head", "logit_softcap": given("attn_logit_softcapping")}, mixers=alternating("sliding_window_pattern"),
+        attention=BIASED | {"qk_norm": "head", "logit_softcap": given("attn_logit_softcapping")},
+        mixers=both_ways_where("use_bidirectional_attention", alternating("sliding_window_pattern")), permits=("use_bidirectional_attention",),
         model=GEMMA | {"norms": FOUR_NORMS, "logit_softcap": given("final_logit_softcapping")}, names={"hidden_act": ("hidden_activation",)},
         heads_divide=True, unread={"_sliding_window_pattern": "transformers reads sliding_window_pattern and layer_types"}),
     "olmo": Family({"clip_qkv": None}, attention=BIASED | {"clip_qkv": given("clip_qkv")},

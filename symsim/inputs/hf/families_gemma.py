@@ -5,6 +5,7 @@ Source: transformers 5.23, src/transformers/models, configuration_gemma3n.py and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from symsim.errors import InputError
@@ -51,15 +52,35 @@ def gemma4_mixers(c: Config) -> list[LayerKind]:
     window, wide, equal = c.optional("sliding_window"), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
     own_groups = _groups(c, "num_global_key_value_heads") if equal and c.look("num_global_key_value_heads")[1] is not None else None
     doubled = 2 * c.integer("intermediate_size") if c.flag("use_double_wide_mlp") else None
+    saved = _saved_heads(c)
     made = []
-    for kind, shares in zip(types, taking_over(c, types), strict=True):
+    for i, (kind, shares) in enumerate(zip(types, taking_over(c, types), strict=True)):
         own: dict[str, object] = {"shared_keys": shares, "ffn_hidden_size": doubled if shares else None, "beside_experts": _experts(c)}
         if kind == "full_attention":
             own |= {"kv_channels": wide, "num_query_groups": own_groups, "keys_as_values": equal and not shares}
         else:
             own |= {"window": window}
+        if saved is not None:
+            own |= {"kv_channels": None, "num_query_groups": None, **saved.get(i, {})}
         made.append(LayerKind(**own))
     return made
+
+
+def _saved_heads(c: Config) -> dict[int, dict[str, int]] | None:
+    """per_layer_config: what transformers saves in place of global_head_dim and num_global_key_value_heads, by layer; None where nothing is."""
+    name, said = c.look("per_layer_config")
+    if said is None:
+        return None
+    ours, heads = {"head_dim": "kv_channels", "num_key_value_heads": "num_query_groups"}, c.integer("num_attention_heads")
+    found: dict[int, dict[str, int]] = {}
+    for layer, sizes in said.items() if isinstance(said, Mapping) else [("", said)]:
+        known = str(layer).isdigit() and int(layer) < c.depth and isinstance(sizes, Mapping) and sizes.keys() <= ours.keys()
+        if not known or not all(isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= LARGEST_SIZE for size in sizes.values()):
+            raise c.refuse(name, "of layers, counted from 0, their head_dim and num_key_value_heads", said)
+        if heads % sizes.get("num_key_value_heads", 1):
+            raise c.refuse(f"{name}.{layer}.num_key_value_heads", f"a divisor of num_attention_heads {heads}", sizes["num_key_value_heads"])
+        found[int(layer)] = {ours[key]: size for key, size in sizes.items()}
+    return found
 
 
 def embeddings_of_layers(c: Config) -> PerLayerInput | None:
@@ -114,7 +135,6 @@ _UNIFIED = Family(
                         "kv_channels": lambda c: c.integer("head_dim")},
     mixers=gemma4_mixers, names={"hidden_act": ("hidden_activation",)},
     model={"embedding_scale": True, "norms": FOUR_NORMS, "layer_scale": True, "logit_softcap": given("final_logit_softcapping")},
-    require={"per_layer_config": (None, "sizes of single layers are read from global_head_dim and num_global_key_value_heads")},
     unread={"is_causal": "set by use_bidirectional_attention"})
 
 

@@ -47,15 +47,18 @@ _STATES_UNREAD = {"residual_in_fp32": "set by a strategy: fp32_residual_connecti
                   "time_step_scale": "initial weights", "time_step_init_scheme": "initial weights"}
 
 
+_SELECTIVE_DEFAULTS: Fields = {"time_step_rank": "auto", "intermediate_size": None}
+
+
 _SELECTIVE_UNREAD = {key: why for key, why in _STATES_UNREAD.items() if key != "time_step_rank"} | {
     "use_mambapy": "which code runs the scan", "use_associative_scan": "which code runs the scan",
-    "mixer_rms_eps": "small constant of a norm", "intermediate_size": "expand * hidden_size"}
+    "mixer_rms_eps": "small constant of a norm", "expand": "intermediate_size says it"}
 
 
 HYBRID: dict[str, Family] = {
-    "mamba": Family({"time_step_rank": "auto"}, attention=NO_ATTENTION, selective_scan=SELECTIVE, mixers=channels_alone, ffns=without_ffn,
+    "mamba": Family(_SELECTIVE_DEFAULTS, attention=NO_ATTENTION, selective_scan=SELECTIVE, mixers=channels_alone, ffns=without_ffn,
                     model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_SELECTIVE_UNREAD),
-    "falcon_mamba": Family({"time_step_rank": "auto"}, attention=NO_ATTENTION, selective_scan=SELECTIVE | {"inner_norm": "plain"},
+    "falcon_mamba": Family(_SELECTIVE_DEFAULTS, attention=NO_ATTENTION, selective_scan=SELECTIVE | {"inner_norm": "plain"},
                            mixers=channels_alone, ffns=without_ffn,
                            model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_SELECTIVE_UNREAD),
     "jamba": Family(

@@ -10,7 +10,19 @@ from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, SQUARE, TWO_NORMS, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
 from symsim.inputs.hf.patterns_heads import lfm3_mixers
-from symsim.inputs.hf.patterns_mixers import OLMO_DELTA_NET, bailing_mixers, glm_indexers, kimi_mixers, lfm2_mixers, lfm2_width, mixed, olmo_mixers
+from symsim.inputs.hf.patterns_mixers import (
+    OLMO_DELTA_NET,
+    bailing_mixers,
+    deepseek_v4_mixers,
+    deepseek_v4_part,
+    glm_indexers,
+    kimi_mixers,
+    lfm2_mixers,
+    lfm2_width,
+    mixed,
+    olmo_mixers,
+    saved_as,
+)
 
 # fmt: off
 
@@ -44,9 +56,21 @@ _KDA: Fields = {"kind": "kda", "fused_in_proj": False, "linear_conv_kernel_dim":
 
 
 _BAILING_KDA: Fields = {
-    "kind": "kda", "fused_in_proj": False, "low_rank_gates": False, "linear_conv_kernel_dim": integer("short_conv_kernel_size"),
-    "linear_num_key_heads": integer("num_attention_heads"), "linear_num_value_heads": integer("num_attention_heads"),
-    "linear_key_head_dim": integer("head_dim"), "linear_value_head_dim": integer("head_dim")}
+    "kind": "kda", "fused_in_proj": False, "low_rank_gates": False, "linear_conv_kernel_dim": saved_as("linear_conv_kernel_dim",
+                                                                                                      "short_conv_kernel_size"),
+    **dict.fromkeys(("linear_num_key_heads", "linear_num_value_heads"), saved_as("linear_num_heads", "num_attention_heads")),
+    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), saved_as("linear_head_dim", "head_dim"))}
+
+
+_V4_SCORES = lambda c: c.word("scoring_func", {name: name for name in ("sqrtsoftplus", "sigmoid", "softmax")})  # noqa: E731
+
+
+_V4_UNREAD = {
+    "num_key_value_heads": "one head is keys and values", "attention_bias": "no projection of it has one", "norm_topk_prob": "always so",
+    "n_shared_experts": "one is built, of the experts' width", "mlp_layer_types": "experts that are looked up by token have their router too",
+    "num_hash_layers": "experts that are looked up by token have their router too", "compress_rope_theta": "sets the angles of rotary positions",
+    "hc_eps": "small constant of a norm", "swiglu_limit": "scale, clamp or noise, elementwise", "topk_method": "fixed by the module code",
+    "expert_dtype": "the weights are taken as trained; a strategy sets their precision"}
 
 
 _BAILING_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts")}
@@ -66,6 +90,18 @@ MIXING: dict[str, Family] = {
                 **dict.fromkeys(("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
                                 "initial weights")}),
     "deepseek_v32": Family(attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, ffns=sparse_from("first_k_dense_replace"), unread=_LATENT_UNREAD),
+    "deepseek_v4": Family(
+        {"first_k_dense_replace": 0, "compress_ratios": None, "compress_rate_csa": None, "compress_rate_hca": None, "qk_rope_head_dim": None,
+         "compress_rates": None, "norm_topk_prob": True},
+        attention={"num_query_groups": 1, "kv_channels": integer("head_dim"), "q_lora_rank": integer("q_lora_rank"), "sinks": True,
+                   "rotary_fraction": deepseek_v4_part, "dsa_indexer_topk": integer("index_topk"), "dsa_indexer_n_heads": integer("index_n_heads"),
+                   "dsa_indexer_head_dim": integer("index_head_dim")},
+        compressed={"output_groups": integer("o_groups"), "output_rank": integer("o_lora_rank")}, mixers=deepseek_v4_mixers, ffns=sparse,
+        moe=experts("n_routed_experts", "moe_intermediate_size", moe_router_pre_softmax=False, moe_router_score_function=_V4_SCORES,
+                    moe_router_enable_expert_bias="buffer", shared_expert_bias=flag("mlp_bias"), clamped=True,
+                    moe_shared_expert_intermediate_size=integer("moe_intermediate_size")),
+        model={"hyper_connections": lambda c: {"streams": c.integer("hc_mult"), "sinkhorn_iterations": c.integer("hc_sinkhorn_iters")}},
+        names={"n_routed_experts": ("num_local_experts",)}, unread=_V4_UNREAD),
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
                           unread=_LATENT_UNREAD),
@@ -84,6 +120,7 @@ MIXING: dict[str, Family] = {
         attention=MLA | BIASED | {"q_lora_rank": None, "head_gate": True, "gate_in_fp32": True},
         moe=DEEPSEEK_MOE, mixers=bailing_mixers, ffns=sparse_from("first_k_dense_replace"), linear=_BAILING_KDA, names=_BAILING_NAMES,
         model={"tie_word_embeddings": False},
+        defaults=dict.fromkeys(("linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim")),
         unread=_LATENT_UNREAD | {"tie_word_embeddings": "the head is never tied", "mtp_loss_scaling_factor": "weight of an auxiliary loss",
                                  "kda_safe_gate": "how a decay is bounded, elementwise", "kda_lower_bound": "how a decay is bounded, elementwise"}),
     "lfm3": Family(

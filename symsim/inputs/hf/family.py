@@ -29,6 +29,7 @@ class Family:
     moe: Fields | None = None
     linear: Fields | None = None
     lightning: Fields | None = None
+    compressed: Fields | None = None
     short_convolution: Fields | None = None
     mamba: Fields | None = None
     selective_scan: Fields | None = None
@@ -38,6 +39,7 @@ class Family:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # our key -> this family's spellings
     require: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # the only supported value of a key, and why
     unread: Mapping[str, str] = field(default_factory=dict)  # keys that the module code does not read
+    permits: tuple[str, ...] = ()  # keys that are refused elsewhere (FORBIDDEN), which this family's tables read
     heads_divide: bool = False  # transformers checks hidden_size % num_attention_heads even when head_dim is given
     modelling: str = ""
 

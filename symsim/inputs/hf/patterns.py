@@ -56,6 +56,19 @@ def listed(whole: Rule, windowed_turn: bool = False) -> Mixers:
     return kinds
 
 
+def both_ways_where(key: str, mixers: Mixers) -> Mixers:
+    """configuration_gemma3.py: attention to what comes behind too, in windows of half the width and the token itself (EmbeddingGemma)."""
+
+    def kinds(c: Config) -> list[LayerKind]:
+        made = mixers(c)
+        if not c.flag(key):
+            return made
+        windows = [None if kind.window is None else kind.window // 2 + 1 for kind in made]
+        return [kind.model_copy(update={"bidirectional": True, "window": window}) for kind, window in zip(made, windows, strict=True)]
+
+    return kinds
+
+
 def compass_mixers(c: Config) -> list[LayerKind]:
     """configuration_cohere_compass.py: all layers attend to everything unless `layer_types` says otherwise; a type whose rope_parameters are null has
     no RoPE."""

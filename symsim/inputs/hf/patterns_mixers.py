@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
-from symsim.inputs.hf.config import Config, Fields
+from symsim.inputs.hf.config import Config, Fields, Value
 from symsim.inputs.hf.fields import Mixers
 
 
@@ -117,6 +117,54 @@ def kimi_mixers(c: Config) -> list[LayerKind]:
     if types is None:
         types = ["full_attention" if i and i % 4 == 0 else "linear_attention" for i in range(c.depth)]
     return [LayerKind(mixer="linear_attention") if delta_rule(c, t) else LayerKind(rope=False) for t in types]
+
+
+_COMPRESSED = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+
+
+def deepseek_v4_mixers(c: Config) -> list[LayerKind]:
+    """configuration_deepseek_v4.py: `layer_types`, or `compress_ratios` of layers, or heavy compression in two layers, then by turns with the light
+    one, among whose entries an indexer chooses. What rates leave out is transformers' default of none alone."""
+    name, rates = c.look("compress_rates")
+    legacy = {"compressed_sparse_attention": "compress_rate_csa", "heavily_compressed_attention": "compress_rate_hca"}
+    own = dict(_COMPRESSED) if rates is None else rates
+    if not isinstance(own, Mapping):
+        raise c.refuse(name, "a table of tokens by type of layer", rates)
+    own = dict(own) | {kind: value for kind, key in legacy.items() if (value := c.optional(key)) is not None}
+    types = c.items("layer_types", str, c.depth)
+    ratios = c.items("compress_ratios", int)
+    if types is None and ratios is not None:
+        of_ratio = {0: "sliding_attention"} | {tokens: kind for kind, tokens in _COMPRESSED.items()}
+        wrong = next((r for r in ratios if r not in of_ratio), None)
+        if wrong is not None or len(ratios) < c.depth:
+            raise c.refuse("compress_ratios", f"{c.depth} numbers, each 0, 4 or 128", ratios)
+        types = [of_ratio[r] for r in ratios[: c.depth]]
+    if types is None:
+        types = ["compressed_sparse_attention" if i % 2 and i > 1 else "heavily_compressed_attention" for i in range(c.depth)]
+    window, made = c.integer("sliding_window"), []
+    for kind in types:
+        if kind not in (*_COMPRESSED, "sliding_attention"):
+            raise InputError(f"{c.where}: key 'layer_types' names '{kind:.40}', which this model_type does not have.")
+        tokens = own.get(kind)
+        if kind in _COMPRESSED and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
+            raise c.refuse(f"{name}.{kind}", "a positive integer", tokens)
+        compressed = {"compression": tokens, "chosen_entries": kind == "compressed_sparse_attention"} if kind in _COMPRESSED else {}
+        made.append(LayerKind(mixer="compressed_attention", window=window, **compressed))
+    return made
+
+
+def deepseek_v4_part(c: Config) -> float:
+    """configuration_deepseek_v4.py: an eighth of a head turns, or qk_rope_head_dim of it."""
+    head, turned = c.integer("head_dim"), c.optional("qk_rope_head_dim")
+    part = c.look("partial_rotary_factor")[1]
+    factor = c.number("partial_rotary_factor") if part is not None else 1 / 8 if turned is None else turned / head
+    return int(head * factor) / head
+
+
+def saved_as(own: str, written: str) -> Value:
+    """configuration_bailing_hybrid.py: a size that transformers saves under a name of its own, which is read first; the other, saved beside it, has
+    been given another meaning."""
+    return lambda c: c.optional(own) or c.integer(written)
 
 
 def bailing_mixers(c: Config) -> list[LayerKind]:

@@ -24,7 +24,7 @@ from symsim.inputs.hf.fields import BASE, HEADS
 from symsim.inputs.hf.refused import REFUSED
 from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
 from symsim.inputs.layer_pattern import compress
-from symsim.inputs.mixers import LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
+from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,6 +55,8 @@ def _tag(kind: LayerKind) -> str:
         return _tag(kind.model_copy(update={"borrowed": False})) + "_again"
     if kind.activation_sparsity:
         return "sparse_" + _tag(kind.model_copy(update={"activation_sparsity": False}))
+    if kind.compression:
+        return "picked" if kind.chosen_entries else "compressed"
     if kind.mixer in _MIXER_TAGS:
         return _MIXER_TAGS[kind.mixer]
     if kind.shared_keys:
@@ -90,6 +92,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     for key, reason in FORBIDDEN.items():
         said = c.look(key)[1] if c.has(key) else None
         # Gemma 4: images alone, of which text has none, or all
+        if key in family.permits:
+            continue
         if said == "all" or (said not in (None, "vision") and c.flag(key)):
             raise InputError(f"{c.where}: key '{key}' is {str(said).lower()}, but {reason}.")
     for key, (value, reason) in family.require.items():
@@ -117,6 +121,8 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
             parts["linear_attention"] = linear
     if family.lightning and any(kind.mixer == "lightning_attention" for kind in layers["layer_kinds"].values()):
         parts["lightning_attention"] = LightningAttention(**c.resolve("lightning_attention", family.lightning))
+    if family.compressed:
+        parts["compressed_attention"] = CompressedAttention(**c.resolve("compressed_attention", family.compressed))
     if family.short_convolution and any(kind.mixer == "short_convolution" for kind in layers["layer_kinds"].values()):
         parts["short_convolution"] = ShortConvolution(**c.resolve("short_convolution", family.short_convolution))
     if family.mamba and any("mamba" in kind.mixers for kind in layers["layer_kinds"].values()):
@@ -210,7 +216,7 @@ def _tower(config: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
         text = {key: value for key, value in config.items() if not _of_wrapper(key)}
     if not isinstance(text, Mapping):
         raise InputError(f"{where}: key 'text_config' of the multimodal model_type '{wrapper}' is missing or not an object.")
-    inner = dict(text)
+    inner = {key: value for key, value in text.items() if known is None or key not in known.of_prompts}
     if known:
         inner["model_type"] = known.tower if known.fixed else text.get("model_type", known.tower)
     decided = tied(wrapper, config, text)

@@ -20,7 +20,6 @@ REFUSED: dict[str, str] = {
         "its layers are run several times a token": "hrm_text",
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
         "its head has the wrapper's sizes, not the text tower's": "ovis2",
-        "its keys and values are one, compressed over spans of tokens, and heads are projected by groups": "deepseek_v4",
         "its residual streams are mixed by another rule than mHC's, and chosen keys have softmax offsets": "hy_v4",
         "its norms are gated by low-rank products": "axk2",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",

@@ -215,7 +215,7 @@ def _expanded(key: str) -> Value:
 
 
 SELECTIVE: Fields = {
-    "channels": _expanded("expand"),
+    "channels": lambda c: c.optional("intermediate_size") or _expanded("expand")(c),
     "state_dim": integer("state_size"),
     "step_rank": _rank("time_step_rank"),
     "conv_kernel_dim": integer("conv_kernel"),

@@ -17,7 +17,7 @@ class Wrapper:
     tied: whose key decides: the wrapper's (with its default), text_config's, either (tied when one says so), or nobody's
     (never tied). default: of the wrapper's own key; None: then text_config's decides. inside: the key of the config that has the text_config, of
     that model_type `tower` then is. defaults: the tower's where text_config omits a key, in place of its own family's. flat: configs on the hub
-    have the tower's keys beside the wrapper's.
+    have the tower's keys beside the wrapper's. of_prompts: keys of the text_config that say how what stands before the text is attended to.
     """
 
     tower: str
@@ -27,6 +27,7 @@ class Wrapper:
     flat: bool = False
     inside: str = ""
     defaults: Mapping[str, int] = field(default_factory=dict)
+    of_prompts: tuple[str, ...] = ()
 
 
 _TIED_BY_DEFAULT = {
@@ -48,7 +49,6 @@ _TIED_BY_DEFAULT = {
     "lighton_ocr": "qwen3",
     "mistral3": "mistral",
     "moss_transcribe_diarize": "qwen3",
-    "paligemma": "gemma",
     "qwen3_asr": "qwen3",
 }
 
@@ -80,6 +80,7 @@ _UNTIED_BY_DEFAULT = {
 
 WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper("gemma3_text", default=True, fixed=True),
+    "paligemma": Wrapper("gemma", default=True, of_prompts=("use_bidirectional_attention",)),
     "gemma3n": Wrapper("gemma3n_text", default=True, fixed=True),
     "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
     "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
