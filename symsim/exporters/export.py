@@ -109,6 +109,8 @@ def _beyond(model: Architecture) -> str:
         for field_of in _OF_KINDS:
             if getattr(model.layer_kinds[name], field_of) != LayerKind.model_fields[field_of].default:
                 return f"{field_of} of its layers {name}"
+    if model.attention.qk_norm == "plain" or model.embedding_norm_weight is not None:
+        return "attention.qk_norm: plain" if model.attention.qk_norm == "plain" else "embedding_norm_weight"
     if model.attention.head_gate or (model.attention.kind == "gqa" and model.attention.v_head_dim):
         return "attention.head_gate" if model.attention.head_gate else "attention.v_head_dim"
     return ""

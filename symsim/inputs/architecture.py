@@ -25,10 +25,11 @@ class Attention(Part):
     qkv_bias: bool = Field(False, description="mla: on the two down-projections, and on no other")
     out_bias: bool = False
     fused_qkv: bool = Field(False, description="the modelling code runs one GEMM for q, k and v")
-    qk_norm: Literal["none", "head", "full", "per_head", "l2"] = Field(
+    qk_norm: Literal["none", "head", "full", "per_head", "l2", "plain"] = Field(
         "none",
         description="head: one weight of size d (Qwen3); full: over all heads (OLMo-2); "
-        "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4)",
+        "per_head: a weight for every head (Command R+); l2: no weight, layers with RoPE only (Llama 4); "
+        "plain: no weight (Muse)",
     )
     qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
@@ -260,6 +261,7 @@ class Architecture(Part):
     final_norm: bool = True
     final_norm_bias: bool | None = Field(None, description="default: norm_bias (ESMC: not, and its other norms have one)")
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
+    embedding_norm_weight: bool | None = Field(None, description="default: norm_weight (Muse: without one)")
     token_types: Size | None = Field(None, description="rows of a table of token types, added to the words (BERT)")
     head_transform: Literal["gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "silu"] | None = Field(
         None, description="a projection, this activation and a norm before the output layer (masked language models)"

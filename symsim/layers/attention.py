@@ -64,7 +64,7 @@ def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: Lay
             over,
             kind=model.normalization,
             bias=model.qk_norm_bias,
-            weight=spec.qk_norm != "l2",
+            weight=spec.qk_norm not in ("l2", "plain"),
             weight_dims=f"{heads} d" if spec.qk_norm == "per_head" else None,
             unit_offset=model.norm_unit_offset,
         )

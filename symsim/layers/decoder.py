@@ -110,6 +110,7 @@ def _dense(net: Net, t: str, model: Architecture, kind: LayerKind) -> str:
             fused=spec.fused_gate_up,
             sparse=kind.activation_sparsity,
             norm=model.normalization if spec.inner_norm else "",
+            norm_bias=model.norm_bias,
             dropped=bool(spec.inner_dropout),
         )
 

@@ -33,7 +33,8 @@ def embedding(net: Net, model: Architecture) -> list[str]:
             net.op("add_positions", "add_token_types", [x, types], [y])
             x = y
         if model.embedding_norm:
-            x = n.norm(net, x, "norm", width, kind=model.normalization, bias=model.norm_bias, weight=model.norm_weight)
+            weight = model.norm_weight if model.embedding_norm_weight is None else model.embedding_norm_weight
+            x = n.norm(net, x, "norm", width, kind=model.normalization, bias=model.norm_bias, weight=weight)
         if model.dropped_embedding:
             x = n.dropout(net, x, "dropout")
         if late:

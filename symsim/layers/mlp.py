@@ -18,6 +18,7 @@ def mlp(
     fused: bool = False,
     sparse: bool = False,
     norm: str = "",
+    norm_bias: bool = False,
     dropped: bool = False,
     clamped: bool = False,
 ) -> str:
@@ -35,6 +36,6 @@ def mlp(
         net.parameter("alpha_n", "one")
     wide = n.clip(net, wide, "clamp") if clamped else wide
     hidden = n.activate(net, wide, "act", activation)
-    hidden = n.norm(net, hidden, "sub_norm", width, kind=norm) if norm else hidden
+    hidden = n.norm(net, hidden, "sub_norm", width, kind=norm, bias=norm_bias) if norm else hidden
     hidden = n.dropout(net, hidden, "dropout") if dropped else hidden
     return net.einsum(down, hidden, Weight("down_proj", bias if down_bias is None else down_bias))

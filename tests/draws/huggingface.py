@@ -52,7 +52,8 @@ INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_v
           "hunyuan_vl_text": "hunyuan_vl", "paddleocr_vl_text": "paddleocr_vl", "cosmos3_edge_text": "cosmos3_edge",
           "qwen2_5_omni_text": "qwen2_5_omni_thinker", "qwen3_omni_moe_text": "qwen3_omni_moe_thinker",
           "deepseek_ocr2_text": "deepseek_ocr2", "granite_docling_text": "granite_docling",
-          "granite4_vision_text": "granite4_vision", "step3p5": "step3p7", "emu3_text_model": "emu3"}  # fmt: skip
+          "granite4_vision_text": "granite4_vision", "step3p5": "step3p7",
+    "muse_glimmer_text": "muse_glimmer", "kosmos_2_text_model": "kosmos-2", "emu3_text_model": "emu3"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
 
@@ -284,7 +285,8 @@ def by_type(d: Draw) -> Json | None:
     return d.maybe(made | {"full_attention": made["full_attention"] | {"partial_rotary_factor": part}})
 
 
-WINDOWED = ("dots1", "cohere_compass_text", "cohere2", "cohere2_moe",
+WINDOWED = ("muse_glimmer_text",
+    "dots1", "cohere_compass_text", "cohere2", "cohere2_moe",
             "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
             "afmoe", "kolibri1", "flint", "mimo_v2_flash", "laguna", "step3p5", "beam", "mellum",
             "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")  # fmt: skip
@@ -653,7 +655,7 @@ def module_of(name: str) -> str | None:
     owner = name.split(".")[:-1]
     if name.endswith(("expert_bias", "e_score_correction_bias")):
         return "router"
-    if re.search(r"norm|^ln_|^ln$|^layernorm", owner[-1], re.IGNORECASE) or any(part.startswith(("norms", "layer_norm")) for part in owner):
+    if re.search(r"norm|^ln_|_ln$|^ln$|^layernorm", owner[-1], re.IGNORECASE) or any(part.startswith(("norms", "layer_norm")) for part in owner):
         return "norm"
     head = {"lm_head", "predictions", "generator_predictions"} & set(owner)
     if {"project_out", "vocab_transform", "attn_hc", "ffn_hc", "hc_head"} & set(owner) or (owner[-1] == "dense" and head):

@@ -21,7 +21,16 @@ from symsim.inputs.hf.fields import (
     rotary_fraction,
     windowed,
 )
-from symsim.inputs.hf.patterns import compass_mixers, every, granite_rope, listed, starting, turned_where_windowed, where_no_window
+from symsim.inputs.hf.patterns import (
+    compass_mixers,
+    every,
+    every_from_the_last,
+    granite_rope,
+    listed,
+    starting,
+    turned_where_windowed,
+    where_no_window,
+)
 
 # fmt: off
 
@@ -42,6 +51,13 @@ _COHERE: Fields = {"normalization": "LayerNorm", "parallel_block": True, "norms"
 
 
 DENSE: dict[str, Family] = {
+    "muse_glimmer_text": Family(
+        attention=BIASED | {"qk_norm": "plain", "output_gate": True, "output_gate_bias": False}, heads_divide=True,
+        mixers=granite_rope(every_from_the_last(4), every_from_the_last(4)), names={"hidden_act": ("hidden_activation",)},
+        model={"norm_unit_offset": True, "norms": FOUR_NORMS, "embedding_norm": True, "embedding_norm_weight": False,
+               "logit_softcap": given("final_logit_softcapping")},
+        unread={"qk_scale_factor": "scale, clamp or noise, elementwise", "output_multiplier": "scale, clamp or noise, elementwise",
+                "post_norm_eps": "small constant of a norm"}),
     "internlm3": _LLAMA_BLOCKS,
     "iquestcoder": _LLAMA_BLOCKS,
     "arcee": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, heads_divide=True),

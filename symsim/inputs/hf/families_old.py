@@ -94,6 +94,11 @@ OLD: dict[str, Family] = {
         {"is_decoder": False}, attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, mixers=unless_decoder,
         model=LAYERNORM | _POSITIONS | AFTER | {"embedding_norm": True, "lm_head_bias": True, "hidden_dropout": number("hidden_dropout_prob")},
         names={"attention_dropout": ("attention_probs_dropout_prob",)}, require=TIED),
+    "kosmos_2_text_model": Family(
+        attention=_HEADS | {"qkv_bias": True, "out_bias": True, "out_norm": True}, mlp=PLAIN | {"bias": True, "inner_norm": True},
+        require=_NO_INNER_DROPOUT | {"layerdrop": (0.0, "layers skipped at random are not supported")},
+        model=LAYERNORM | {"position_embedding": "none", "embedding_scale": flag("scale_embedding"), "hidden_dropout": number("dropout")},
+        names={"intermediate_size": ("ffn_dim",), "hidden_act": ("activation_function",)}),
     "xglm": Family(
         attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, require=_NO_INNER_DROPOUT,
         model=LAYERNORM | {"position_embedding": "none", "embedding_scale": flag("scale_embedding"), "hidden_dropout": number("dropout")},

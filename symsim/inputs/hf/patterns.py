@@ -89,14 +89,20 @@ def turned_where_windowed(whole: Rule) -> Mixers:
     return kinds
 
 
-def granite_rope(whole: Rule) -> Mixers:
-    """configuration_granite_swa.py: layer_rope_theta 0 leaves a layer without RoPE."""
+def every_from_the_last(period: int) -> Rule:
+    """The last layer and every `period`-th before it."""
+    return lambda c: lambda i: (c.depth - 1 - i) % period == 0
+
+
+def granite_rope(whole: Rule, omitted: Rule | None = None) -> Mixers:
+    """configuration_granite_swa.py: layer_rope_theta 0 leaves a layer without RoPE. omitted: the layers without it where the key is left out."""
 
     def kinds(c: Config) -> list[LayerKind]:
         name, thetas = c.look("layer_rope_theta")
         made = listed(whole)(c)
         if thetas is None:
-            return made
+            none = omitted(c) if omitted else lambda i: False
+            return [kind.model_copy(update={"rope": not none(i)}) for i, kind in enumerate(made)]
         numbers = isinstance(thetas, list) and all(isinstance(t, int | float) and not isinstance(t, bool) for t in thetas)
         if not numbers or len(thetas) != c.depth:
             raise c.refuse(name, f"a list of {c.depth} numbers", thetas)
