@@ -99,7 +99,11 @@ def test_ranks_gather_keys_and_entries_and_sum_their_gradients_into_shares() -> 
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"cp": 2}, "runs compressed attention on parts of one"), ({"packed_document_length": 8}, "documents in a row are not counted for compressed")],
+    [
+        ({"tuner_type": "lora"}, "adapters that are not counted"),
+        ({"cp": 2}, "runs compressed attention on parts of one"),
+        ({"packed_document_length": 8}, "documents in a row are not counted for compressed"),
+    ],
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
