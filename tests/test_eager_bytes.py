@@ -177,6 +177,14 @@ LING = GROUPED | {
 }
 
 # name: config, layer, attention kernel, b, s, bytes kept, bytes of tables from outside the layer
+PLAIN = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 128}
+EARLY = {"n_embd": 64, "n_inner": 160, "n_layer": 2, "n_head": 4, "vocab_size": 128}
+NEO = PLAIN | {"model_type": "gpt_neo", "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 16}
+XGLM = PLAIN | {"model_type": "xglm", "d_model": 64, "ffn_dim": 160, "num_layers": 2, "attention_heads": 4}
+OPT = PLAIN | {"model_type": "opt", "ffn_dim": 160, "word_embed_proj_dim": 64}
+STABLELM = PLAIN | {"model_type": "stablelm", "partial_rotary_factor": 0.25}
+BLOOM = {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128}
+
 MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmo": (OLMO, 0, "flash", 2, 48, 250392, 3072),
     "olmo clipped": (OLMO | {"clip_qkv": 8.0}, 0, "flash", 2, 48, 274968, 3072),
@@ -245,6 +253,28 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmo hybrid, attention": (OLMO_HYBRID, 3, "eager", 2, 48, 542208, 3072),
     "ling 3 attention, gates of heads": (LING, 0, "eager", 2, 48, 350592, 1536),
     "qwen3.5 mixture, attention": (SPLIT, 1, "eager", 2, 48, 821856, 1536),
+    "gpt 2": (EARLY | {"model_type": "gpt2"}, 1, "eager", 2, 48, 290304, 0),
+    "gpt neo, a window": (NEO, 1, "eager", 2, 48, 388608, 0),
+    "gpt neox": (PLAIN | {"model_type": "gpt_neox", "use_parallel_residual": True}, 1, "eager", 2, 48, 259584, 768),
+    "gpt neox, one after the other": (
+        PLAIN | {"model_type": "gpt_neox", "use_parallel_residual": False, "rotary_pct": 1.0},
+        1,
+        "eager",
+        2,
+        48,
+        271872,
+        3072,
+    ),
+    "opt": (OPT, 1, "eager", 2, 48, 241152, 0),
+    "phi": (PLAIN | {"model_type": "phi", "partial_rotary_factor": 0.5}, 1, "eager", 2, 48, 338688, 1536),
+    "bloom": (BLOOM, 1, "eager", 2, 48, 308736, 0),
+    "stablelm": (STABLELM, 1, "eager", 2, 48, 333312, 768),
+    "stablelm, parallel": (STABLELM | {"use_parallel_residual": True, "use_qkv_bias": True}, 1, "eager", 2, 48, 307968, 768),
+    "nemotron": (PLAIN | {"model_type": "nemotron", "partial_rotary_factor": 0.5}, 1, "eager", 2, 48, 272128, 1536),
+    "persimmon": (PLAIN | {"model_type": "persimmon", "partial_rotary_factor": 0.5}, 1, "eager", 2, 48, 314880, 1536),
+    "biogpt": (PLAIN | {"model_type": "biogpt"}, 1, "eager", 2, 48, 198144, 0),
+    "xglm": (XGLM, 1, "eager", 2, 48, 235012, 0),
+    "helium": (PLAIN | {"model_type": "helium", "head_dim": 16}, 1, "eager", 2, 48, 409856, 0),
 }
 
 

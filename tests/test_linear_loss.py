@@ -110,11 +110,12 @@ def test_the_published_head_of_gemma_2() -> None:
     gemma = load_model("gemma-2-2b").architecture
     bytes_held = {}
     for loss in ("unfused", "cut"):
-        result = derive(gemma, Strategy(fusion="eager", seq_length=8192, cross_entropy_fusion=loss), system=A100)
+        strategy = Strategy(fusion="eager", seq_length=8192, cross_entropy_fusion=loss, fused_kernels=("norm",))
+        result = derive(gemma, strategy, system=A100)
         bytes_held[loss] = max(float(result.value(f"W_{phase}_head")) for phase in ("fwd", "bwd"))
     assert bytes_held["unfused"] == pytest.approx(28e9, rel=0.06)
-    # the final norm and what it keeps are in it: 7 tensors of the hidden states
-    assert bytes_held["cut"] - 7 * 2 * 8192 * 2304 == pytest.approx(1.16e9, rel=0.06)
+    # the final norm is in it: what it reads, what it makes and a gradient, of the size of the hidden states
+    assert bytes_held["cut"] - 3 * 2 * 8192 * 2304 == pytest.approx(1.16e9, rel=0.06)
 
 
 @pytest.mark.parametrize(

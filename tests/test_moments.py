@@ -9,7 +9,7 @@ import pytest
 import symsim
 from symsim.algebra.expr import Number
 from symsim.api.result import Result, derive
-from symsim.cost.workspace import _Backward
+from symsim.cost.workspace import _Backward, forward_moments
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
@@ -141,3 +141,43 @@ def test_a_stage_of_nothing_is_at_the_update() -> None:
     result = symsim.derive("pythia-70m", f"dp=8,tp=2,sp=true,pp=8,num_microbatches=16,pipeline_model_parallel_layout={layout}").to_json()
     found = {stage["at"] for stage in result["memory"]["stages"] if stage["peak"] == 0}
     assert found == {"optimizer"}
+
+
+def test_frozen_layers_keep_no_checkpoint() -> None:
+    """Of 32 layers that run again the first is frozen, and nothing before it is trained: 31 keep their input."""
+    number = stage(made(recompute="full", freeze_parameters=("embedding", "layers.0")))
+    assert number["A_dense__frozen_ckpt"] == 0 < number["A_dense_ckpt"] == 2 * 4096 * 4096
+    assert number["A_stage"] == 31 * number["A_dense_ckpt"] + number["A_head"] + number["A_dense_ckpt_shared"]
+
+
+def test_a_checkpoint_of_transformers_asks_for_a_gradient_of_its_input() -> None:
+    """The same of transformers: the first layer has one too, and runs again."""
+    number = stage(made(recompute="full", fusion="eager", freeze_parameters=("embedding", "layers.0")))
+    assert number["A_stage"] == 32 * number["A_dense_ckpt"] + number["A_head"] + number["A_dense_ckpt_shared"]
+
+
+def test_a_norm_behind_a_layer_holds_what_its_derivative_makes() -> None:
+    """OLMo 2's norm behind its feed-forward network, as the square's derivative is made: gone are its scaled input and the root; there are
+    gradients of what it reads by both readers and of the squares, the power less one, that times two, and the stream's gradient."""
+    model = load_model("olmo2-7b").architecture
+    result = derive(model, Strategy(seq_length=512, fusion="eager", recompute="full"))
+    (moment,) = (
+        m
+        for m in _Backward(result.lowered.checkpointed["dense"], True, True, False, op_by_op=True).moments()
+        if m.kernel == "post_mlp_norm.pow, backward"
+    )
+    held, rows, wide = stage(result)["A_dense"], 512, 4 * 512 * model.hidden_size
+    assert moment.activations.evaluate(result.numbers) == held - wide - 4 * rows + 5 * wide + wide // 2
+
+
+def test_what_a_call_is_given_lives_until_it_returns() -> None:
+    """LoRA beside one projection of attention: nothing keeps what the feed-forward network reads, which is there at its last product."""
+    strategy = Strategy(tuner_type="lora", lora_rank=8, target_modules=("o_proj",), seq_length=64, fusion="eager")
+    result = derive(load_model("llama3-8b").architecture, strategy)
+    block = result.lowered.blocks["dense"]
+
+    def at_last_product(op_by_op: bool) -> Number:
+        (moment,) = (m for m in forward_moments(block, op_by_op=op_by_op) if m.kernel == "mlp.down_proj")
+        return moment.activations.evaluate(result.numbers)
+
+    assert at_last_product(True) - at_last_product(False) == 2 * 64 * 4096

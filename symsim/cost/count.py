@@ -398,7 +398,7 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
                 parts.append(Quantity(of_block(letter, n).expr, unit) * here[n])
         if letter == "A":
             if full:
-                parts.append(Quantity(of_block("A", next(iter(lowered.checkpointed)), again=True).expr, unit) * symbol("checkpoints_i"))
+                parts += _checkpoints(lowered)
             shared = [of_block("A", n, again, part="shared") for n in lowered.blocks for again in (True, False)]
             parts += [Quantity(key.expr, unit) for key in shared if key in book][:1] + [lent(lowered)]
         book.define(of_stage(letter), total(parts, unit), meaning, unit=unit, latex=rf"{letter}^{{(i)}}")
@@ -412,6 +412,16 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     _stage_parameters(book, lowered)
     if some_frozen(lowered):
         _stage_trained(book, lowered)
+
+
+def _checkpoints(lowered: Lowered) -> list[Quantity]:
+    """What stays of layers that run again in full: the same of each group, or, where kinds keep other bytes (frozen ones none), by kind."""
+    kept = {kind: sum((s.bytes for s in found.saved), ZERO) for kind, found in lowered.checkpointed.items()}
+    each = {kind: Quantity(of_block("A", kind, again=True).expr, BYTE) for kind in kept}
+    if len(set(kept.values())) == 1:
+        return [next(iter(each.values())) * symbol("checkpoints_i")]
+    together = lowered.profile.strategy.recompute_num_layers if lowered.profile.strategy.recompute_method == "uniform" else 1
+    return [size * (layers(kind, again=True).expr / together) for kind, size in each.items()]
 
 
 def _output_layer(book: Derivation, placed: Placed) -> None:

@@ -48,7 +48,8 @@ def define_workspaces(rank: Rank) -> None:
 
 @once
 def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -> None:
-    forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits)
+    op_by_op = rank.framework.op_by_op
+    forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits, op_by_op=op_by_op)
     delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
     delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
     backward = backward_moments(
@@ -57,6 +58,7 @@ def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -
         whole=again,
         into_main_gradient=rank.framework.placeholders,
         delayed=delayed,
+        op_by_op=op_by_op,
     )
     words = in_words(name) + (", recomputed in full" if again else "")
     title = label(f"{name}_ckpt" if again else name)

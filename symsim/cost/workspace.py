@@ -13,7 +13,7 @@ from typing import Literal
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.cost import linear_loss, stored
-from symsim.ir.block import NARROW, WIDTHS, Op
+from symsim.ir.block import FLOATS, NARROW, WIDTHS, Block, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, of_linear_module
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, room
@@ -37,30 +37,37 @@ class Moment:
     latest: Expr = ZERO
 
 
-def forward_moments(remembered: Remembered, *, returns_logits: bool = False) -> list[Moment]:
+def forward_moments(remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False) -> list[Moment]:
     """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
-    (transformers CausalLMOutput)."""
-    walk = _Walk(remembered.placed)
+    (transformers CausalLMOutput), and its own frame holds what it gave its output layer. op_by_op: `Framework.op_by_op`."""
+    walk = _Walk(remembered.placed, op_by_op)
     kept = {s.name: s.bytes for s in remembered.saved}
     held = {walk.root(t) for t in remembered.placed.block.outputs}
     if returns_logits:
         heads = [op for op in walk.ops if op.kind in PRODUCTS and op.module == "lm_head"]
         held |= {walk.root(op.outputs[0]) for op in heads}
-        # what the output layer was given, where it is cast for it
-        held |= {walk.root(op.inputs[0]) for op in walk.ops if OPERATIONS[op.kind].casts and any(op.outputs[0] == head.inputs[0] for head in heads)}
+        given = {op.inputs[0] for op in heads}
+        casts = {op.outputs[0]: op.inputs[0] for op in walk.ops if OPERATIONS[op.kind].casts and op.module == "lm_head"}
+        held |= {walk.root(casts.get(t, t)) for t in given}
     return worst(walk.forward(range(len(walk.ops)), kept, held, {}))
 
 
 def backward_moments(
-    remembered: Remembered, *, keep_gathered: bool, whole: bool = False, into_main_gradient: bool = False, delayed: Delayed = ""
+    remembered: Remembered,
+    *,
+    keep_gathered: bool,
+    whole: bool = False,
+    into_main_gradient: bool = False,
+    delayed: Delayed = "",
+    op_by_op: bool = False,
 ) -> list[Moment]:
     """The kernels of backward that may hold the most, the forward that recomputation runs again among them.
 
     keep_gathered: gathered inputs were kept so. whole: what runs again is one region, the block. into_main_gradient:
     products of linear modules write weight gradients where they are accumulated. delayed: the weight gradients of which of them come
-    after the input gradients of their node (`_node`), so that the operands of all of them wait.
+    after the input gradients of their node (`_node`), so that the operands of all of them wait. op_by_op: `Framework.op_by_op`.
     """
-    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed).moments())
+    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed, op_by_op).moments())
 
 
 def worst(moments: Iterable[Moment]) -> list[Moment]:
@@ -81,14 +88,22 @@ def _covers(one: Expr, other: Expr) -> bool:
 
 
 class _Walk:
-    """A block's operations with the memory behind their tensors; parameters and tables live elsewhere."""
+    """A block's operations with the memory behind their tensors; parameters and tables live elsewhere. op_by_op: what a call is given
+    lives until it has returned."""
 
-    def __init__(self, placed: Placed):
+    def __init__(self, placed: Placed, op_by_op: bool = False):
         self.placed, self.ops = placed, placed.block.ops
         self.last_read: dict[str, int] = {}
+        returned = _returned(self.ops) if op_by_op else {}
+        made: dict[str, int] = {}
         for index, op in enumerate(self.ops):
-            for name in op.inputs:
-                self.last_read[self.root(name)] = index
+            for root in map(self.root, op.inputs):
+                last = max((end for begin, end in returned.get(op.name, ()) if made.get(root, -1) < begin), default=index)
+                self.last_read[root] = max(self.last_read.get(root, index), last)
+            for root in map(self.root, op.outputs):
+                made.setdefault(root, index)
+                if op_by_op and op.frame:
+                    self.last_read[root] = max(i for i, o in enumerate(self.ops) if o.name.startswith(op.frame))
 
     def root(self, name: str) -> str:
         return self.placed.block.storage(name).name
@@ -133,11 +148,27 @@ class _Walk:
         return moments
 
 
+def _returned(ops: tuple[Op, ...]) -> dict[str, list[tuple[int, int]]]:
+    """By operation, the calls that it is in: the first and the last operation of each. A module of a layer is one, and so is an operation with
+    others beside it, of an adapter."""
+    calls: dict[str, list[int]] = {}
+    within: dict[str, list[str]] = {}
+    own = {op.name for op in ops}
+    for index, op in enumerate(ops):
+        parts = op.name.split(".")
+        within[op.name] = [call for n in range(1, len(parts) + 1) for call in [".".join(parts[:n])] if n == 1 or call in own]
+        for call in within[op.name]:
+            calls.setdefault(call, []).append(index)
+    return {name: [(calls[call][0], calls[call][-1]) for call in found] for name, found in within.items()}
+
+
 class _Backward:
     """One pass over a block from its last operation to its first."""
 
-    def __init__(self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: bool, delayed: Delayed = ""):
-        self.remembered, self.walk, self.whole = remembered, _Walk(remembered.placed), whole
+    def __init__(
+        self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: bool, delayed: Delayed = "", op_by_op: bool = False
+    ):
+        self.remembered, self.walk, self.whole, self.op_by_op = remembered, _Walk(remembered.placed, op_by_op), whole, op_by_op
         self.into_main_gradient, self.delayed = into_main_gradient, delayed
         self.waiting: dict[int, dict[str, Expr]] = {}  # gradients that delayed weight gradients still read, by operation
         self.block = remembered.placed.block
@@ -146,6 +177,7 @@ class _Backward:
             self.kernels.setdefault(kernel.forward, []).append(kernel)
         self.keep_gathered = keep_gathered
         self.needs = {i: self.walk.own(self._kept_as(t) for t in op.saves) for i, op in enumerate(self.block.ops)}
+        self.statistics = _statistics(self.block) if op_by_op else frozenset()
         self.makers = {r: i for i, op in reversed(list(enumerate(self.block.ops))) for r in self.walk.own(op.outputs)}
         self.live = {s.name: s.bytes for s in remembered.saved}
         self.gradients: dict[str, Expr] = {}
@@ -237,12 +269,13 @@ class _Backward:
             for n, name in enumerate(t for t in shared if self.block.tensors[t].gradient):
                 self._add(name, ZERO if n else self.gradients[arrived[0]])
         gathered = self._gathered_again(op)
-        for kernel in self.kernels.get(index, ()):
+        for kernel in self.kernels.get(index, ()) or self._through_statistics(index, op):
             linear = of_linear_module(op.kind, op.attrs)
             if kernel.label == "wgrad" and linear and self.delayed in ("all", op.module):
                 self.waiting[index] = {t: self.gradients[t] for t in arrived}
                 continue
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
+            made |= {t: walk.gradient(t) for t in op.inputs if t in self.statistics}
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
             if linear and self.into_main_gradient:
                 latest = ZERO
@@ -252,6 +285,13 @@ class _Backward:
             self.of_parameters = self.of_parameters + latest
             for name, size in made.items():
                 self._add(name, size)
+
+    def _through_statistics(self, index: int, op: Op) -> list[BackwardOp]:
+        """What leads from a statistic's gradient back to what it is of."""
+        tensors = self.block.tensors
+        if not self.op_by_op or OPERATIONS[op.kind].transpose != "kernel":
+            return []
+        return [BackwardOp("backward", index, (), (), tuple(t for t in op.inputs if tensors[t].kind == "activation" and tensors[t].gradient))]
 
     def _become_gradients(self, op: Op, made: Iterable[str]) -> list[str]:
         """Saved tensors that a loss writes gradients over, or that are the gradients."""
@@ -264,11 +304,21 @@ class _Backward:
         self.gradients.setdefault(name, size)
 
     def _release(self, index: int) -> None:
-        """Free what no earlier operation needs, neither for its backward nor to run again."""
+        """Free what no earlier operation needs, neither for its backward nor to run again; a checkpoint holds what it was given to its end."""
         needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
         needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
+        needed |= set(self.walk.own(self.block.inputs)) if self.whole else set()
         for root in [r for r in self.live if r not in needed]:
             del self.live[root]
+
+
+def _statistics(block: Block) -> frozenset[str]:
+    """What operations make of activations on the way to others, and PyTorch takes for any other operand: the mean of squares, its root."""
+    found: set[str] = set()
+    for op in block.ops:
+        if any(t in found or (block.tensors[t].kind == "activation" and block.tensors[t].gradient) for t in op.inputs):
+            found |= {t for t in op.outputs if block.tensors[t].kind == "index" and block.tensors[t].gradient and block.tensors[t].dtype in FLOATS}
+    return frozenset(found)
 
 
 def _node(op: Op) -> str:
@@ -284,7 +334,20 @@ def _inside(backward: _Backward, op: Op, label: str) -> Expr:
         return stored.beside_backward(backward.walk.placed, op, making=label == DEQUANTISE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return linear_loss.beside_backward(backward.walk.placed, op)
-    return _sum(backward.walk.size(t) for t in op.attrs.inside) if isinstance(op.attrs, CrossEntropy) else ZERO
+    if isinstance(op.attrs, CrossEntropy):
+        return _sum(backward.walk.size(t) for t in op.attrs.inside)
+    return _between(backward, op) if backward.op_by_op else ZERO
+
+
+def _between(backward: _Backward, op: Op) -> Expr:
+    """What lies between PyTorch's operations of a derivative: what its formula makes on its way, and, of an operand that was repeated along
+    some dimensions, its gradient before it is summed over them (torch csrc/autograd/FunctionsManual.cpp, engine.cpp validate_outputs)."""
+    walk, row = backward.walk, OPERATIONS[op.kind]
+    whole = walk.gradient(op.outputs[0])
+    tensors = walk.placed.block.tensors
+    result = set(tensors[op.outputs[0]].dims)
+    summed = [t for t in op.inputs if row.keeps == "partners" and tensors[t].gradient and set(tensors[t].dims) < result]
+    return (row.between + len(summed)) * whole
 
 
 def _sum(sizes: Iterable[Expr]) -> Expr:

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from symsim.frameworks.kernels import Kernels, Profile, Types
 from symsim.frameworks.primitives import cast
+from symsim.ir.block import FLOATS
 from symsim.ir.operations import PRODUCTS, Norm
 
 _LOWER = (*PRODUCTS, "attention")
 # of the operations that modules are written in here
 _WIDE = frozenset({"pow", "rsqrt", "exp", "softmax", "sum", "cross_entropy"})
-_FLOATS = ("fp32", "bf16", "fp16")
 
 
 def autocast_types(profile: Profile) -> Types | None:
@@ -33,7 +33,7 @@ def operands(k: Kernels, kind: str, attrs: object, inputs: Sequence[str], saves:
     if kind not in _LOWER and not layer_norm:
         return list(inputs), list(saves)
     to = "fp32" if layer_norm else k.profile.strategy.precision
-    made = {t: cast(k, t, to) for t in dict.fromkeys(inputs) if k.tensors[t].kind == "activation" and k.tensors[t].dtype in _FLOATS}
+    made = {t: cast(k, t, to) for t in dict.fromkeys(inputs) if k.tensors[t].kind == "activation" and k.tensors[t].dtype in FLOATS}
     kept = [made.get(t, t) for t in saves]
     if kind in PRODUCTS:
         copies = [_copy(k, t, to) for t in inputs if k.tensors[t].kind == "parameter" and k.tensors[t].dtype != to]
@@ -68,10 +68,10 @@ def _of_result(k: Kernels, kind: str, attrs: object, inputs: Sequence[str]) -> s
 
 def promoted(k: Kernels, primitive: str, inputs: Sequence[str]) -> tuple[list[str], str]:
     """Operands of an elementwise operation or a reduction with their casts, and the type of its result."""
-    read = [cast(k, t, "fp32") if primitive in _WIDE and k.tensors[t].dtype in _FLOATS else t for t in inputs]
+    read = [cast(k, t, "fp32") if primitive in _WIDE and k.tensors[t].dtype in FLOATS else t for t in inputs]
     return read, k.tensors[read[0]].dtype if primitive in ("index", "gather", "repeat", "copy", "cast", "dropout") else _widest(k, read)
 
 
 def _widest(k: Kernels, names: Iterable[str]) -> str:
     found = [k.tensors[t].dtype for t in names]
-    return next((dtype for dtype in _FLOATS if dtype in found), found[0])
+    return next((dtype for dtype in FLOATS if dtype in found), found[0])

@@ -59,13 +59,15 @@ EAGER = Framework(
     counts="all_to_all",  # torchtitan's dispatcher
     keeps_gathered=True,  # DTensor keeps what it gathered
     stops_early=True,  # torch.utils.checkpoint early_stop
+    checkpoints_ask=True,  # transformers modeling_utils.py activation_checkpointing_enable: enable_input_require_grads
     main_gradients=False,  # torch autograd AccumulateGrad
     returns_logits=True,  # CausalLMOutputWithPast
+    op_by_op=True,  # torch/nn/modules/module.py _call_impl
     adapts_experts=False,  # transformers 5: experts' weights are one parameter, no nn.Linear (peft tuners/tuners_utils.py all-linear)
 )
 
 # torch/_inductor/scheduler.py: elementwise operations behind a product are one kernel
-COMPILED = replace(EAGER, name="compile", lowerings=fuse_compiled.LOWERINGS, scales_as_it_adds=True)
+COMPILED = replace(EAGER, name="compile", lowerings=fuse_compiled.LOWERINGS, scales_as_it_adds=True, op_by_op=False)
 
 FRAMEWORKS = {framework.name: framework for framework in (TE, EAGER, COMPILED)}
 

@@ -201,6 +201,9 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     if model.attention.logit_softcap:
         scores.softmax("capped", precision)
     code = module_code(model)
+    if code.scores_bounded:
+        scores.softmax("bounded", precision)
+        scores.made.append(k.make("bound", [], "fp32", "index"))
     if (offsets and not code.scores_in_fp32) or code.scores_shifted:
         scores.tensor("largest", "int64", ["b", at.heads, "s"])
     if code.softmax_in_compute_type:

@@ -62,6 +62,8 @@ class ModuleCode:
     """eager_attention_forward without dtype=float32."""
     scores_in_fp32: bool = False
     """eager_attention_forward multiplies fp32 copies of queries and keys."""
+    scores_bounded: bool = False
+    """The scores' maximum with the least number of their type, which keeps them and that number in fp32."""
     scores_shifted: bool = False
     """eager_attention_forward takes the largest score from all of a row, and keeps its index."""
     glu_in_fp32: bool = False
@@ -81,6 +83,7 @@ MODULE_CODE = {
     "axk1": _ROUTER,
     "bailing_hybrid": _ROUTER,
     "beam": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
+    "biogpt": ModuleCode(softmax_in_compute_type=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
     "cohere2_moe": _CENTRED,
@@ -119,9 +122,10 @@ MODULE_CODE = {
     "glm4_moe_lite": _ROUTER,
     "glm_moe_dsa": _ROUTER,
     "gpt2": ModuleCode(softmax_in_compute_type=True),
+    "gpt_neo": ModuleCode(scores_in_fp32=True),
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
-    "helium": ModuleCode(norm_weight_in_fp32=True, rotary_repeated=True),
+    "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True),
     "hy_v3": _ROUTER,
     "jamba": ModuleCode(router_casts_weights=True),
@@ -154,6 +158,7 @@ MODULE_CODE = {
     "qwen3_5_text": ModuleCode(rotary_by_row=True),
     "qwen3_next": ModuleCode(router_casts_weights=True),
     "stablelm": ModuleCode(rotary_concatenates=True),
+    "xglm": ModuleCode(softmax_in_compute_type=True, scores_bounded=True),
 }
 _LLAMA = ModuleCode()
 

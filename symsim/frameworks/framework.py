@@ -45,6 +45,8 @@ class Framework:
     """An input that was gathered is kept so; else its shard is kept, and gathered again for the weight gradient."""
     stops_early: bool = False
     """What runs again stops at the last tensor that backward needs."""
+    checkpoints_ask: bool = False
+    """Where layers run again, what the first one reads has a gradient, although nothing before it is trained."""
 
     # memory
     main_gradients: bool = True
@@ -53,6 +55,9 @@ class Framework:
     """Weight gradients of linear modules are accumulated by their product, with an unused gradient kept for autograd."""
     returns_logits: bool = False
     """Forward hands the logits back, so they live on."""
+    op_by_op: bool = False
+    """Operations run one by one from Python: what a call is given lives until it has returned, and a derivative is as many operations as
+    its formula has."""
 
     # time
     launches: Mapping[str, tuple[int, int]] = field(default_factory=dict)

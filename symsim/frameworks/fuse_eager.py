@@ -79,7 +79,8 @@ def eager_norm(k: Kernels, op: Op) -> None:
     if op.of(Norm).norm == "LayerNorm" and not code.centred_norm:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
         x = cast(k, x, "fp32") if code.norm_in_fp32 else x
-        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics], attrs=op.attrs)
+        weight = [run(k, "add", parameters[:1], kind="index")] if op.of(Norm).unit_offset else []
+        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics, *weight], attrs=op.attrs)
         return
     x = cast(k, x, "fp32")
     if op.of(Norm).norm == "LayerNorm":
@@ -130,8 +131,8 @@ def eager_activation(k: Kernels, op: Op) -> None:
     elif function == "relu2":
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
     elif function == "xielu":  # where(x > 0, a x x, (expm1(min(x, eps)) - x) b) + x / 2
-        above = run(k, "pow", [run(k, "pow", [gate])])
-        below = run(k, "pow", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate])])
+        above = run(k, "times_number", [run(k, "times_number", [gate])])
+        below = run(k, "times_number", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate])])
         chosen = run(k, "masked_fill", [above, below, run(k, "scale", [gate], dtype="bool", kind="index")])
         result = run(k, "add", [chosen, run(k, "scale", [gate])], into=result)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from symsim.frameworks.kernels import Kernels
+from symsim.ir.block import FLOATS
 from symsim.ir.operations import OPERATIONS, Norm
 
 
@@ -16,7 +17,7 @@ def needs_gradient(k: Kernels, name: str) -> bool:
     tensor = k.tensors[name]
     if tensor.kind in ("activation", "parameter"):
         return True
-    if tensor.kind == "table" or tensor.dtype not in ("fp32", "bf16", "fp16"):
+    if tensor.kind == "table" or tensor.dtype not in FLOATS:
         return False
     maker = next((op for op in reversed(k.ops) if name in op.outputs), None)
     return maker is not None and any(needs_gradient(k, t) for t in maker.inputs)

@@ -33,6 +33,7 @@ MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router
 """What parameters, FLOPs and bytes are counted by, in the order of tables."""
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
 NARROW = ("fp8", "fp4", "int8")
+FLOATS = ("fp32", "bf16", "fp16")
 # what a tensor is to its module; the table is that of the tokens
 TensorRole = Literal["", "weight", "bias", "table"]
 
@@ -90,6 +91,7 @@ class Op:
     saves: tensors this operation keeps for backward.
     parts: the parts of the layer that it stands in, outermost first; regions: the recompute modules that follow from them.
     idle: mesh axes that this operation does not use although its dimensions could be placed there.
+    frame: the call in whose frame what it makes stays until the call returns, under a name of its own.
     """
 
     kind: str
@@ -105,6 +107,7 @@ class Op:
     parts: tuple[str, ...] = ()
     regions: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
+    frame: str = ""
 
     @property
     def is_view(self) -> bool:

@@ -331,6 +331,8 @@ class Operation:
     whole_sequences: bool = False
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
+    # tensors like the result that PyTorch's formula of the derivative makes on its way
+    between: int = 0
 
     @property
     def completes(self) -> bool:
@@ -423,7 +425,8 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "pow", "silu", "gelu", "gather", "softplus")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "times_number")},
+    "pow": Operation("primitive", keeps="inputs", between=2),  # the power less one, and that times the exponent (pow_backward)
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     "cast": Operation("primitive", casts=True),

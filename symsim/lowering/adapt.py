@@ -122,7 +122,7 @@ class _Adapters:
         new = tuple(d for d in says.result if d not in says.operands[0])
         x, fused = self._unquantised(op.inputs[0]), _function(op) in self.profile.strategy.fused_adapters
         if self.profile.strategy.autocast and not fused:  # peft tuners/tuners_utils.py _cast_input_dtype: the adapter's type
-            x = self._cast(op, "lora_input", x, "fp32")
+            x = self._cast(op, "lora_input", x, "fp32", frame=op.name)
         if self.profile.strategy.lora_dropout:
             dropped = self._tensor(op, "lora_dropout.out", self.tensors[x].dims, self.tensors[x].dtype)
             mask = self._tensor(op, "lora_dropout.mask", self.tensors[x].dims, "bool", "index")
@@ -232,11 +232,11 @@ class _Adapters:
         self._emit(op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs)
         return y
 
-    def _cast(self, op: Op, name: str, x: str, dtype: str, kind: str = "activation") -> str:
+    def _cast(self, op: Op, name: str, x: str, dtype: str, kind: str = "activation", frame: str = "") -> str:
         if self.tensors[x].dtype == dtype:
             return x
         made = self._tensor(op, f"{name}.out", self.tensors[x].dims, dtype, kind)
-        self._emit(op, "cast", name, [x], [made])
+        self._emit(op, "cast", name, [x], [made], frame=frame)
         return made
 
     def _tensor(self, op: Op, name: str, dims: tuple[str, ...], dtype: str, kind: str = "activation", role: TensorRole = "", owner: str = "") -> str:

@@ -57,8 +57,9 @@ def _narrow(model: Architecture, strategy: Strategy) -> tuple[int, int]:
 
 def _checkpoint_needs_it(strategy: Strategy) -> bool:
     """Whether the stream has a gradient from the first layer on all the same: checkpointed layers whose input has none have no
-    backward, so adapters' libraries ask for one (peft prepare_model_for_gradient_checkpointing; ms-swift)."""
-    return strategy.tuner_type != "full" and strategy.recompute not in ("none", "selective")
+    backward, so adapters' libraries ask for one (peft prepare_model_for_gradient_checkpointing; ms-swift), and transformers always."""
+    asks = strategy.tuner_type != "full" or FRAMEWORKS[strategy.fusion].checkpoints_ask
+    return asks and strategy.recompute not in ("none", "selective")
 
 
 def _untuned(model: Architecture) -> Architecture:

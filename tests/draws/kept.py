@@ -3,8 +3,9 @@
     python tests/draws/kept.py '{"model_type": "llama", "hidden_size": 64, ...}' --layer 0 -b 2 -s 48
 
 Counted are the storages that forward made and that are alive after it, and the layer's input and output where autograd packed them; tables that
-come from outside the layer (rotary embeddings, masks) are counted apart. Attention is written out (attention_kernel=eager). Needs transformers
-and torch.
+come from outside the layer (rotary embeddings, masks) are counted apart. Attention is written out (attention_kernel=eager). A LayerNorm's
+statistics of bf16 count as fp32, which they are on an accelerator (aten native/cuda/layer_norm_kernel.cu: acc_type; the processor's are in bf16).
+Needs transformers and torch.
 """
 
 from __future__ import annotations
@@ -46,7 +47,14 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
         if name.endswith(("attn_hc", "ffn_hc")):  # kept in fp32 by their class (_keep_in_fp32_modules_strict)
             module.float()
     ids = torch.randint(0, made.vocab_size, (b, s))
-    return alive(model.base_model.layers[layer], *captured(model, layer, ids))
+    return alive(layers_of(model)[layer], *captured(model, layer, ids))
+
+
+def layers_of(model: Any) -> Any:
+    """The layers of a model, whatever its family calls them: the first list of modules as long as there are any."""
+    import torch
+
+    return next(m for m in model.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == model.config.num_hidden_layers)
 
 
 def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -54,7 +62,7 @@ def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[st
     import torch
 
     found: list[Any] = []
-    hook = model.base_model.layers[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
+    hook = layers_of(model)[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
     with torch.no_grad():
         model(input_ids=ids, use_cache=False)
     hook.remove()
@@ -76,10 +84,12 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
+            statistics = result[1:] if func is torch.ops.aten.native_layer_norm.default else ()
             for t in tree_leaves(result):
                 if isinstance(t, torch.Tensor):
                     storage = t.untyped_storage()
-                    self.made.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
+                    size = 4 * t.numel() if any(t is s for s in statistics) else storage.nbytes()
+                    self.made.setdefault(storage._cdata, (StorageWeakRef(storage), size))
             return result
 
     args, kwargs = tuple(map(_trained, args)), dict(kwargs)
