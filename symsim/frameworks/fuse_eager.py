@@ -79,8 +79,8 @@ def eager_norm(k: Kernels, op: Op) -> None:
     if op.of(Norm).norm == "LayerNorm" and not code.centred_norm:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
         x = cast(k, x, "fp32") if code.norm_in_fp32 else x
-        weight = [run(k, "add", parameters[:1], kind="index")] if op.of(Norm).unit_offset else []
-        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics, *weight], attrs=op.attrs)
+        shifted = [run(k, "add", parameters[:1], kind="index")] if op.of(Norm).unit_offset else []
+        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics, *shifted], attrs=op.attrs)
         return
     x = cast(k, x, "fp32")
     if op.of(Norm).norm == "LayerNorm":
