@@ -57,7 +57,7 @@ ALLOWED: dict[str, str] = {
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
-        lowering/adapt.py:_with_adapters lowering/adapt.py:_function
+        lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
         lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
