@@ -397,8 +397,7 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
             else:
                 parts.append(Quantity(of_block(letter, n).expr, unit) * here[n])
         if letter == "A":
-            if full:
-                parts += _checkpoints(lowered)
+            parts += _checkpoints(lowered) if full else []
             shared = [of_block("A", n, again, part="shared") for n in lowered.blocks for again in (True, False)]
             parts += [Quantity(key.expr, unit) for key in shared if key in book][:1] + [lent(lowered)]
         book.define(of_stage(letter), total(parts, unit), meaning, unit=unit, latex=rf"{letter}^{{(i)}}")
@@ -416,9 +415,8 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
 
 def _checkpoints(lowered: Lowered) -> list[Quantity]:
     """What stays of layers that run again in full: the same of each group, or, where kinds keep other bytes (frozen ones none), by kind."""
-    kept = {kind: sum((s.bytes for s in found.saved), ZERO) for kind, found in lowered.checkpointed.items()}
-    each = {kind: Quantity(of_block("A", kind, again=True).expr, BYTE) for kind in kept}
-    if len(set(kept.values())) == 1:
+    each = {kind: Quantity(of_block("A", kind, again=True).expr, BYTE) for kind in lowered.checkpointed}
+    if len({sum((s.bytes for s in found.saved), ZERO) for found in lowered.checkpointed.values()}) == 1:
         return [next(iter(each.values())) * symbol("checkpoints_i")]
     together = lowered.profile.strategy.recompute_num_layers if lowered.profile.strategy.recompute_method == "uniform" else 1
     return [size * (layers(kind, again=True).expr / together) for kind, size in each.items()]
