@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from symsim.bench import peers
-from symsim.bench.peers import CONFIGURATIONS, HEADS, HIDDEN, LAYERS, PeerRate, peer_rates
+from symsim.bench.compared import bench_searches
+from symsim.bench.peer_files import HEADS, HIDDEN, LAYERS, simumax_model, simumax_system
+from symsim.bench.peer_searches import SEARCHES, Asked, PeerSearch, searched
+from symsim.bench.peers import CONFIGURATIONS, PeerRate, peer_rates
+from symsim.bench.setting import Bench, Limits, Setting
 
 PACKAGES = {"simumax": "SimuMax", "calculon": "Calculon", "llm_analysis": "llm-analysis"}
 
@@ -106,6 +110,25 @@ def test_a_peer_that_refuses_everything_and_another_package_of_its_name(monkeypa
     assert simumax.startswith("SimuMax is not timed: no module simumax.core")
     assert f"refuses all {len(CONFIGURATIONS)} configurations" in refused and "too many replicas" in refused
     assert differs.startswith("llm-analysis 0.0.1 is not timed: its interface is another (") and "d841e40" in differs
+
+
+def test_a_sentence_for_each_search_that_cannot_be_asked() -> None:
+    for block, peer in zip(bench_searches(Bench(Setting(), Limits({}, {}, 1))), ("SimuMax", "Calculon"), strict=True):
+        assert not block.figures and block.title.startswith(f"{peer}'s own search beside symsim plan: ")
+        assert block.notes[0].startswith(f"{peer} is not asked: ModuleNotFoundError: ")
+
+
+def test_a_search_beside_a_plan() -> None:
+    """What a peer's search found, here a strategy that is not the best, is set beside the plan's own under both models."""
+    strategy = {"seq_len": 4096, "micro_batch_size": 1, "micro_batch_num": 8, "world_size": 8, "tp_size": 4, "pp_size": 1,
+                "enable_sequence_parallel": True, "zero_state": 1, "enable_recompute": False, "dtype": "bf16"}  # fmt: skip
+    model = {**simumax_model(), "hidden_size": 2048, "head_num": 16, "intermediate_size": 5632, "layer_num": 4}
+    asked = Asked("a small model on 8 H100", 8, 16, 4096, f"{SEARCHES[0].asked.fix},pp=1", ("tp=1,2,4",), ("recompute", "none", "full"))
+    files = {"strategy": strategy, "model": model, "system": simumax_system()}
+    found = searched(PeerSearch("SimuMax", "simumax", asked, lambda given: (given.world, files)))
+    assert found.configurations == (8, 6) and min(found.seconds) >= 0
+    assert "tp=4," in found.theirs.strategy and "tp=" not in found.ours.strategy
+    assert found.ours.here < found.theirs.here and found.ours.there < found.theirs.there
 
 
 def test_sizes_of_simumax_and_the_rate() -> None:

@@ -75,6 +75,14 @@ def test_every_key_has_a_row() -> None:
         assert {"matrix.float16.tflops", "vector.float16.tflops", "mem1.GiB", "mem2.MB_efficiency", "processing_mode"} <= told.keys()
 
 
+def test_a_system_without_a_second_memory(tmp_path: Path) -> None:
+    """Of no capacity: `mem2.capacity > 0` is what Calculon's search asks before it offloads."""
+    made = job(tmp_path, system={"mem2": {"GiB": 0, "GBps": 32, "MB_efficiency": [[0, 1]]}})
+    told = fates(made)
+    assert "host" not in (made.system or {})
+    assert {told[f"mem2.{key}"] for key in ("GiB", "GBps", "MB_efficiency")} == {"no_cost_effect"}
+
+
 def test_what_of_a_system_the_execution_reads(tmp_path: Path) -> None:
     """A tier's share of the processors is the system's; engines of another type than that of the execution are not read."""
     files = {path.name: json.loads(path.read_text()) for path in (IMPORTED / "shares").iterdir()}

@@ -231,9 +231,12 @@ def make(
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="limits workload derive compile scalar grid search process peers; all but peers unless given."),
+        typer.Argument(
+            metavar="[NAME]...",
+            help="limits workload derive compile scalar grid search process options peers searches; all but the last two unless given.",
+        ),
     ] = None,
-    peers: Annotated[bool, typer.Option("--peers", help="Also time SimuMax, Calculon and llm-analysis, where they can be imported.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Also SimuMax, Calculon and llm-analysis, where they can be imported.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Time symsim on this machine, in relation to what the machine can do."""

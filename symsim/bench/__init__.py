@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from symsim.bench.compared import bench_peers
+from symsim.bench.compared import bench_peers, bench_searches
 from symsim.bench.figures import Block, Figure, three_digits
 from symsim.bench.formulas import bench_compile, bench_derive, bench_scalar
 from symsim.bench.grids import bench_grid, bench_process, bench_search
@@ -38,18 +38,21 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Block]]] = {
     "process": bench_process,
     "options": bench_options,
     "peers": bench_peers,
+    "searches": bench_searches,
 }
+_OF_PEERS = ("peers", "searches")
 
 
 def run(names: Sequence[str], peers: bool, as_json: bool, write: Callable[[str], None], setting: Setting = FULL) -> None:
-    """Run the benchmarks of these names (all but `peers` by default; `peers` adds it), and write a block as each finishes, or one object.
+    """Run the benchmarks of these names (by default all but those of other systems, which `peers` adds), and write a block as each finishes, or one
+    object.
 
     InputError for a name that is none.
     """
     for name in names:
         if name not in BENCHMARKS:
             raise InputError(f"there is no benchmark '{name}': {nearest(name, list(BENCHMARKS))}")
-    chosen = list(dict.fromkeys([*(names or [n for n in BENCHMARKS if n != "peers"]), *(["peers"] if peers else [])]))
+    chosen = list(dict.fromkeys([*(names or [n for n in BENCHMARKS if n not in _OF_PEERS]), *(_OF_PEERS if peers else ())]))
     machine = described()
     if not as_json:
         write(_head(machine))

@@ -1,4 +1,4 @@
-"""The benchmark of symsim beside its peers: the same configurations by each, in one process."""
+"""The benchmarks of symsim beside its peers: the same configurations by each, in one process; and their searches beside a plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from symsim.bench.figures import Block, Figure
 from symsim.bench.measuring import processor_seconds
-from symsim.bench.peers import CONFIGURATIONS, peer_rates
+from symsim.bench.peer_searches import SEARCHES, PeerSearch, searched
+from symsim.bench.peers import CONFIGURATIONS, line_of, peer_rates, silence
 from symsim.bench.setting import ASKED, BEST, FITS, Bench
 from symsim.bench.walks import walked_once, walks_of
 from symsim.grid.axes import Axis
@@ -34,6 +35,36 @@ def bench_peers(bench: Bench) -> Iterator[Block]:
         f"symsim, a sweep's kernel: {every} at {bench.setting.peer_sequences} sequence lengths, every point computed, by NumPy",
     ]
     yield Block("peers", "configurations of llama3-70b on H100s in one process, CPU time", tuple(figures), tuple(notes))
+
+
+def bench_searches(bench: Bench) -> Iterator[Block]:
+    """Of every peer with a search of its own, that search beside a plan: figures where it can be asked, else a sentence."""
+    yield from map(_searched, SEARCHES)
+
+
+def _searched(peer: PeerSearch) -> Block:
+    title = f"{peer.name}'s own search beside symsim plan: {peer.asked.what}, {peer.asked.batch} sequences a step, CPU time"
+    try:
+        with silence():
+            found = searched(peer)
+    except Exception as error:  # another version, or another package of this name, may fail in any way
+        return Block("searches", title, (), (f"{peer.name} is not asked: {line_of(error)}",))
+    theirs, ours = found.theirs, found.ours
+    figures = (
+        Figure(f"{peer.name}", found.seconds[0], "s"),
+        Figure("symsim plan", found.seconds[1], "s"),
+        Figure(f"best of {peer.name}, a step under symsim's model", theirs.here, "s"),
+        Figure("best of symsim, a step under symsim's model", ours.here, "s"),
+        Figure(f"best of {peer.name}, a step under {peer.name}'s model", theirs.there, "s"),
+        Figure(f"best of symsim, a step under {peer.name}'s model", ours.there, "s"),
+    )
+    notes = (
+        f"{peer.name} evaluated {found.configurations[0]:,} configurations; of the {found.configurations[1]:,} in the plan's space each was refused, "
+        "excluded by a bound, or evaluated",
+        f"best of {peer.name}: {theirs.strategy}",
+        f"best of symsim: {ours.strategy}",
+    )
+    return Block("searches", title, figures, notes)
 
 
 def _scalar_rate(bench: Bench, configurations: Sequence[Sequence[int]]) -> float:

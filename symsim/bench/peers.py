@@ -16,7 +16,24 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import Any
+
+from symsim.bench.peer_files import (
+    FFN,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    LAYERS,
+    MEMORY,
+    MEMORY_BANDWIDTH,
+    NIC,
+    NVLINK,
+    PEAK,
+    SEQUENCE,
+    VOCABULARY,
+    calculon_system,
+    simumax_model,
+    simumax_system,
+)
 
 Configuration = tuple[int, int, int, int, int]
 
@@ -27,11 +44,6 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     *((8, 2, 16, 1, 8), (8, 4, 8, 1, 16), (8, 4, 8, 2, 16), (8, 8, 4, 1, 32), (4, 8, 8, 1, 32), (2, 16, 8, 1, 32)),  # 256
     *((8, 2, 32, 1, 8), (8, 4, 16, 1, 16), (8, 8, 8, 1, 32), (4, 4, 32, 1, 8), (4, 8, 16, 1, 16), (2, 16, 16, 1, 64)),  # 512
 )
-
-# facts of Llama 3 70B; of an H100 SXM, its links one way, in FLOP/s, bytes, bytes/s
-LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCABULARY, SEQUENCE = 80, 8192, 64, 8, 28672, 128256, 4096
-PEAK, PEAK_VECTOR, MEMORY, MEMORY_BANDWIDTH = 989e12, 134e12, 80 * 2**30, 3.35e12
-NODE, NVLINK, NIC = 8, 450e9, 400e9 / 8
 
 # seconds of a step and bytes of a rank
 Answer = tuple[float, float]
@@ -69,7 +81,7 @@ def peer_rates(seconds: float = 5.0) -> tuple[list[PeerRate], list[str]]:
     """Rates of the peers that can be imported, each measured for so many CPU seconds, and a sentence for each other one."""
     rates, missing = [], []
     for peer in _PEERS:
-        with _silence():
+        with silence():
             found = _measured(peer, seconds)
         if isinstance(found, PeerRate):
             rates.append(found)
@@ -85,13 +97,13 @@ def _measured(peer: _Peer, seconds: float) -> PeerRate | str:
         evaluate, refusals = peer.prepare()
         accepted, refusal = _accepted(evaluate, refusals)
         if not accepted:
-            return f"{peer.name} {_version(peer)} is not timed: it refuses all {of} configurations ({_line(refusal)}); known here: {peer.known}"
+            return f"{peer.name} {_version(peer)} is not timed: it refuses all {of} configurations ({line_of(refusal)}); known here: {peer.known}"
         count, spent = _repeated(evaluate, accepted, seconds)
     except ModuleNotFoundError as error:
         absent = "is installed or on PYTHONPATH" if error.name == peer.package else "is there, which it imports"
         return f"{peer.name} is not timed: no module {error.name} {absent}; known here: {peer.known}"
     except Exception as error:  # another version, or another package of this name, may fail in any way
-        return f"{peer.name} {_version(peer)} is not timed: its interface is another ({_line(error)}); known here: {peer.known}"
+        return f"{peer.name} {_version(peer)} is not timed: its interface is another ({line_of(error)}); known here: {peer.known}"
     return PeerRate(peer.name, _version(peer), count, spent, f"{len(accepted)} of {of} configurations, {peer.what}")
 
 
@@ -122,7 +134,7 @@ def _repeated(evaluate: Evaluate, configurations: list[Configuration], seconds: 
             return count, max(spent, 1e-9)
 
 
-def _line(error: Exception | None) -> str:
+def line_of(error: Exception | None) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 160 else text[:157] + "..."
 
@@ -145,7 +157,7 @@ class _Nowhere(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Neither prints, nor warnings, nor log records; their settings are put back."""
     nowhere, disabled = _Nowhere(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -159,7 +171,7 @@ def _silence() -> Iterator[None]:
 
 def _simumax() -> tuple[Evaluate, tuple[type[Exception], ...]]:
     config, perf = import_module("simumax.core.config"), import_module("simumax.core.perf_llm")
-    system, model = config.SystemConfig.init_from_dict(_simumax_system()), config.ModelConfig.init_from_dict(_simumax_model())
+    system, model = config.SystemConfig.init_from_dict(simumax_system()), config.ModelConfig.init_from_dict(simumax_model())
 
     def evaluate(configuration: Configuration) -> Answer:
         tp, pp, dp, b, m = configuration
@@ -187,44 +199,6 @@ def _simumax() -> tuple[Evaluate, tuple[type[Exception], ...]]:
     return evaluate, (AssertionError, ValueError, NotImplementedError)
 
 
-def _simumax_system() -> dict[str, Any]:
-    matrix = {"tflops": PEAK / 1e12, "efficient_factor": 1.0}
-    ring = {"all_reduce": (2, -1), "all_gather": (1, -1), "reduce_scatter": (1, -1), "p2p": (1, 0), "all2all": (1, -1)}
-
-    def link(rate: float) -> dict[str, Any]:  # its GB/s are GiB/s
-        bandwidth = {"gbps": rate / 2**30, "efficient_factor": 1.0, "latency_us": 0}
-        return {"processor_usage": 0.0, "bandwidth": bandwidth, "op": {name: {"scale": s, "offset": o} for name, (s, o) in ring.items()}}
-
-    return {
-        "sys_name": "h100-sxm",
-        "num_per_node": NODE,
-        "accelerator": {
-            "backend": "cuda",
-            "mem_gbs": MEMORY / 2**30,
-            "mode": "roofline",
-            "op": {name: matrix for name in ("default", "matmul", "sdp_fwd", "sdp_bwd")},
-            "bandwidth": {"default": {"gbps": MEMORY_BANDWIDTH / 2**30, "efficient_factor": 1.0, "latency_us": 0}},
-        },
-        # between nodes it wants the rate of a node
-        "networks": {"low_intra_node": link(NVLINK), "high_intra_node": link(NVLINK), "inter_node": link(NODE * NIC)},
-    }
-
-
-def _simumax_model() -> dict[str, Any]:
-    return {
-        "model_type": "dense",
-        "model_name": "llama3-70b",
-        "hidden_size": HIDDEN,
-        "head_num": HEADS,
-        "kv_head_num": KV_HEADS,
-        "head_size": HIDDEN // HEADS,
-        "intermediate_size": FFN,
-        "layer_num": LAYERS,
-        "vocab_size": VOCABULARY,
-        "use_swiglu": True,
-    }
-
-
 def _bytes(text: str) -> float:
     """Bytes of SimuMax's '66.44 GB', which are GiB."""
     number, unit = text.split()
@@ -234,25 +208,7 @@ def _bytes(text: str) -> float:
 def _calculon() -> tuple[Evaluate, tuple[type[Exception], ...]]:
     calculon = import_module("calculon")
     llm, log = calculon.Llm, logging.getLogger("calculon")
-    ring = {"p2p": [1.0, None], "reduce_scatter": [1.0, -1], "all_gather": [1.0, -1], "all_reduce": [2.0, -1]}
-
-    def link(rate: float, ranks: int) -> dict[str, Any]:
-        of_ring = {"efficiency": 1.0, "latency": 0.0, "ops": ring, "must_be_filled": False, "processor_usage": 0.0}
-        return {"bandwidth": rate / 1e9, "size": ranks, **of_ring}
-
-    def memory(size: float) -> dict[str, Any]:
-        return {"GiB": size / 2**30, "GBps": MEMORY_BANDWIDTH / 1e9, "MB_efficiency": [[0, 1.0]]}
-
-    system = calculon.System(
-        {
-            "matrix": {"bfloat16": {"tflops": PEAK / 1e12, "gflops_efficiency": [[0, 1.0]]}},
-            "vector": {"bfloat16": {"tflops": PEAK_VECTOR / 1e12, "gflops_efficiency": [[0, 1.0]]}},
-            "mem1": memory(MEMORY),
-            "mem2": memory(0),
-            "processing_mode": "roofline",
-            "networks": [link(NVLINK, NODE), link(NIC, 2**16)],
-        }
-    )
+    system = calculon.System(calculon_system())
     shape = {"hidden": HIDDEN, "feedforward": FFN, "seq_size": SEQUENCE, "attn_heads": HEADS, "attn_size": HIDDEN // HEADS, "num_blocks": LAYERS}
     application = llm.Application(shape)
 

@@ -74,6 +74,8 @@ def text_of(value: Any) -> str:
     """A value as `-s` and `--axis` take it."""
     if isinstance(value, (tuple, list)):
         return "+".join(map(str, value))
+    if value is None:
+        return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

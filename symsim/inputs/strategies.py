@@ -125,13 +125,22 @@ def _canonical(document: Document) -> Document:
         if name in data:
             raise InputError(f"{document.place((given,))}: {given} and {spelt[name]} are the same setting; give one of them")
         spelt[name] = given
-        data[name] = _list(value) if _takes_list(name) else str(value) if name == "document_lengths" and type(value) is int else value
+        data[name] = _read(name, value)
         lines |= {(name, *path[1:]): line for path, line in document.lines.items() if path[0] == given}
     unknown = next((name for name in data if name not in Strategy.model_fields and name != RANKS), None)
     if unknown is not None:
         # names are matched here, since pydantic does not know the aliases
         raise InputError(f"{document.place((spelt[unknown],))}: unknown key '{cut(unknown, 40)}': {of_strategy(unknown, other_settings())}")
     return Document(data, document.where, lines)
+
+
+def _read(name: str, value: Any) -> Any:
+    """A value as its option has it; the text `null`, of one that may be left out, for none."""
+    if value == "null" and type(None) in _annotations(name):
+        return None
+    if _takes_list(name):
+        return _list(value)
+    return str(value) if name == "document_lengths" and type(value) is int else value
 
 
 def _list(value: Any) -> Any:

@@ -38,10 +38,14 @@ def read(document: Document, lenient: bool, multiplied: str | None = None) -> tu
         "kernels": _kernels(keys),
         "network": _network(keys, document),
     }
-    capacity = _positive(keys, "mem2.GiB", "host.memory")
+    capacity = _number(keys, "mem2.GiB", "host.memory")
     rate = _positive(keys, "mem2.GBps", "host.bandwidth")
     share = _highest(keys, "mem2.MB_efficiency", "host.bandwidth")
-    if rate is not None:
+    # optimal_execution.py: what has no capacity is not there
+    if capacity == 0:
+        for key in ("mem2.GiB", "mem2.GBps", "mem2.MB_efficiency"):
+            keys.note(key, "no_cost_effect", why="no second memory")
+    elif rate is not None:
         found["host"] = {"bandwidth": [f"{rate * share:g} GB/s", "datasheet", _SOURCE]}
         found["host"] |= {"memory": [f"{capacity:g} GiB", "datasheet", _SOURCE]} if capacity is not None else {}
     _vectors(keys, multiplied)
@@ -194,7 +198,14 @@ def _is_step(row: Any) -> bool:
 
 
 def _positive(keys: Keys, key: str, to: str) -> Any:
-    value = keys.number(key, None, to=to)
-    if value is not None and value <= 0:
+    value = _number(keys, key, to)
+    if value == 0:
         raise keys.wrong(key, "a number above zero")
+    return value
+
+
+def _number(keys: Keys, key: str, to: str) -> Any:
+    value = keys.number(key, None, to=to)
+    if value is not None and value < 0:
+        raise keys.wrong(key, "a number from zero up")
     return value
