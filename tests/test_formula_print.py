@@ -146,13 +146,22 @@ def test_what_is_common_stands_in_front() -> None:
     assert plain(start + 4 * (1 - dp) * rate * dense) == "t_mem - 4*(dp - 1)*B_hbm*P_stage_dense"
 
 
+def test_what_is_taken_off_stands_without_brackets() -> None:
+    p, i, a = symbol("pp"), symbol("i"), symbol("A_stage")
+    assert plain((p - i - 1) * a) == "(pp - i - 1)*A_stage"
+    assert plain(a - (i + 1) * symbol("t_slow")) == "A_stage - (i + 1)*t_slow"
+
+
 def test_guards_are_brackets() -> None:
     mu, t, i, m, p = (symbol(n) for n in ("mu_tp_1", "tp", "i", "m", "pp"))
     assert plain(ceil(minimum(1, mu - 1))) == "[mu_tp_1 > 1]"
     assert plain(ceil(minimum(1, t / mu - 1))) == "[tp > mu_tp_1]"
     assert plain(minimum(1, maximum(0, m + i - p + 1))) == "[m + i >= pp]"
     assert plain(minimum(1, symbol("L_dense_i"))) == "[L_dense_i > 0]"
+    v, alive = symbol("vpp"), symbol("alive_i")
+    assert plain(minimum(1, maximum(0, v * (m - alive)))) == "[m > alive_i]"
     # of what may be no whole number, or less than nothing, it would not be so
+    assert plain(minimum(1, maximum(0, m - alive))) == "min(1, max(0, m - alive_i))"
     assert plain(minimum(1, symbol("t_place"))) == "min(1, t_place)"
     assert plain(minimum(1, symbol("L_dense_i") - symbol("L_dense_ckpt_i"))).startswith("min(1, ")
     assert latex(minimum(1, maximum(0, m + i - p + 1))) == r"[m + i \ge p]"

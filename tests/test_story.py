@@ -305,7 +305,7 @@ def test_a_symbol_opens_what_it_is_in_place(width: int, tmp_path: Path) -> None:
     assert found["asked"] > 200 and found["unknown"] == [] and found["width"] <= found["room"]
 
 
-@pytest.mark.parametrize(("dispatcher", "said"), [("alltoall", "counts of tokens"), ("allgather", "expert-parallel (etp and ep)")])
+@pytest.mark.parametrize(("dispatcher", "said"), [("alltoall", "token-count messages"), ("allgather", "expert-parallel (etp and ep)")])
 def test_messages_over_two_axes_are_said_by_what_they_are(dispatcher: str, said: str) -> None:
     strategy = f"tp=4,pp=4,ep=8,etp=1,sp=true,dp=8,num_microbatches=16,moe_token_dispatcher_type={dispatcher}"
     step = Step(symsim.derive("mixtral-8x7b", strategy, system="h100-sxm"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -104,7 +104,7 @@ class Arranger:
         parts = [
             part
             for group in groups.values()
-            for part in (self.arranged(group) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
+            for part in (_apart(self.arranged(group)) if len(groups) > 1 else (t for m, c in group.items() for t in self.arranged({m: c})))
         ]
         return tuple(sorted(parts, key=self._reading_order))
 
@@ -167,6 +167,9 @@ class Arranger:
             return None
         bare = _at_least_zero(counted)
         if bare is not None and _whole(bare):
+            # of a product with what is positive the rest decides
+            common = {a: p for a, p in _common(bare.terms).items() if isinstance(a, Symbol) and domain(a.name) == "positive integer"}
+            bare = Expr({_divided(m, common): c for m, c in bare.terms.items()})
             left = Expr({m: c for m, c in bare.terms.items() if m and c > 0})
             constant = bare.terms.get((), 0)
             right = left + constant - bare
@@ -215,7 +218,13 @@ def _at_least_zero(amount: Expr) -> Expr | None:
 
 def _whole(amount: Expr) -> bool:
     """Whether it is a whole number wherever it is defined, and no less than zero where nothing is taken off."""
-    return all(c == int(c) and all(p > 0 and isinstance(a, Symbol) and _counts(a.name) for a, p in m) for m, c in amount.terms.items())
+    return all(c == int(c) and _whole_product(m) for m, c in amount.terms.items())
+
+
+def _whole_product(monomial: Monomial) -> bool:
+    # micro-batches of a rank are in flight by chunks: with v of them to a model, whole numbers of 1/v
+    names = {a.name for a, p in monomial if isinstance(a, Symbol) and p > 0}
+    return len(names) == len(monomial) and all(_counts(n) or (n == "alive_i" and "vpp" in names) for n in names)
 
 
 def split(terms: Terms) -> tuple[Fraction, dict[Atom, int], list[Terms]]:
@@ -291,6 +300,13 @@ def _ratio(part: Terms, base: Terms, atoms: list[Atom]) -> tuple[Monomial, Fract
     shift += tuple((a, -p) for a, p in second if a not in dict(first))
     moved = {_multiplied(m, shift): Fraction(c) * times for m, c in base.items()}
     return (shift, times) if moved == {_multiplied(m, ()): Fraction(c) for m, c in part.items()} else None
+
+
+def _apart(terms: Sum) -> Sum:
+    """A group between others: - i - 1, not -(i + 1)."""
+    if len(terms) == 1 and terms[0].coefficient == -1 and not terms[0].monomial and len(terms[0].inner) == 1:
+        return tuple(replace(t, coefficient=-t.coefficient) for t in terms[0].inner[0])
+    return terms
 
 
 def _multiplied(monomial: Monomial, by: Monomial) -> Monomial:

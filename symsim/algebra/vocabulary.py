@@ -76,19 +76,19 @@ W_c     | W_c           | 1    | linear-attention convolution kernel width
 C_l     | C_l           | 1    | tokens of a block of lightning attention
 W_l     | W_l           | 1    | short-convolution kernel width
 H_m     | H_m           | 1    | heads of a state-space mixer (Mamba-2)
-D_m     | D_m           | 1    | their dimension
-G_m     | G_m           | 1    | groups of them that share B and C
-N_m     | N_m           | 1    | dimension of their state
-W_m     | W_m           | 1    | width of their convolution
-Q_m     | Q_m           | 1    | tokens of a chunk of their scan
+D_m     | D_m           | 1    | head dimension of a state-space mixer
+G_m     | G_m           | 1    | groups of a state-space mixer's heads that share B and C
+N_m     | N_m           | 1    | state dimension of a state-space mixer
+W_m     | W_m           | 1    | convolution width of a state-space mixer
+Q_m     | Q_m           | 1    | tokens of a chunk of a state-space mixer's scan
 D_i     | D_i           | 1    | channels of a selective scan (Mamba-1)
-N_i     | N_i           | 1    | dimension of the state of each
-r_i     | r_i           | 1    | rank of their steps
-W_i     | W_i           | 1    | width of their convolution
+N_i     | N_i           | 1    | state dimension of a channel of a selective scan
+r_i     | r_i           | 1    | rank of the steps of a selective scan
+W_i     | W_i           | 1    | convolution width of a selective scan
 n_r     | n_r           | 1    | residual streams
 r_u     | r_u           | 1    | rank of a branch beside attention
 h_p     | h_p           | 1    | width of a layer's own embeddings
-V_p     | V_p           | 1    | rows of their table
+V_p     | V_p           | 1    | rows of the table of a layer's own embeddings
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share
 r       | r             | 1    | rank of the adapters
 o       | o             | 1    | inputs of a linear map that an adapter rotates together
@@ -109,9 +109,9 @@ i       | i             | 1    | pipeline stage index, from zero
 j       | j             | 1    | model chunk of a pipeline rank, from zero
 group   | \gamma        | 1    | micro-batches that run through one model chunk in a row
 tf      | t_f           | s    | forward of one micro-batch on the slowest pipeline rank
-ti      | t_i           | s    | its input gradients
-tw      | t_w           | s    | its weight gradients
-tr      | t_r           | s    | its recompute
+ti      | t_i           | s    | input gradients of one micro-batch on the slowest pipeline rank
+tw      | t_w           | s    | weight gradients of one micro-batch on the slowest pipeline rank
+tr      | t_r           | s    | recompute of one micro-batch on the slowest pipeline rank
 tfb     | t_{fb}        | s    | a forward and a backward of two micro-batches, overlapped
 tc      | t_c           | s    | one message between neighbouring stages that nothing hides
 t_slow  | t_{\mathrm{slow}}  | s | a micro-batch, forward and backward, on the slowest pipeline rank

@@ -15,7 +15,7 @@ from symsim.report.ink import Ink
 _MATTER, _TRIED = 4, 6  # of a short report, and those of which its own step is asked
 _MOVED = ("step", "peak")  # by which an alternative matters
 _COLUMNS = (Column("assumption", 10), Column("in force", 7), Column("meaning", 22), Column("by", 2.6), Column("an alternative moves", 16))
-_BRIEF = (Column("assumption", 9), Column("in force", 5), Column("meaning", 29.5), Column("an alternative moves", 12))
+_BRIEF = (Column("assumption", 9), Column("in force", 5.5), Column("meaning", 29), Column("an alternative moves", 12))
 
 # assumptions that nothing but seconds and memory rests on, which a report without a system does not show
 OF_A_SYSTEM = frozenset(
@@ -82,7 +82,7 @@ def _row(result: Evaluation, ink: Ink, name: str, alternatives: list[Effect], sh
     else:
         moved = "; ".join(said_in_brief(e) for e in alternatives if e.moves or e.refused)
     nothing = "" if short else "none of the three"
-    return Row((Code(name), _chosen(result, name), known.meaning, *source, moved or nothing))
+    return Row((Code(name), Code(_chosen(result, name)), known.meaning, *source, moved.replace(" -", " \u2212") or nothing))
 
 
 def _together(said: Iterable[str]) -> str:

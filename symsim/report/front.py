@@ -62,12 +62,12 @@ def answer(step: Step) -> Table:
         (f"peak memory, of {human(step.capacity, BYTE)}", human(step.peak(step.fullest), BYTE), "=M_peak"),
         ("verdict", step.verdict_in_brief, "Memory"),
     ]
-    for name, what in (
-        ("cost_per_trillion_tokens", "cost of a trillion tokens, USD"),
-        ("energy_per_trillion_tokens", "energy of a trillion tokens, MWh"),
+    for name, what, unit in (
+        ("cost_per_trillion_tokens", "cost of a trillion tokens", "USD"),
+        ("energy_per_trillion_tokens", "energy of a trillion tokens", "MWh"),
     ):
         if name in numbers:
-            rows.append((what, plain(step.number(name)), f"={name}"))
+            rows.append((what, f"{plain(step.number(name))} {unit}", f"={name}"))
     caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
     columns = (Column("result", 22), Column("value", 26), Column("formula", 6))
     return Table(spans(caption), columns, tuple(Row((what, said, _by(key))) for what, said, key in rows), key="answer")

@@ -28,17 +28,24 @@ def model(result: Evaluation, ink: Ink) -> Spans:
     return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.")
 
 
+# an option that is a degree, in words
+_WAYS = {
+    **{"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline"},
+    **{"etp": "tensor", "ep": "expert", "edp": "data"},
+}
+
+
 def strategy(result: Evaluation, ink: Ink) -> Spans:
     """The ranks by degrees, the batch, and the other options that are not at their defaults."""
     s = result.strategy
     made: list[Span] = [f"{exact(s.world_size)} rank{'s' if s.world_size > 1 else ''}: "]
     degrees = [(n, v) for n, v in (("tp", s.tp), ("cp", s.cp), ("dp", s.dp), ("pp", s.pp)) if v > 1 or n == "tp"]
     for n, (name, value) in enumerate(degrees):
-        made += [", " if n else "", ink.valued(name, value)]
+        made += [", " if n else "", _WAYS[name], " ", ink.valued(name, value)]
     if result.model.moe:
         made += [" for dense tensors, and "]
         for n, (name, value) in enumerate((("etp", s.expert_tp), ("ep", s.ep), ("edp", s.expert_dp), ("pp", s.pp))):
-            made += [", " if n else "", ink.valued(name, value)]
+            made += [", " if n else "", _WAYS[name], " ", ink.valued(name, value)]
         made.append(" for experts, over the same ranks")
     tokens = row_tokens(s)
     long = f"{exact(s.seq_length)} tokens" if tokens == s.seq_length else f"{float(tokens):,.0f} tokens on average"

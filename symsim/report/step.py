@@ -270,7 +270,7 @@ def between(found: Interval) -> str:
 def carried(result: Evaluation, axis: str) -> str:
     """What goes over an axis, in words."""
     if axis == "etp_ep" and result.strategy.moe_token_dispatcher_type != "allgather":
-        return "counts of tokens"  # Megatron-Core gathers those alone over both axes
+        return "token-count messages"  # Megatron-Core gathers those alone over both axes
     return WAITING.get(axis) or AXES.get(axis) or "messages over " + axis.replace("_", " and ")
 
 
