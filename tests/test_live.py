@@ -30,6 +30,8 @@ from symsim.program.javascript import javascript
 from symsim.program.scalar import kernel_source
 from symsim.program.unrolled import Unrolled, unroll
 from symsim.report import write_report
+from symsim.report.machine import tier_of
+from symsim.report.step import Step
 
 CASES = [
     ("llama3-8b", "", None),
@@ -136,9 +138,11 @@ _ASKED = """<script>
 const named = [...document.querySelectorAll("#live input, #live button")].filter(e => !(e.getAttribute("aria-label") || e.textContent.trim()));
 const slider = document.querySelector('#live input[aria-label^="B_2:"]');
 const before = document.querySelector("#live-verdict").textContent, address = location.hash;
+const binds = [...document.querySelectorAll("#live-binding tr")].map(row => row.innerText.split("\t"));
+const furthest = document.querySelector("#live-furthest").textContent;
 slider.value = 70; slider.dispatchEvent(new Event("input"));
 requestAnimationFrame(() => requestAnimationFrame(() => {
-  document.title = JSON.stringify({before, after: document.querySelector("#live-verdict").textContent, address, then: location.hash,
+  document.title = JSON.stringify({before, binds, furthest, after: document.querySelector("#live-verdict").textContent, address, then: location.hash,
     wrong, unnamed: named.length, width: document.documentElement.scrollWidth});
 }));
 </script>"""
@@ -158,6 +162,10 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     found = json.loads(titled(told, tmp_path, address, 380).replace("&amp;", "&"))
     assert found["wrong"] == [] and found["unnamed"] == 0 and found["width"] <= 500
     assert "it fits, tight" in found["before"]
+    shares = {row[0]: float(row[2].replace("\u2212", "-").removesuffix(" %")) for row in found["binds"]}
+    most = sorted(((abs(share), name) for name, share in Step(there).elasticities.items() if tier_of(name) or "_" in name), reverse=True)
+    assert list(shares) == [name for _, name in most[:3]] and list(shares.values()) == pytest.approx([-share for share, _ in most[:3]], rel=0.02)
+    assert found["furthest"].endswith("all else as set: no b; no s.")
     assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
     assert found["address"] == address and found["after"] != found["before"]
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
@@ -173,8 +181,9 @@ for (const slider of sliders) for (const end of ["min", "max"]) {
   if (/NaN|Infinity|undefined|none(?!")/.test(text)) odd.push(slider.getAttribute("aria-label") + " " + slider.value);
 }
 reset.click();
+const furthest = document.querySelector("#live-furthest").textContent;
 set(document.querySelector('#live input[aria-label^="B_hbm in"]'), 0);
-document.title = JSON.stringify({odd, wrong, sliders: sliders.length, nothing: document.querySelector("#live-verdict").textContent});
+document.title = JSON.stringify({odd, wrong, furthest, sliders: sliders.length, nothing: document.querySelector("#live-verdict").textContent});
 </script>"""
 _AT_ONCE = "<script>window.requestAnimationFrame = done => done();</script>"
 
@@ -186,6 +195,12 @@ def test_sliders_at_their_ends_give_numbers(tmp_path: Path) -> None:
     text = (tmp_path / "report.html").read_text()
     found = json.loads(titled(text.replace("<body>", f"<body>{_TOLD}{_AT_ONCE}").replace("</body>", f"{_ENDS}</body>"), tmp_path))
     assert found["sliders"] > 30 and found["odd"] == [] and found["wrong"] == []
+    sizes = {name: int(size.replace("\u2009", "")) for name, size in re.findall(r"(b|s) = ([0-9\u2009]+)", found["furthest"])}
+    room = result_of(CASES[2]).value("memory.capacity")
+    for name, size in sizes.items():
+        tried = [symsim.derive(*CASES[2][:2], system=CASES[2][2], overrides={name: size * times}) for times in (1, 2)]
+        assert [one.value("memory.peak") + one.value("memory.reserve") <= room for one in tried] == [True, False], name
+    assert sizes.keys() == {"b", "s"}
     assert found["nothing"] == "Cannot run: what a number that is 0 divides has no value."
 
 

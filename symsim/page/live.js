@@ -79,6 +79,30 @@ const results = (now, then) => {
   }).join("");
 };
 
+/* beside a state: the numbers of the machine that move its step most, and how far a size can go */
+const MOST = 3, MORE = 1.01;
+const changed = (k, value) => state.map((old, other) => other === k ? value : old);
+const meaning = k => at(`row-${k}`).title;
+const binding = now => {
+  const step = now["time.step"];
+  const shares = step === undefined ? [] : PAGE.inputs.map((one, k) => {
+    const there = one.whole || !state[k] || (one.share && state[k] * MORE > 1) ? now : evaluated(changed(k, state[k] * MORE));
+    return [k, there.why ? 0 : there["time.step"] / step - 1];
+  });
+  const first = shares.filter(([, share]) => share).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, MOST);
+  const row = ([k, share]) => `<tr><td><code>${PAGE.inputs[k].name}</code></td><td>${meaning(k)}</td><td class="r">${share < 0 ? "\u2212" : "+"}${four(Math.abs(100 * share))} %</td></tr>`;
+  return first.map(row).join("");
+};
+const furthest = now => {
+  const fits = found => !found.why && found["memory.peak"] + found["memory.reserve"] <= found["memory.capacity"];
+  const said = now["memory.capacity"] === undefined ? [] : PAGE.inputs.map((one, k) => {
+    if (!one.fills) return "";
+    const most = possible(k).filter(value => fits(evaluated(changed(k, value)))).pop();
+    return most === undefined ? `no ${one.name}` : `${one.name} = ${shownValue(k, most)}${most === possible(k).at(-1) ? " or more" : ""}`;
+  }).filter(Boolean);
+  return said.length ? `The largest that fits with the reserve, each alone and all else as set: ${said.join("; ")}.` : "";
+};
+
 /* sliders: whole numbers by their place among those that are possible, others by steps of equal ratio around the base */
 const possible = k => PAGE.possible[k];
 const places = k => PAGE.inputs[k].whole ? possible(k).length - 1 : STEPS;
@@ -121,6 +145,10 @@ const show = () => {
   at("verdict").classList.toggle("refused", Boolean(now.why));
   at("pictures").innerHTML = picture("a step takes", "s", PAGE.time, now, then, "") + picture("the fullest rank holds", "byte", PAGE.memory, now, then, "memory.capacity");
   results(now, then);
+  const rows = now.why ? "" : binding(now);
+  at("binding").tBodies[0].innerHTML = rows;
+  at("binding").hidden = !rows;
+  at("furthest").textContent = now.why ? "" : furthest(now);
   at("forget").hidden = !kept;
   PAGE.inputs.forEach((one, k) => {
     at(`row-${k}`).classList.toggle("moved", state[k] !== base[k]);

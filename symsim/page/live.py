@@ -17,7 +17,7 @@ from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.page.allowed import only_possible, rules_of
-from symsim.page.inputs import Input, inputs_of
+from symsim.page.inputs import SIZES, Input, inputs_of
 from symsim.program.javascript import javascript
 from symsim.program.unrolled import unroll
 from symsim.report.machine import meaning, tier_of
@@ -80,7 +80,7 @@ def quoted(data: Any) -> str:
 
 
 def _as_data(one: Input) -> dict[str, object]:
-    moved = {"values": one.values, "whole": bool(one.values), "share": one.share}
+    moved = {"values": one.values, "whole": bool(one.values), "share": one.share, "fills": one.name in SIZES}
     return {"name": one.name, "base": float(one.base), **moved, "unit": one.unit, "scale": one.scale}
 
 
