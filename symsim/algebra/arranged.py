@@ -168,7 +168,7 @@ class Arranger:
         bare = _at_least_zero(counted)
         if bare is not None and _whole(bare):
             # of a product with what is positive the rest decides
-            common = {a: p for a, p in _common(bare.terms).items() if isinstance(a, Symbol) and domain(a.name) == "positive integer"}
+            common: dict[Atom, int] = {a: p for a, p in _common(bare.terms).items() if isinstance(a, Symbol) and domain(a.name) == "positive integer"}
             bare = Expr({_divided(m, common): c for m, c in bare.terms.items()})
             left = Expr({m: c for m, c in bare.terms.items() if m and c > 0})
             constant = bare.terms.get((), 0)

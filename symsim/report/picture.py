@@ -56,7 +56,7 @@ def legend(names: Sequence[tuple[str, str]], top: int, width: int) -> tuple[str,
     """Colours and what they stand for from a height down, side by side as far as there is room; and the height at which it ends."""
     made, x, y = [], 0, top
     for fill, words in names:
-        room = 30 + round(6.6 * len(words))
+        room = 32 + round(7.0 * len(words))
         if x and x + room > width:
             x, y = 0, y + KEY
         made.append(f'<rect x="{x}" y="{y}" width="14" height="14" fill="{fill}"/><text x="{x + 20}" y="{y + 12}">{escape(words)}</text>')
