@@ -12,6 +12,8 @@ import pytest
 
 import symsim
 from symsim.errors import InputError
+from symsim.inputs.settings import text_of
+from symsim.report.amounts import seconds
 from symsim.report.notebook import words
 
 STRATEGY = "tp=8,sp=true,pp=4,num_microbatches=32"
@@ -128,6 +130,20 @@ def test_the_next_changes_are_those_of_the_command() -> None:
     same = symsim.derive("smollm2-360m", "dp=8,zero=1,micro_batch_size=4,global_batch_size=32", system="h100-sxm")
     assert change.text == "micro_batch_size=4" and change.after == pytest.approx(float(same.value("time.step")), rel=1e-12)
     assert repr(found).startswith("Changes that shorten the step most (of ")
+
+
+def test_a_plan_draws_the_steps_of_its_best_by_what_tells_them_apart() -> None:
+    found = symsim.plan("smollm2-360m", "h100-sxm", world=8, global_batch_size=16, fix="pp=1,vpp=1,recompute=none,overlap_grad_reduce=true", top=2)
+    drawn = found.plot()
+    first, second = found.best
+    differ = {n for n in first.options if first.options[n] != second.options.get(n)}
+    texts = re.findall(r'<text x="0"[^>]*>([^<]+)</text>', drawn.svg)
+    assert [text[:2] for text in texts] == ["1.", "2."] and differ
+    for text, choice in zip(texts, found.best):
+        assert all(f"{n}={text_of(choice.options[n])}" in text for n in differ) and text.endswith(seconds(choice.result.value("time.step")))
+        kernels = 100 * float(choice.result.value("time.compute")) / float(choice.result.value("time.step"))
+        assert f"({kernels:.1f} %)" in drawn.svg
+    assert "recompute=" not in texts[0]
 
 
 def test_sizes_of_clusters() -> None:

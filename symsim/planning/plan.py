@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from symsim.planning.frameworks import framework_of
 from symsim.planning.search import Goal, Search
 from symsim.planning.space import GIVEN, Asked, options_beside, options_of, space_of
 from symsim.program.base import Base, read_base
+
+if TYPE_CHECKING:
+    from symsim.report.figure import Figure
 
 GOALS = {
     "tokens_per_second": "tokens_per_second",
@@ -194,6 +197,16 @@ class Plan:
         from symsim.api.frames import frame_of
 
         return frame_of([flat(choice) for choice in self.best])
+
+    def plot(self) -> "Figure":
+        """Where the time of a step goes under each of the best, the best first, called by the options that not all of them share."""
+        from symsim.report.figure import steps_figure
+
+        texts = [{n: text_of(v) for n, v in one.options.items()} for one in self.best]
+        apart = [n for n in dict.fromkeys(n for one in texts for n in one) if len({one.get(n) for one in texts}) > 1]
+        named = (", ".join(f"{n}={one[n]}" for n in apart if n in one) for one in texts)
+        results = {f"{k}. {name}".strip(): one.result for k, (name, one) in enumerate(zip(named, self.best), 1)}
+        return steps_figure(f"the best plans of {self.asked.model.name}", results)
 
 
 def flat(choice: Choice) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +56,19 @@ def result_figure(result: Evaluation, what: str) -> Figure:
     return _figure(result, what, _OF_A_STEP[what](Step(result)))
 
 
-def _step(step: Step) -> str:
+def steps_figure(title: str, results: Mapping[str, Evaluation]) -> Figure:
+    """The steps of several results, by what they are called: of each what shares of it go where, and its seconds."""
+    bars = tuple(_bar(name, Step(result)) for name, result in results.items())
+    return Figure(title, _alone(picture.svg(Picture(("",), bars))))
+
+
+def _bar(name: str, step: Step) -> Bar:
     parts = tuple((p.name, p.share, human(p.seconds, SECOND)) for p in step.parts if p.seconds > 0)
-    return picture.svg(Picture(("",), (Bar("one step", human(step.number("t_step"), SECOND), parts),)))
+    return Bar(name, human(step.number("t_step"), SECOND), parts)
+
+
+def _step(step: Step) -> str:
+    return picture.svg(Picture(("",), (_bar("one step", step),)))
 
 
 def _schedule(step: Step) -> str:
