@@ -148,7 +148,7 @@ def test_a_short_report_asks_its_own_step_what_an_alternative_moves() -> None:
     moved = {row.cells[0].text: row.cells[3] for row in table.rows}
     other = symsim.derive("deepseek-v3", "deepseek-v3-2048", system="h800-sxm", overrides={"assume.moe_exchange": "once_per_node"})
     change = 100 * float(other.value("time.step") / result.value("time.step") - 1)
-    assert moved["moe_exchange"] == f"once_per_node: step {change:+.2g} %" and len(moved) == 4
+    assert change < 0 and moved["moe_exchange"] == f"once_per_node: step \u2212{-change:.2g} %" and len(moved) == 4
     assert moved["attention_kernel"].startswith("math, eager: ")
 
 
