@@ -250,7 +250,7 @@ def test_the_verdict_says_what_stays_free() -> None:
 
 
 def test_degrees_stand_one_by_one() -> None:
-    assert "$`t = 4`$, $`d_p = 8`$, $`p = 4`$ for dense tensors" in markdown.render(document_of("mixtral-8x7b", True))
+    assert "tensor $`t = 4`$, data $`d_p = 8`$, pipeline $`p = 4`$ for dense tensors" in markdown.render(document_of("mixtral-8x7b", True))
 
 
 def test_json_has_no_short_form(tmp_path: Path) -> None:
