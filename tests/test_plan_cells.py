@@ -28,6 +28,13 @@ def test_kernels_bound_a_step_before_it_is_chosen_what_runs_again() -> None:
     assert found and all((cell.low > 0).all() for cell in found)
 
 
+def test_what_stays_in_memory_is_known_before_it_is_chosen_what_runs_again() -> None:
+    """Weights, gradients and states of 70 billion parameters on one rank: too many, whatever runs again, with each of three micro-batches."""
+    search = of("llama3-70b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1})
+    assert "recompute" in search._free(0)
+    assert not looked(search) and search.account.larger == 3 * search._members(0)
+
+
 def test_kernels_of_layers_do_not_wait_for_the_loss() -> None:
     """Which loss it is, is not chosen before all else is known."""
     search = of("smollm2-360m", 8, {"cp": 1, "pp": 1, "vpp": 1, "recompute": "none"}, ("cross_entropy_fusion=unfused,te,linear",))

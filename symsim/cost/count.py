@@ -57,7 +57,16 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
         _recomputation(made.derivation, name, remembered, lowered.profile, whole=True)
     _model_totals(made.derivation, lowered)
     _stage_totals(made.derivation, lowered)
+    _stage_parameters(made.derivation, lowered)
     return made
+
+
+def count_parameters(lowered: Lowered, book: Derivation) -> None:
+    """The same as far as the parameters of a stage follow from it, which do not wait for what backward keeps."""
+    derived_sizes(book, lowered)
+    for name in lowered.blocks:
+        _block(book, name, lowered.blocks[name].differentiated, lowered.profile)
+    _stage_parameters(book, lowered)
 
 
 @once
@@ -408,9 +417,6 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     stage("Q", BYTE, "HBM bytes of forward of one rank of stage i, one micro-batch")
     stage("U", BYTE, "HBM bytes of backward of one rank of stage i, one micro-batch")
     stage("A", BYTE, "bytes one micro-batch keeps on one rank of stage i")
-    _stage_parameters(book, lowered)
-    if some_frozen(lowered):
-        _stage_trained(book, lowered)
 
 
 def _checkpoints(lowered: Lowered) -> list[Quantity]:
@@ -450,6 +456,7 @@ def held_output_layer(book: Derivation) -> Expr:
     return table + bias.expr * symbol("loss_i") if bias in book else table
 
 
+@once
 def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
     """Parameters of one rank of stage i (Megatron-Core gpt_model.py): the embedding also where MTP is, the head's own
     table unless tied on the stage of the embedding, the final norm with the loss (with MTP: with the last decoder layer)."""
@@ -484,6 +491,8 @@ def _stage_parameters(book: Derivation, lowered: Lowered) -> None:
         unit=ELEMENT,
         latex=r"P^{(i)}",
     )
+    if some_frozen(lowered):
+        _stage_trained(book, lowered)
 
 
 def _stage_trained(book: Derivation, lowered: Lowered) -> None:

@@ -122,7 +122,7 @@ class Family:
         while waiting:
             ready = [k for k, d in waiting.items() if not any(field_of(n) in waiting for n in names(d.expression))]
             if not ready:
-                raise InputError(f"--axis {next(iter(waiting))}: derived axes stand on each other")
+                raise InputError(f"{self.space.option} {next(iter(waiting))}: derived axes stand on each other")
             for key in ready:
                 one = waiting.pop(key)
                 found[key] = self._derived(key, one, {**found, **extra})
@@ -135,7 +135,7 @@ class Family:
             at = field_of(name)
             given[name] = known[at] if at in known else self.space.tables.of(("field", at), attrgetter(at), known)
             if given[name] is None:
-                raise InputError(f"--axis {one.name}={one.text}: {name} is not given, so nothing follows from it")
+                raise InputError(f"{self.space.option} {one.name}={one.text}: {name} is not given, so nothing follows from it")
         told = (key, *map(told_apart, given.values()))
         if told not in self.space.settled:
             self.space.settled[told] = *self._settled(key, one, given), given
@@ -145,7 +145,7 @@ class Family:
 
     def _settled(self, key: str, one: DerivedAxis, given: Mapping[str, Any]) -> tuple[Any, Array]:
         """Values of a derived field, and where it can take them."""
-        where = f"--axis {one.name}={one.text}"
+        where = f"{self.space.option} {one.name}={one.text}"
         values = {n: v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype != bool else v for n, v in given.items()}
         try:
             result = evaluate(one.expression, values)

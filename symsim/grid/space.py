@@ -41,9 +41,17 @@ _MOST_READ = 10_000
 class Space:
     """A grid of points over a base. `sizes`: points along each axis."""
 
-    def __init__(self, base: Base, axes: Sequence[Axis], derived: Sequence[DerivedAxis] = (), documents: Mapping[str, Document] | None = None):
-        """documents: files of systems, by reference, that have been read already (on another machine they may not be there)."""
-        self.base = base
+    def __init__(
+        self,
+        base: Base,
+        axes: Sequence[Axis],
+        derived: Sequence[DerivedAxis] = (),
+        documents: Mapping[str, Document] | None = None,
+        option: str = "--axis",
+    ):
+        """documents: files of systems, by reference, that have been read already (on another machine they may not be there). option: by which axes
+        are given, as errors name it."""
+        self.base, self.option = base, option
         self.documents = dict(documents or {})
         if base.system is not None:
             self._document(base.system)
@@ -101,13 +109,13 @@ class Space:
         place, converted = self._converted(name, values)
         key = canonical(name, place)
         if key in self.base.settled:
-            raise InputError(f"--set {key} and --axis {name} give the same setting; leave one of them out")
+            raise InputError(f"--set {key} and {self.option} {name} give the same setting; leave one of them out")
         if key in self.columns:
-            raise InputError(f"--axis {name} and --axis {self.columns[key].name} vary the same setting; give one of them")
+            raise InputError(f"{self.option} {name} and {self.option} {self.columns[key].name} vary the same setting; give one of them")
         # 1e3 and 1000, or two spellings of an option
         if len(self.axes[axis].names) == 1 and len(set(map(repr, converted))) < len(converted):
             twice = next(v for k, v in enumerate(values) if repr(converted[k]) in set(map(repr, converted[:k])))
-            raise InputError(f"--axis {name} gives {text_of(twice)} twice")
+            raise InputError(f"{self.option} {name} gives {text_of(twice)} twice")
         self.columns[key] = Column(name, axis, place, converted, tuple(values))
 
     def _converted(self, name: str, values: Sequence[Any]) -> tuple[Place, tuple[Any, ...]]:
@@ -115,7 +123,7 @@ class Space:
         if name in RANKS:
             for value in values:
                 if not is_whole(value):
-                    raise InputError(f"--axis {name}: {text_of(value)} is not a number of ranks")
+                    raise InputError(f"{self.option} {name}: {text_of(value)} is not a number of ranks")
             self._bounded(name, largest(name), values)
             return Place("ranks", "world"), tuple(values)
         if name == MACHINE:
@@ -127,13 +135,13 @@ class Space:
             self._bounded(name, largest(field_name), values)
             return Place("strategy", field_name), tuple(values)
         if len(values) > _MOST_READ:
-            raise InputError(f"--axis {name}: {len(values)} values, which are read one by one; at most {_MOST_READ} are")
+            raise InputError(f"{self.option} {name}: {len(values)} values, which are read one by one; at most {_MOST_READ} are")
         place, found = None, []
         for value in values:
             try:
                 asked = split_settings([f"{name}={text_of(value)}"])
             except InputError as error:
-                raise InputError(str(error).replace("--set", "--axis")) from None
+                raise InputError(str(error).replace("--set", self.option)) from None
             own, made = self._setting(name, asked, value)
             found.append(made)
             place = own
@@ -142,7 +150,7 @@ class Space:
 
     def _bounded(self, name: str, most: int, values: Sequence[Any]) -> None:
         if values and max(values) > most:
-            raise InputError(f"--axis {name}: {text_of(max(values))} is more than the largest value that a grid takes, {most}")
+            raise InputError(f"{self.option} {name}: {text_of(max(values))} is more than the largest value that a grid takes, {most}")
 
     def _setting(self, name: str, asked: Any, value: Any) -> tuple[Place, Any]:
         try:
@@ -155,7 +163,7 @@ class Space:
                 ((path, data),) = asked.architecture.items()
                 return Place("architecture", path), data
         except InputError as error:
-            raise InputError(f"--axis {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
+            raise InputError(f"{self.option} {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
         if asked.assumptions:
             ((key, data),) = asked.assumptions.items()
             return Place("assumption", key), str(data).lower()
@@ -169,27 +177,29 @@ class Space:
                 # it must fit its neighbours', which may vary too
                 continue
             if machine is None:
-                raise InputError(f"--axis {name} varies a system's number, and none is named: give one with -y")
+                raise InputError(f"{self.option} {name} varies a system's number, and none is named: give one with -y")
             try:
                 self.system(machine, {**self.base.system_changes, path: text})
             except InputError as error:
-                raise InputError(f"--axis {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
+                raise InputError(f"{self.option} {name}: {str(error).removeprefix('--set: ').removeprefix('--set ')}") from None
         return Place("system", path), text
 
     def _derive(self, one: DerivedAxis) -> None:
         key = field_of(one.name)
         if key not in Strategy.model_fields:
-            raise InputError(f"--axis {one.name}: only fields of the strategy can be derived; {nearest(one.name, list(Strategy.model_fields))}")
+            raise InputError(
+                f"{self.option} {one.name}: only fields of the strategy can be derived; {nearest(one.name, list(Strategy.model_fields))}"
+            )
         if key in self.columns or key in self.derived:
-            raise InputError(f"--axis {one.name} is given twice")
+            raise InputError(f"{self.option} {one.name} is given twice")
         if key in self.base.settled:
-            raise InputError(f"--set {key} and --axis {one.name} give the same setting; leave one of them out")
+            raise InputError(f"--set {key} and {self.option} {one.name} give the same setting; leave one of them out")
         for name in names(one.expression):
             if field_of(name) == key:
-                raise InputError(f"--axis {one.name}={one.text}: it stands on itself")
+                raise InputError(f"{self.option} {one.name}={one.text}: it stands on itself")
             if not self._known(name):
                 raise InputError(
-                    f"--axis {one.name}={one.text}: there is no axis or setting '{name}': {nearest(name, [*self.columns, *DEGREES, *SIZES])}"
+                    f"{self.option} {one.name}={one.text}: there is no axis or setting '{name}': {nearest(name, [*self.columns, *DEGREES, *SIZES])}"
                 )
         self.derived[key] = one
 

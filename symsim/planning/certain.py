@@ -2,7 +2,8 @@
 
 A derivation is a program that reads options one after the other. What it defined before it first read an option is the same whatever
 that option is, so the derivation of one strategy tells of all that differ from it in options that were read later, or never. Several
-orders of the same passes are looked at: the kernels of one block first, memory first, and kernels and messages of all blocks first.
+orders of the same passes are looked at: the kernels of one block first, what stays in memory first, all of memory first, and kernels and
+messages of all blocks first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
 from symsim.algebra.quantity import Definition
 from symsim.cost.block_time import block_times, kernel_times
-from symsim.cost.count import Counted, count
+from symsim.cost.count import Counted, count, count_parameters
 from symsim.cost.memory import peak_memory
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
@@ -31,12 +32,15 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.conventions import OWN
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.traced import order_of
+from symsim.inputs.traced import order_of, parts_of
 from symsim.inputs.trained import respelt
 from symsim.inputs.watched import was_read, watched
 from symsim.ir.operations import UNCOUNTED
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import Differentiated
 from symsim.lowering.lower import declared_under, differentiated, lower
 from symsim.lowering.lowered import Lowered
+from symsim.lowering.remember import Remembered
 from symsim.lowering.tuned import tuned
 
 
@@ -135,7 +139,7 @@ def derived(asked: Asked, memories: Memories, whole: bool = True) -> Derived:
         return Derived(alone, (), {}, 0, frozenset())
     read, book = memory.begin(asked.strategy)
     done = memory.done
-    apart = _kernels_apart(book, tuned(model, read), read, given, done)
+    apart = [*_kernels_apart(book, tuned(model, read), read, given, done), *_static_apart(book, tuned(model, read), read, given, done)]
     before = len(done)
     lowered = lower(tuned(model, read), read, given, OWN)
     of_lowering = len(done)
@@ -169,6 +173,51 @@ def _kernels_apart(book: Derivation, model: Architecture, strategy: Strategy, gi
         kernel_times(book, name, made.placed, made.backward, profile)
         found.append(Order.of([*done[:shared], *done[begun:]]))
     return found
+
+
+class _NotYet(Exception):
+    """What was asked for follows from what is kept for backward."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of which it is not known what is kept for backward."""
+
+    differentiated: Differentiated
+
+    @property
+    def placed(self) -> Placed:
+        return self.differentiated.placed
+
+    def __getattr__(self, name: str) -> Any:
+        raise _NotYet
+
+
+class _Unknown(Mapping[str, Any]):
+    """The layers under full recomputation, while it is not known whether there are any."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise _NotYet
+
+    __iter__ = __len__ = __getitem__  # type: ignore[assignment]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        raise _NotYet
+
+
+def _static_apart(book: Derivation, model: Architecture, strategy: Strategy, given: Mapping[str, str], done: Sequence[Any]) -> list[Order]:
+    """What stays in memory for the whole step as the first that is made: it does not wait for what is kept for backward. None where it does."""
+    begun = len(done)
+    profile, mesh, declared = declared_under(model, strategy, given)
+    blocks = {name: _Block(differentiated(block, profile, mesh)) for name, block in declared.items()}
+    kinds = {"block": blocks, "checkpointed": _Unknown()}
+    lowered = Lowered(profile, mesh, *(cast(Mapping[str, Remembered], parts_of(strategy, kind, known)) for kind, known in kinds.items()))
+    try:
+        count_parameters(lowered, book)
+        define_static(rank_of(book, lowered))
+    except _NotYet:
+        return []
+    return [Order.of(done[begun:])]
 
 
 def _again(lowered: Lowered) -> dict[tuple[str, bool], tuple[str, ...]]:

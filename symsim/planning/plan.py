@@ -335,11 +335,7 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     def make(chosen: Mapping[str, Any]) -> Base:
         return asked.base({**options, **chosen})
 
-    try:
-        search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
-    except InputError as error:
-        # axes of the framework are not refused
-        raise InputError(str(error).replace("--axis ", "--allow ")) from None
+    search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
     with no_collection():
         found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:

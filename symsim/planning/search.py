@@ -153,7 +153,7 @@ class Search:
 
     def __init__(self, axes: Sequence[Axis], derived_axes: Sequence[DerivedAxis], choices: Sequence[Choice], make: Make, goal: Goal):
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
-        self.space = Space(make(self._options(())), self.axes, self.derived_axes)
+        self.space = Space(make(self._options(())), self.axes, self.derived_axes, option="--allow")
         self.account = Account()
         self.known = Known()
         self._beside: Beside | None = None
