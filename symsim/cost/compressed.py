@@ -12,7 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil
-from symsim.cost.count import trained_part
+from symsim.cost.held import trained_part
 from symsim.cost.matrices import weights_of
 from symsim.cost.reduce import expert_groups, shards
 from symsim.inputs.optimizers import OPTIMIZERS

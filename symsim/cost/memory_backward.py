@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import EMBEDDING
-from symsim.cost.count import trained_of, trained_output_layer
+from symsim.cost.held import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
 from symsim.cost.states import parameter_type

@@ -6,8 +6,8 @@ from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import EMBEDDING, HEAD
-from symsim.cost.count import before_output, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.gathering import ahead, at_work, kept_layers
+from symsim.cost.held import before_output, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
 from symsim.cost.memory_static import gradient_width

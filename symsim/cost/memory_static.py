@@ -10,9 +10,10 @@ from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, product
 from symsim.algebra.key import layers, of_stage
 from symsim.algebra.kinds import DEPTH
 from symsim.algebra.quantity import ELEMENT, Quantity
-from symsim.cost.count import counted_parameters, some_frozen, trained_part
+from symsim.cost.count import counted_parameters
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
+from symsim.cost.held import some_frozen, trained_part
 from symsim.cost.memory_mirrored import mirrored, of_both
 from symsim.cost.memory_narrow import narrow_copies, narrowed_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total

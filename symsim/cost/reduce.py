@@ -18,16 +18,9 @@ from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum, s
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
-from symsim.cost.count import (
-    before_output,
-    counted_parameters,
-    held_output_layer,
-    some_frozen,
-    trained_of,
-    trained_output_layer,
-    trained_part,
-)
+from symsim.cost.count import counted_parameters
 from symsim.cost.gathering import kept_layers, late, never_sharded
+from symsim.cost.held import before_output, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.optimizers import OPTIMIZERS

@@ -18,8 +18,8 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, NONE, SECOND, Quantity, Unit
 from symsim.algebra.reductions import stages_sum
-from symsim.cost.count import some_frozen
 from symsim.cost.forwards import forward_pass
+from symsim.cost.held import some_frozen
 from symsim.cost.largest import SOURCE as OF_LARGEST
 from symsim.cost.largest import expected_largest
 from symsim.cost.reduce import expert_groups, shards

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum
 from symsim.cost.compressed import error_bytes
-from symsim.cost.count import trained_part
+from symsim.cost.held import trained_part
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.reduce import expert_groups, shards
 from symsim.frameworks.choices import FRAMEWORKS

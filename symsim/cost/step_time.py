@@ -21,10 +21,11 @@ from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
 from symsim.cost.compressed import compressed, compression_passes, momentum_messages
-from symsim.cost.count import label, trained_part
+from symsim.cost.count import label
 from symsim.cost.deferred import deferred, define_left_over
 from symsim.cost.forwards import further_seconds
 from symsim.cost.headlines import headlines
+from symsim.cost.held import trained_part
 from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import define_attention, longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_seconds

@@ -16,8 +16,9 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers_of_model, of_block, of_stage, of_step
 from symsim.algebra.quantity import FLOP, NONE, Quantity
 from symsim.algebra.reductions import stages_sum
-from symsim.cost.count import flops, label, multiplicity, some_frozen
+from symsim.cost.count import flops, label, multiplicity
 from symsim.cost.forwards import forwards
+from symsim.cost.held import some_frozen
 from symsim.cost.repeated import repeated_share
 from symsim.ir.operations import PRODUCTS
 from symsim.lowering.lowered import Lowered

@@ -105,7 +105,7 @@ TABLE = (
         "Megatron-Core transformer/moe/token_dispatcher.py",
     ),
     Exceptional(
-        "symsim.cost.count:held_output_layer",
+        "symsim.cost.held:held_output_layer",
         "a stage holds the parameters of what it runs",
         "of a tied head the table is that of the embedding, where the stage has it",
         "Megatron-Core models/gpt/gpt_model.py",
