@@ -174,7 +174,7 @@ def plain_model(architecture: Architecture) -> dict[str, Any]:
     data = architecture.model_dump(exclude=_LABELS)
     data["attention"] |= {"num_query_groups": architecture.query_groups, "qk_norm_bias": architecture.qk_norm_bias}
     # what Hugging Face's modules do is no part of the model
-    del data["attention"]["fused_qkv"]
+    del data["attention"]["fused_qkv"], data["attention"]["fused_gate"]
     if data["linear_attention"] is not None:
         del data["linear_attention"]["fused_in_proj"], data["linear_attention"]["separate_qkv"]
     if data["mlp"] is not None:

@@ -74,7 +74,7 @@ class ModuleCode:
 
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
 _CENTRED = ModuleCode(centred_norm=True)
-_GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True)
+_GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True, router_is_linear=True)
 _ROUTER = ModuleCode(router_in_fp32=True)
 
 

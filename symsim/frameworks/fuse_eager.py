@@ -66,7 +66,17 @@ def eager_linear(k: Kernels, op: Op) -> None:
     if (at.fused or joined) and count > 1:
         joined_linear(k, op, x, saves)
         return
-    for i, (label, y, says) in enumerate(zip(at.labels, op.outputs, op.einsums, strict=True)):
+    apart = 0
+    if at.together > 1:
+        apart, first = at.together, slice(at.together)
+        part = replace(
+            op,
+            inputs=(op.inputs[0], *parameters[:count][first], *parameters[count:][first]),
+            outputs=op.outputs[first],
+            einsums=op.einsums[first],
+        )
+        joined_linear(k, part, x, saves, replace(at, labels=at.labels[first]), at.labels[0])
+    for i, (label, y, says) in list(enumerate(zip(at.labels, op.outputs, op.einsums, strict=True)))[apart:]:
         einsum(k, x, list(parameters[i::count]), y, says, at, saves=saves, name=label if count > 1 else "")
 
 

@@ -34,6 +34,7 @@ class Attention(Part):
     qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
     output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
+    fused_gate: bool = Field(False, description="the modelling code has queries and output_gate in one linear map (Qwen3-Next)")
     head_gate: bool = Field(False, description="a gate for every head, of a projection of its own, on what attention gives (Ling 3.0, Laguna)")
     gate_activation: Literal["sigmoid", "softplus"] = Field("sigmoid", description="of output_gate and head_gate (softplus: Laguna)")
     gate_in_fp32: bool = Field(False, description="what gates attention is made in fp32, and cast (Ling 3.0, Laguna)")

@@ -274,8 +274,10 @@ class Net:
         (made,) = self.einsums(name or weight.name, x, [(equation, weight)], out=out)
         return made
 
-    def einsums(self, name: str, x: str, projections: "Sequence[tuple[str, Weight]]", *, fused: bool = False, out: str = "") -> tuple[str, ...]:
-        """Several of one input: one product where they are `fused`, or where the profile fuses them."""
+    def einsums(
+        self, name: str, x: str, projections: "Sequence[tuple[str, Weight]]", *, fused: bool = False, together: int = 1, out: str = ""
+    ) -> tuple[str, ...]:
+        """Several of one input: one product where they are `fused` (of the first `together` where these are), or where the profile fuses them."""
         says, weights, biases, results = [], [], [], []
         for text, weight in projections:
             says.append(self.checked(text, {0: self.dims_of(x)}, f"{weight.name} of {x}"))
@@ -289,7 +291,7 @@ class Net:
         labels = tuple(weight.name for _, weight in projections)
         kind = "grouped" if says[0].chosen else "linear"
         inputs = [x, *weights, *biases]
-        self.op(kind, name, inputs, results, einsums=says, labels=labels, bias=bool(biases), fused=fused)
+        self.op(kind, name, inputs, results, einsums=says, labels=labels, bias=bool(biases), fused=fused, together=together)
         return tuple(results)
 
     def checked(self, text: str, operands: "Mapping[int, tuple[str, ...]]", of: str) -> Einsum:

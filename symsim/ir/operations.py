@@ -40,17 +40,18 @@ class Cast:
 
 @dataclass(frozen=True)
 class Projection:
-    """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all. reduce_dtype,
-    gradient_dtype: the types in which partial sums of the result, and of the input's gradient, go between ranks, where they are not those
-    of the tensors. multiplied: the narrow type of the operands; "": that of the tensors. gradient_cast: of the output's gradient, where it
-    is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient. bias_apart: the bias is added
-    by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
+    """Linear maps of one input. labels: what their weights are called; fused: the modelling code has one weight for all; together: for so
+    many, the first. reduce_dtype, gradient_dtype: the types in which partial sums of the result, and of the input's gradient, go between ranks,
+    where they are not those of the tensors. multiplied: the narrow type of the operands; "": that of the tensors. gradient_cast: of the
+    output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient.
+    bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
     (`symsim/ir/quantised.py`). joined: the products of all experts are one kernel, which makes of its result (before the activation) or of its
     input's gradient (behind) what stands next to it."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
     fused: bool = False
+    together: int = 1
     reduce_dtype: str | None = None
     gradient_dtype: str | None = None
     multiplied: str = ""

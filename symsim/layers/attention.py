@@ -15,7 +15,7 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     projections += [(f"b s h, a {d_v} h -> b s a {d_v}", Weight("gate_proj", spec.gate_bias))] if spec.output_gate else []
     made = () if kind.shared_keys else (("k_proj", "d"),) if kind.keys_as_values else (("k_proj", "d"), ("v_proj", d_v))
     projections += [(f"b s h, g {width} h -> b s g {width}", Weight(name, spec.qkv_bias)) for name, width in made]
-    q, *others = net.einsums("qkv", x, projections, fused=spec.fused_qkv)
+    q, *others = net.einsums("qkv", x, projections, fused=spec.fused_qkv, together=2 if spec.fused_gate else 1)
     gate, keys = others[: spec.output_gate], others[spec.output_gate :]
     if kind.shared_keys:
         keys = [net.input(name, "b s g d", borrowed=True) for name in ("keys", "values")]

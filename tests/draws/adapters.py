@@ -31,7 +31,7 @@ from symsim.inputs.strategy import Strategy
 TYPES = tuple(name for name in SUPPORTED if name not in ENCODERS and name not in INSIDE)
 KEPT = (
     "llama", "phi3", "gpt2", "mixtral", "phimoe", "llama4_text", "qwen2_moe", "deepseek_v3", "glm_moe_dsa", "granitemoeshared", "bamba", "nemotron_h",
-    "gemma3n_text", "gemma4_text", "kimi_linear", "lfm2",
+    "gemma3n_text", "gemma4_text", "kimi_linear", "lfm2", "qwen3_next",
 )  # fmt: skip
 METHODS: dict[str, dict[str, bool]] = {"LoRA": {}, "rsLoRA": {"use_rslora": True}, "DoRA": {"use_dora": True}, "OFT": {}}
 

@@ -87,7 +87,7 @@ _DELTA_NET: Fields = {"head_dim": 256, "full_attention_interval": 4, "partial_ro
                       "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32}
 
 
-_GATED_ATTENTION: Fields = BIASED | {"qk_norm": "head", "output_gate": True, "rotary_fraction": rotary_fraction}
+_GATED_ATTENTION: Fields = BIASED | {"qk_norm": "head", "output_gate": True, "fused_gate": True, "rotary_fraction": rotary_fraction}
 
 
 _FUSED_DELTA_NET: Fields = {key: integer(key) for key in ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
