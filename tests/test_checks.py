@@ -11,7 +11,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.layer_pattern import compress
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
-from symsim.lowering.checks import check
+from symsim.lowering.checks import OWN_RULES, check
 from symsim.pipeline.layout import pipeline_layout
 from symsim.placement import names
 
@@ -252,6 +252,11 @@ def test_rule(architecture: Architecture, refused: dict[str, Any], reason: str, 
 )
 def test_valid_combinations_pass(architecture: Architecture, strategy: dict[str, Any]):
     check(architecture, Strategy.model_validate(strategy))
+
+
+def test_every_dimension_of_tensor_ranks_has_a_rule_of_its_own() -> None:
+    """For one that has none all sizes are made, at every check of a strategy."""
+    assert set(names.BY_TENSOR) <= OWN_RULES
 
 
 def test_a_further_dimension_of_tensor_parallelism_is_shared_out_whole(monkeypatch: pytest.MonkeyPatch):

@@ -48,7 +48,7 @@ def _depths(architecture: Architecture, strategy: Strategy) -> None:
 
 
 # Dimensions that tensor ranks share by a rule of its own; of any other they need whole shares
-_OWN_RULES = frozenset({"a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i"})
+OWN_RULES = frozenset({"a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i", "G_o"})
 
 # A vocabulary that no rank has a part of
 WHOLE_VOCABULARY = frozenset({"embedding.V=none", "lm_head.V=none", "loss.V=none"})
@@ -73,7 +73,7 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
     if "short_convolution" in used:
         divides("tp", tp, "hidden_size", architecture.hidden_size)
     mixers(architecture, strategy)
-    others = set(names.BY_TENSOR) - _OWN_RULES
+    others = set(names.BY_TENSOR) - OWN_RULES
     for dim, size in values(architecture, strategy).items() if others else ():
         if dim in others:
             divides("tp", tp, f"{dim} ({SYMBOLS[dim].meaning})", int(size))

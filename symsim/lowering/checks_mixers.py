@@ -49,6 +49,9 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
     for mixer, named in _ALONE.items():
         if mixer in used and strategy.cp > 1:
             raise InputError(f"cp={strategy.cp} splits sequences, and no framework that symsim knows runs {named} on parts of one; give cp=1")
+    compressed = architecture.compressed_attention
+    if "compressed_attention" in used and compressed is not None:
+        divides("tp", strategy.tp, "compressed_attention.output_groups", compressed.output_groups)
     if "compressed_attention" in used and strategy.tuner_type in ("lora", "oft"):
         said = "heads that are projected group by group have adapters that are not counted"
         raise InputError(f"tuner_type={strategy.tuner_type} puts adapters beside linear maps, and {said}; give tuner_type=full")
