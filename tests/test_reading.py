@@ -242,7 +242,8 @@ layer_kinds:
         (
             "    mixer: attention",
             "    mixer: atention",
-            'f:10: layer_kinds.dense.mixer is "atention"; valid: attention, linear_attention, lightning_attention, short_convolution, mamba, '
+            'f:10: layer_kinds.dense.mixer is "atention"; valid: attention, linear_attention, lightning_attention, compressed_attention, '
+            "short_convolution, mamba, "
             "selective_scan or none (did you mean 'attention'?)",
         ),
         ("2 * dense", "2 * sparse", "layers uses 'sparse', which layer_kinds does not define"),
