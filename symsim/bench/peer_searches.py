@@ -109,7 +109,8 @@ def _there(kind: str, job: Path, strategy: str | None) -> float:
     return float(evaluate_as(kind, str(job), strategy).step_numbers["t_step"])
 
 
-# SimuMax's search takes degrees in turn, no recomputation, whole layers of a stage by bisection, and three sets of regions
+# SimuMax's search takes degrees in turn, no recomputation, whole layers of a stage by bisection, and three sets of regions; nothing hides its
+# messages of gradients
 _SIMUMAX_LAYERS = 80
 _REGIONS = ("pre_attention_norm+attention.qkv..attention.core", "pre_mlp_norm+mlp")
 SIMUMAX = Asked(
@@ -117,7 +118,7 @@ SIMUMAX = Asked(
     64,
     128,
     4096,
-    "vpp=1,cp=1,micro_batch_size=1,overlap_grad_reduce=true,overlap_param_gather=false,tp_comm_overlap=false,"
+    "vpp=1,cp=1,micro_batch_size=1,overlap_grad_reduce=false,overlap_param_gather=false,tp_comm_overlap=false,"
     "p2p_comm=asynchronous,batch_p2p_sync=false,recompute_modules=core_attn",
     ("tp=1,2,4,8",),
     (
