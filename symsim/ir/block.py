@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
-from symsim.algebra.expr import ONE, Expr, symbol
+from symsim.algebra.expr import ONE, Expr, floor, symbol
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import nearest
 from symsim.ir.einsum import Einsum, IRError, fault, parsed
@@ -54,6 +54,11 @@ class Dim:
     @property
     def whole_model(self) -> Expr:
         return self.size if self.logical is None else self.logical
+
+
+def whole_parts(size: Expr, length: Expr) -> Expr:
+    """How many parts of a length a dimension has, a rest left out."""
+    return floor(size / length)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import floor
 from symsim.inputs.architecture import Architecture, LayerKind
-from symsim.ir.block import Dim, Net, Weight
+from symsim.ir.block import Dim, Net, Weight, whole_parts
 from symsim.layers import notation as n
 
 
@@ -27,7 +26,7 @@ def compressed_attention(net: Net, x: str, model: Architecture, kind: LayerKind)
     keys = turned(normed(net.einsum("b s h, one d h -> b s one d", x, Weight("kv_proj")), "kv_norm"), "rope_kv")
     chosen = ""
     if kind.compression is not None:
-        net.dims["s_c"] = Dim(floor(net.dims["s"].size / net.dims["m_x"].size), parts=("s",))
+        net.dims["s_c"] = Dim(whole_parts(net.dims["s"].size, net.dims["m_x"].size), parts=("s",))
         net.dims["series"] = Dim(net.dims["one"].size * (2 if kind.chosen_entries else 1))
         with net.within("compressor"):
             entries = turned(normed(_pooled(net, x, "d"), "kv_norm"), "rope_kv")
