@@ -341,12 +341,45 @@ def test_the_line_of_a_script_is_named(tmp_path: Path) -> None:
     script.write_text(
         "TP=$1\nARGS=(\n  --num-layers 2\n  --tensor-model-parallel-size $TP\n  --swigloo\n  --bf16\n)\ntorchrun pretrain_gpt.py ${ARGS[@]} $MORE\n"
     )
-    with pytest.raises(InputError, match=r"train.sh:8: \$MORE has no value; --var MORE=VALUE gives it; --var MORE= leaves it empty"):
+    with pytest.raises(InputError) as error:
         job(str(script))
-    with pytest.raises(InputError, match=r"train.sh:1: \$1 has no value; --var 1=VALUE gives it \(for tensor_model_parallel_size\)"):
-        job(str(script), variables={"MORE": ""})
+    asked = "$1 (TP) has no value; --var 1=VALUE gives it, or the script's arguments behind it: TP (for tensor_model_parallel_size)"
+    assert str(error.value) == f"{script}:1: {asked}"
     with pytest.raises(InputError, match=r"train.sh:5: Megatron-LM has no key 'swigloo': did you mean 'swiglu'\?"):
         job(str(script), variables={"MORE": "--hidden-size 64 --num-attention-heads 8 --vocab-size 64", "1": "1"})
+
+
+ASKING = """TP=${2:-1}
+SIZE=$1
+if [ $# -lt 1 ]; then echo "usage: SIZE [TP ..]"; exit 1; fi
+[ $SIZE = 7B ] && LAYERS=32
+shift 2
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pp) PP=$2; shift 2;;
+        *) MORE="$MORE $1"; shift;;
+    esac
+done
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $LAYERS --hidden-size 64 --num-attention-heads 8 --vocab-size 64 --bf16 \\
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${PP:-1} --seq-length 8 --micro-batch-size 1 --global-batch-size 8 $EXTRA
+"""
+
+
+def test_a_script_takes_its_arguments_from_behind_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(ASKING)
+    for inputs in ([str(script), "7B", "2"], ["bash", str(script), "7B", "2", "--pp", "2"], [str(script), "7B", "2", "--seq-length", "16"]):
+        made = job(*inputs)
+        assert made.architecture is not None and made.architecture.num_layers == 32
+        assert made.strategy is not None and (made.strategy["tp"], made.strategy.get("pp", 1)) == (2, 2 if "--pp" in inputs else 1)
+        assert made.strategy["seq_length"] == (16 if "--seq-length" in inputs else 8)
+        assert f"{script}:13: nothing that is read sets $EXTRA: it is taken as empty" in made.notes
+    with pytest.raises(InputError, match=r"train.sh:12: \$LAYERS has no value"):
+        job(str(script), "8B", "2")
+    other = tmp_path / "two.sh"
+    other.write_text(ASKING.replace("-lt 1", "-lt 2"))
+    with pytest.raises(InputError, match=r"two.sh:3: the script ends here, given 1 argument$"):
+        job(str(other), "7B")
 
 
 def test_a_file_that_only_sets_variables(tmp_path: Path) -> None:
@@ -572,6 +605,10 @@ def _small(*more: str, lenient: bool = False) -> Job:
         (("--tokenizer-type", "TikTokenizer", "--tokenizer-model", "words.128k.json"), 131072),
         (("--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
         (("--patch-tokenizer-type", "Qwen2Tokenizer", "--extra-vocab-size", "421"), 152064),
+        (("--patch-tokenizer-type", "IcetkGLM130BTokenizer"), 150528),
+        (("--patch-tokenizer-type", "DeepSeekV2Tokenizer", "--load", "/mnt/DeepSeek-V3-to-mcore-tp8-pp8-ep16", "--extra-vocab-size", "467"), 129280),
+        (("--patch-tokenizer-type", "LLamaTokenizer", "--load", "/mnt/Qwen1.5-0.5B-hf-to-megatron-tp1", "--extra-vocab-size", "293"), 151936),
+        (("--patch-tokenizer-type", "LLamaTokenizer", "--load", "/mnt/mine", "--extra-vocab-size", "8"), 32008),
         (("--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "vocab.json", "--merge-file", "merges.txt"), 50304),
         # 250,680 and 32,000 entries
         (("--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", "bigscience/tokenizer"), 250752),
@@ -581,6 +618,19 @@ def _small(*more: str, lenient: bool = False) -> Job:
 def test_a_vocabulary_that_its_tokenizer_tells(said: tuple[str, ...], rows: int) -> None:
     made = _small(*said)
     assert made.architecture is not None and made.architecture.vocab_size == rows
+
+
+def test_words_of_pai_megatron_patch() -> None:
+    said = ("--vocab-size", "128", "--intermediate-size", "96", "--swiglu", "--disable-bias-linear-fc", "--disable-bias-attn-fc")
+    made = _small(*said, "--use-llama2-rotary-position-embeddings", "--sliding-window", "16", "--train-data", "x", "--epochs", "2")
+    same = _small("--vocab-size", "128", "--ffn-hidden-size", "96", "--swiglu", "--disable-bias-linear", "--add-qkv-bias",
+                  "--use-rotary-position-embeddings", "--window-size", "15,0")  # fmt: skip
+    assert made.architecture == same.architecture and made.architecture is not None
+    assert {row.key: row.fate for row in made.rows}["--intermediate-size"] == "mapped"
+    biased = _small("--vocab-size", "128", "--ffn-hidden-size", "96", "--swiglu", "--use-rotary-position-embeddings")
+    assert biased.architecture != made.architecture
+    slopes = _small("--vocab-size", "128", "--use-alibi-mask", "--position-embedding-type", "rope")
+    assert slopes.architecture is not None and slopes.architecture.position_embedding == "alibi"
 
 
 def test_a_vocabulary_that_nothing_tells() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from symsim.errors import InputError
+from symsim.importers.shell.calls import called
 from symsim.importers.shell.reader import Command, commands, options, scripts
 
 SCRIPT = """#!/bin/bash
@@ -71,7 +72,9 @@ def test_a_script_gives_the_words_that_the_shell_would() -> None:
     assert "--swiglu" not in texts and "tee" not in texts
     assert command.environment["CUDA_DEVICE_MAX_CONNECTIONS"].text == "1"
     unknown = [word for word in command.words if word.why is not None]
-    assert [(word.text, word.why) for word in unknown] == [("$1", "train.sh:8: $1 has no value; --var 1=VALUE gives it")]
+    assert [(word.text, word.why) for word in unknown] == [
+        ("$1", "train.sh:8: $1 (DATA) has no value; --var 1=VALUE gives it, or the script's arguments behind it: DATA")
+    ]
     lines = {word.text: word.where for word in command.words}
     assert lines["--hidden-size"] == "train.sh:23" and lines["--micro-batch-size"] == "train.sh:30" and lines["--comment"] == "train.sh:43"
 
@@ -151,6 +154,76 @@ def test_what_is_written_is_what_bash_writes(text: str, expected: list[str]) -> 
 def test_expansions(text: str, expected: list[str]) -> None:
     first = next(one for one in commands(text, "s") if one.words[0].text == "x")
     assert [word.text for word in first.words][: len(expected)] == expected
+
+
+# what a script makes of its arguments 7B, 4, --tp and 2
+ARGUMENTS = [
+    ('x $1 ${2:-8} ${9:-8} $# "$@"', "x 7B 4 8 4 7B 4 --tp 2".split()),
+    ('x ${@:3} ${@:2:1} ${@: -1} ${!#} "${*:3}"', ["x", "--tp", "2", "4", "2", "2", "--tp 2"]),
+    ("A=$1; shift 2; B=$2; shift; x $A $B $# $1", "x 7B 2 1 2".split()),
+    ("shift 2; while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; *) exit 1;; esac; done; x ${TP}", ["x", "2"]),
+    ('shift 2; while [[ "$1" != "" ]]; do case $1 in --tp ) shift; TP=$1;; esac; shift; done; x $TP $#', ["x", "2", "0"]),
+    ("until [ $# = 1 ]; do shift; done; x $1", ["x", "2"]),
+    ('B=; for A in "$@"; do [ $A = --tp ] && break; B=$B$A; done; x $B', ["x", "7B4"]),
+    ("B=; for A; do if [ $A = 4 ]; then continue; fi; B=$B$A; done; x $B", ["x", "7B--tp2"]),
+    ("for A do C=$A; done; x $C", ["x", "2"]),
+    ("set -- a b; x $2 $#; set -e", ["x", "b", "2"]),
+    ("if [ $# -ne 4 ]; then exit 1; fi; x 1", ["x", "1"]),
+    ("f() { shift; x $1 $#; }; f $1 q r", ["x", "q", "2"]),
+    ("N=A; A=5; B=abcdef; x ${!N} ${B:2} ${B:1:2} ${B: -1:1}", ["x", "5", "cdef", "bc", "f"]),
+    ("A=(1 2 3 4); x ${A[@]:1:2} ${A[@]:2}", ["x", "2", "3", "3", "4"]),
+]
+GIVEN = ["7B", "4", "--tp", "2"]
+
+
+@pytest.mark.parametrize(("text", "expected"), ARGUMENTS)
+def test_arguments_of_a_script(text: str, expected: list[str]) -> None:
+    _, variables = called(["bash", "s.sh", *GIVEN], {})
+    first = next(one for one in commands(text, "s", variables) if one.words[0].text == "x")
+    assert [word.text for word in first.words] == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), ARGUMENTS)
+def test_arguments_are_what_bash_makes_of_them(text: str, expected: list[str]) -> None:
+    try:
+        run = subprocess.run(["bash", "-c", "x() { printf '%s\\n' x \"$@\"; }; " + text, "s", *GIVEN], capture_output=True, text=True, timeout=20)
+    except FileNotFoundError:
+        pytest.skip("no bash here")
+    assert run.stdout.splitlines() == expected, run.stderr
+
+
+def test_words_behind_a_script_are_its_arguments(tmp_path: Path) -> None:
+    asks, silent, beside = tmp_path / "asks.sh", tmp_path / "silent.sh", tmp_path / "beside.sh"
+    asks.write_text("SIZE=$1\n")
+    silent.write_text("SIZE=7B\n")
+    beside.write_text("A=1\n")
+    numbered = {"1": "7B", "2": "0.5", "#": "2"}
+    assert called([str(asks), "7B", "0.5", "--seq-length", "8"], {}) == ([str(asks), "--seq-length", "8"], numbered)
+    assert called(["A=1", "bash", str(asks), "7B", "--tp"], {"B": "2"}) == ([str(asks)], {"A": "1", "B": "2", "1": "7B", "2": "--tp", "#": "2"})
+    assert called([str(beside), str(asks), "7B"], {})[0] == [str(beside), str(asks)]
+    for files in ([str(beside), str(asks)], [str(asks), "ds.json"], [str(asks), "a.b=1"], ["swift", "sft", "--model", "q"], ["conf.yaml", "x"]):
+        assert called(files, {"1": "q"}) == (files, {"1": "q"})
+    for inputs, variables, sentence in (
+        ([str(silent), "7B"], {}, f"{silent}: the script asks for no arguments, and no file is called '7B'"),
+        ([str(asks), "7B"], {"1": "8B"}, "--var 1 and the words behind the script both give its arguments; give one of them"),
+        (["bash", "--norc"], {}, "behind bash should follow a script"),
+    ):
+        with pytest.raises(InputError) as error:
+            called(inputs, variables)
+        assert str(error.value) == sentence
+
+
+def test_an_argument_that_is_not_given_names_its_place_and_its_use() -> None:
+    text = "SIZE=$1; TP=${2}\nshift; x $TP $SIZE ${2}\n"
+    words = commands(text, "s")[0].words
+    usage = "or the script's arguments behind it: SIZE TP"
+    assert [word.why for word in words[1:]] == [
+        f"s:1: $2 (TP) has no value; --var 2=VALUE gives it, {usage}",
+        f"s:1: $1 (SIZE) has no value; --var 1=VALUE gives it, {usage}",
+        f"s:2: $2 (argument 3) has no value; --var 3=VALUE gives it, {usage}",
+    ]
+    given = commands(text, "s", {"1": "7B", "#": "1"})[0].words
+    assert given[2].text == "7B" and given[1].why == "s:1: $2 has no value: 1 arguments are given"
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from symsim.errors import InputError, nearest
 from symsim.importers.job import Job, checked
 from symsim.importers.registry import KINDS
+from symsim.importers.shell.calls import called
 
 
 @dataclass(frozen=True)
@@ -56,4 +57,5 @@ def read_job(kind: str, inputs: Sequence[str], options: Options = Options()) -> 
     if not inputs:
         raise InputError(f"'symsim import {kind}' reads {KINDS[kind].inputs}, and nothing is given")
     read = import_module(f"symsim.importers.{KINDS[kind].module}").read
-    return checked(read(inputs, options))
+    files, variables = called(inputs, options.variables)
+    return checked(read(files, replace(options, variables=variables)))

@@ -114,7 +114,7 @@ def speaks(source: Source) -> bool:
 def in_megatrons_words(source: Source, lenient: bool) -> None:
     """Put its arguments into Megatron-LM's names and values, and its own defaults where they are others. InputError for what no model here has."""
     for own, name in _NAMES.items():
-        _renamed(source, own, name)
+        source.rename(own, name)
     for name, spelt in _VALUES.items():
         if name in source.given:
             one = source.given[name]
@@ -122,7 +122,7 @@ def in_megatrons_words(source: Source, lenient: bool) -> None:
     if "num_query_groups" in source.given:
         _default(source, "group_query_attention", True)
     if "checkpoint_activations" in source.given:
-        _renamed(source, "checkpoint_activations", "recompute_granularity", "full")
+        source.rename("checkpoint_activations", "recompute_granularity", "full")
         _default(source, "recompute_method", "uniform")
     if _number(source, "context_parallel_size", 1) > 1:
         _default(source, "cp_comm_type", ["a2a"])
@@ -132,15 +132,6 @@ def in_megatrons_words(source: Source, lenient: bool) -> None:
         _default(source, name, value)
     if "use_flash_attn" not in source.given:
         _default(source, "attention_backend", "unfused")
-
-
-def _renamed(source: Source, own: str, name: str, value: Any = None) -> None:
-    """Take what an argument is given for another's; of both, the latter's stays."""
-    if own not in source.given:
-        return
-    one = source.given.pop(own)
-    source.given.setdefault(name, one if value is None else replace(one, value=value))
-    source.written[:] = [(key, said, name if argument == own else argument) for key, said, argument in source.written]
 
 
 def _default(source: Source, name: str, value: Any) -> None:
@@ -157,7 +148,7 @@ def _gates(source: Source) -> None:
     if "glu_activation" not in source.given or str(source.given["glu_activation"].value) not in _GATES:
         return
     name = str(source.given["glu_activation"].value)
-    _renamed(source, "glu_activation", "activation_func", _GATES[name])
+    source.rename("glu_activation", "activation_func", _GATES[name])
     _default(source, "gated_linear_unit", True)
     _default(source, "ffn_hidden_size", 4 * _number(source, "hidden_size", 0))
 
@@ -169,7 +160,7 @@ def _mixture(source: Source, lenient: bool) -> None:
         _dense(source)
         return
     layers, every = _number(source, "num_layers", 0), _number(source, "expert_interval", 2)
-    _renamed(source, "expert_interval", "moe_layer_freq")
+    source.rename("expert_interval", "moe_layer_freq")
     _default(source, "moe_token_dispatcher_type", "alltoall")
     where = source.given["moe_layer_freq"].where if "moe_layer_freq" in source.given else _HERE
     source.given["moe_layer_freq"] = Given([int((at + 1) % max(1, every) == 0) for at in range(min(layers, 10**5))], where)

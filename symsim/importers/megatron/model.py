@@ -17,7 +17,7 @@ from symsim.inputs.validation import validate
 
 _NEEDED = ("num_layers", "hidden_size", "num_attention_heads")
 # the sizes of tokenizers that Megatron-LM names by their type alone
-_POSITIONS = {"learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "alibi": "alibi", "none": "none"}
+_POSITIONS = {"learned_absolute": "learned", "rope": "rope", "rotary": "rope", "yarn": "rope", "mrope": "rope", "alibi": "alibi", "none": "none"}
 _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",

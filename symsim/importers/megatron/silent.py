@@ -333,11 +333,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent(
         "no_cost_effect",
-        "of Pai-Megatron-Patch, and of BigCode: names the tokenizer and the data",
-        "tokenizer_file patch_tokenizer_type extra_vocab_size max_padding_length dataset train_mode",
-    ),
-    **silent(
-        "no_cost_effect",
         "of an older Megatron-LM, and without effect there or since",
         """
         DDP_impl async_tensor_model_parallel_allreduce data_impl dist_ckpt_save_pre_mcore distributed_timeout_seconds empty_unused_memory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +42,10 @@ _RUN_SECTIONS = frozenset(
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)=(.*)", re.DOTALL)
 _LONGEST_SCRIPT = 2**19
 # of Megatron-LM before 2022-05, where there was no other way than whole layers
-_OLDER = {"activations_checkpoint_method": "recompute_method", "activations_checkpoint_num_layers": "recompute_num_layers"}
+_OLDER = {
+    "activations_checkpoint_method": "recompute_method",
+    "activations_checkpoint_num_layers": "recompute_num_layers",
+}
 
 
 @dataclass
@@ -76,6 +79,14 @@ class Source:
             self.notes.append(f"{where}: {written} is given again, and the last one holds, as on Megatron-LM's command line")
         self.written.append((written, said, argument))
         self.given[argument] = Given(value, where)
+
+    def rename(self, own: str, name: str, value: Any = None) -> None:
+        """Take what an argument is given for another's, with that value where there is one; of both, the latter's stays."""
+        if own not in self.given:
+            return
+        one = self.given.pop(own)
+        self.given.setdefault(name, one if value is None else replace(one, value=value))
+        self.written[:] = [(key, said, name if argument == own else argument) for key, said, argument in self.written]
 
 
 def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
@@ -208,6 +219,8 @@ def _whole(word: Word | None) -> int | None:
 
 def _arguments(found: Source, words: Sequence[Word]) -> None:
     before, given = options(words)
+    _leave_empty(found, before)
+    before = [word for word in before if not word.empty]
     if before:
         raise InputError(_left(before[0]) or f"{before[0].where}: '{cut(before[0].text)}' is the value of no argument")
     for option in given:
@@ -215,15 +228,32 @@ def _arguments(found: Source, words: Sequence[Word]) -> None:
         argument = _OLDER.get(argument, argument)
         if option.name.endswith(("activations-checkpoint-method", "activations_checkpoint_method")):
             found.given.setdefault("recompute_granularity", Given("full", option.where))
+        most = _most(argument)
+        if most is not None and len(option.values) > most:
+            _leave_empty(found, option.values[most:])
+            option = Option(option.name, (*option.values[:most], *(word for word in option.values[most:] if not word.empty)), option.where)
         found.put(argument, option.name, _value(option, argument), option.where)
+
+
+def _leave_empty(found: Source, words: Sequence[Word]) -> None:
+    """Say of variables that nothing sets that they are empty, as a shell has them."""
+    found.notes += [f"{word.where}: nothing that is read sets {word.text}: it is taken as empty" for word in words if word.empty]
+
+
+def _known(argument: str) -> bool:
+    return any(argument in names for names in (FLAGS, LISTS, VALUED, SILENT, GAPS))
+
+
+def _most(argument: str) -> int | None:
+    """How many values an argument takes; None for any number."""
+    return 0 if argument in FLAGS else None if argument in LISTS or argument in SEVERAL or not _known(argument) else 1
 
 
 def _value(option: Option, argument: str) -> Any:
     """The value of an argument as its definition has it. InputError for one too many or too few."""
     values = [word.text if word.why is None else Unresolved(word.text, word.why) for word in option.values]
-    most = 0 if argument in FLAGS else len(values) if argument in LISTS or argument in SEVERAL else 1
-    known = any(argument in names for names in (FLAGS, LISTS, VALUED, SILENT, GAPS))
-    if len(values) > most and known:
+    most, known = _most(argument), _known(argument)
+    if most is not None and len(values) > most:
         extra = option.values[most]
         said = f"{option.name} takes {'one value' if most else 'no value'}, and '{cut(extra.text)}' is the value of no argument"
         raise InputError(_left(extra) or f"{extra.where}: {said}")

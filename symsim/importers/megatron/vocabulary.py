@@ -16,7 +16,18 @@ _TAKEN = 128_000
 BPE = "GPT2BPETokenizer"
 _TOKENIZERS = {BPE: 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "TikTokenizer": 2**17}
 # those of Pai-Megatron-Patch, to which extra_vocab_size is added (megatron_patch/tokenizer/__init__.py)
-_PATCHED = {"Qwen2Tokenizer": 151643, "Qwen2VLTokenizer": 151643, "Qwen3Tokenizer": 151643, "LLama3Tokenizer": 128000, "LLamaTokenizer": 32000}
+_PATCHED = {
+    **dict.fromkeys(("Qwen2Tokenizer", "Qwen2VLTokenizer", "Qwen3Tokenizer"), 151643),
+    **dict.fromkeys(("LLamaTokenizer", "LLama2Tokenizer", "MixtralTokenizer", "MistralTokenizer"), 32000),
+    **{"QwenTokenizer": 151851, "LLama3Tokenizer": 128000, "FalconTokenizer": 65024, "YiTokenizer": 64000, "BaichuanTokenizer": 64000},
+}
+# those whose rows it sets, and those of any model, whose vocabulary --load names
+_ROWS = {
+    **{"BloomTokenizerFromHF": 250880, "ChatGLMTokenizerFromHF": 130528, "GLM10BZHTokenizerFromHF": 50048, "IcetkGLM130BTokenizer": 150528},
+    **{"StarcoderTokenizerFromHF": 49152, "VicunaTokenizerFromHF": 32000},
+}
+_LOADED = frozenset("LLamaTokenizer MistralTokenizer BaichuanTokenizer DeepSeekV2Tokenizer OPTTokenizer".split())
+_CONVERTED = re.compile(r"(-hf)?-to-(mcore|mg|megatron).*")
 # tokenizers that are no model's of models/, by their name or the last part of it: the SentencePiece file of Llama 1 and 2, T5's, BLOOM's
 _FILES = {
     "llama_tokenizer.model": 32000,
@@ -38,6 +49,21 @@ def _named(tokenizer: str) -> str | None:
     return next((name for name in list_models() if re.sub(r"[^a-z0-9]", "", name) == told), None)
 
 
+def _patched_rows(keys: Keys, tokenizer: str) -> int | None:
+    """The rows that Pai-Megatron-Patch gives a tokenizer: its own number, or those of the model that --load names; None where neither is."""
+    rows, said = _ROWS.get(tokenizer), "its own rows for this tokenizer"
+    if rows is None and tokenizer in _LOADED and keys.given.get("load") is not None:
+        last = str(keys.given["load"].value).rstrip("/").rpartition("/")[2]
+        named = _named(_CONVERTED.sub("", last))
+        if named is not None:
+            rows, said = load_model(named).architecture.vocab_size, f"the rows of {named}, which --load names, since no tokenizer is read"
+    if rows is not None:
+        keys.note("patch_tokenizer_type", "derived", "vocab_size", f"{rows}: {said}")
+        if keys.has("extra_vocab_size"):
+            keys.note("extra_vocab_size", "no_cost_effect", why="these rows have them")
+    return rows
+
+
 def vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
     """The rows of the embedding: the tokenizer's, with unused ones up to a multiple."""
     multiple = keys.integer("make_vocab_size_divisible_by", None, to="vocab_size", least=1)
@@ -52,6 +78,8 @@ def vocabulary(keys: Keys, fields: bool, tp: int, where: str) -> int:
             keys.note("vocab_size", "no_cost_effect", why="padded_vocab_size decides")
         return int(padded)
     patched = str(keys.given["patch_tokenizer_type"].value) if keys.has("patch_tokenizer_type") else ""
+    if size is None and (rows := _patched_rows(keys, patched)) is not None:
+        return rows
     if size is None and patched in _PATCHED:
         more = keys.integer("extra_vocab_size", 0, to="vocab_size")
         keys.note("patch_tokenizer_type", "derived", "vocab_size", f"{_PATCHED[patched] + more}: {_PATCHED[patched]} entries and {more} more")

@@ -53,13 +53,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Loop:
-    """`for NAME in words`, `for (( .. ))` (name is "((", words what it holds), or `while` and `until` (name is None) with their condition."""
+    """`for NAME in words`, `for (( .. ))` (name is "((", words what it holds), or `while` and `until` (name is None) with their condition.
+    ends: the loop ends where the condition holds."""
 
     name: str | None
     words: tuple[Token, ...]
     condition: "Statements"
     body: "Statements"
     line: int
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,13 +211,15 @@ class _Parser:
                 while self.at < len(self.tokens) and not self.tokens[self.at].operator:
                     words.append(self.tokens[self.at])
                     self.at += 1
+            elif name != "((":
+                words += tokens_of('"$@"', self.where, line)
         while self.peek() in ("\n", ";"):
             self.at += 1
         self.expect("do", line, word)
         body = self.list()
         self.expect("done", line, word)
         self.redirections()
-        return Loop(name, tuple(words), condition, body, line)
+        return Loop(name, tuple(words), condition, body, line, word == "until")
 
     def function(self, word: str, line: int) -> Group:
         if word == "function":

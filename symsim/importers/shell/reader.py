@@ -13,17 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symsim.errors import InputError, cut
+from symsim.importers.keys import natural
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
 from symsim.importers.shell.slurm import scheduled
 from symsim.importers.shell.tokens import Token, tokens_of
-from symsim.importers.shell.words import Expansion, Scope, Value, Word
+from symsim.importers.shell.words import NUMBER, Expansion, Scope, Value, Word
 from symsim.importers.shell.writers import printed, written
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
 _VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::?-)?\}?\"?")
 _POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
-_SILENT = frozenset(["true", ":", "set", "shift", "echo", "printf"])
+# NAME=$1, NAME="${1:-default}"
+_NAMED = re.compile(r"([A-Za-z_]\w*)=\"?\$\{?([1-9][0-9]{0,2})(?:[:}\"].*)?", re.ASCII | re.DOTALL)
+_SILENT = frozenset(["true", ":", "echo", "printf"])
 _MOST_STEPS = 20_000
 _MOST_WORDS = 20_000
 # turns of a loop that counts
@@ -66,10 +69,10 @@ def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | Non
     found: list[Command] = []
     for text, where in texts:
         call = next((one for one in found if _runs(one, where)), None)
-        scope.positional = []
+        scope.begin()
         if call is not None:
             found.remove(call)
-            scope.positional = [_said(scope, word) for word in call.words[2:]]
+            scope.positional, scope.called = [_said(scope, word) for word in call.words[2:]], True
             for name, word in call.environment.items():
                 scope.set(name, _said(scope, word))
         found += _Reader(scope, where).read(_begun(scope, text, where))
@@ -99,6 +102,7 @@ def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | No
     scope = Scope(dict(variables or {}))
     expand = Expansion(scope, texts[-1][1])
     for text, where in texts:
+        scope.begin()
         _Reader(scope, where).read(_begun(scope, text, where))
     names = [name for name in scope.values if name not in scope.given]
     return {name: tuple(scope.word(piece, texts[-1][1]) for piece in expand.unquoted(name)) for name in names}
@@ -131,6 +135,18 @@ class _Exit(Exception):
     """The script ends here."""
 
 
+class _Leave(Exception):
+    """A loop's turn ends here; all of the loop, where last is set."""
+
+    def __init__(self, last: bool) -> None:
+        super().__init__()
+        self.last = last
+
+
+class _Unsure(Exception):
+    """Whether a loop's turn ends here only a run could tell."""
+
+
 class _Reader:
     """Goes through the statements of one script."""
 
@@ -141,10 +157,16 @@ class _Reader:
         self.found: list[Command] = []
         self.functions: dict[str, Group] = {}
         self.steps = 0
+        # loops around, each of whose turns is known
+        self.turning = 0
 
     def read(self, text: str) -> list[Command]:
         try:
-            self.all(parse(self.expand.clean(text), self.where))
+            statements = parse(self.expand.clean(text), self.where)
+            for token in _tokens(statements):
+                if (named := _NAMED.fullmatch(token.source)) is not None:
+                    self.scope.asked.setdefault(int(named[2]), named[1])
+            self.all(statements)
         except _Exit:
             pass
         return self.found
@@ -204,7 +226,10 @@ class _Reader:
                     return self.all(body)
                 except _Exit:
                     # a script that ends without arguments of its own, or a variable of its environment, is read as if it had them
-                    if (self.scope.positional or not _asks_for_arguments(condition)) and not _asks_for_environment(condition):
+                    if not _asks_for_arguments(condition) and not _asks_for_environment(condition):
+                        raise
+                    if self.scope.called and not _asks_for_environment(condition):
+                        self.ended(branch)
                         raise
                     return None
             open_arms.append(body)
@@ -216,6 +241,12 @@ class _Reader:
             return self.all(open_arms[0])
         self.alternatives(open_arms, branch.line, "the condition", self.expand.doubt)
         return None
+
+    def ended(self, branch: Branch) -> None:
+        """InputError where a script ends for the arguments that the user gives."""
+        count = self.scope.given.get(NUMBER)
+        if count is not None and self.deep == 0:
+            raise InputError(f"{self.where}:{branch.line}: the script ends here, given {count} argument{'s' * (count != '1')}")
 
     def case(self, case: Case) -> bool | None:
         subject = self.expand.text(case.subject)
@@ -237,15 +268,19 @@ class _Reader:
 
     def alternatives(self, bodies: Sequence[Statements], line: int, what: str, why: str = "") -> None:
         """One of the bodies runs, and which is not known: what they set differently is not known either."""
-        before = dict(self.scope.values)
+        before, arguments = dict(self.scope.values), (self.scope.positional, self.scope.shifted)
         ends = []
         for body in bodies:
             self.scope.values = dict(before)
+            self.scope.positional, self.scope.shifted = arguments
             try:
                 self.all(body)
             except _Exit:
                 continue
+            except _Leave:
+                raise _Unsure from None
             ends.append(self.scope.values)
+        self.scope.positional, self.scope.shifted = arguments
         if not ends:
             self.scope.values = before
             raise _Exit
@@ -257,45 +292,72 @@ class _Reader:
         self.scope.values = merged
 
     def loop(self, loop: Loop) -> bool | None:
-        if loop.name is None:
-            held = self.all(loop.condition)
-            if held is False:
-                return True
-            self.alternatives([loop.body, ()], loop.line, "a loop")
-            return None
-        if loop.name == "((":
-            if not self.counting(loop):
-                self.alternatives([loop.body, ()], loop.line, "a loop")
-                return None
+        """Follow the turns of a loop where all are known; else what it sets is not, and so it is said."""
+        before, arguments, found = dict(self.scope.values), (self.scope.positional, self.scope.shifted), len(self.found)
+        steps = self.steps
+        self.turning += 1
+        try:
+            all(self.turn(loop.body) for _ in self.turns(loop))
             return True
-        pieces = [piece for token in loop.words for piece in self.expand.fields(token)]
-        if any(self.scope.reason(piece) is not None for piece in pieces):
-            self.alternatives([loop.body, ()], loop.line, "a loop")
-            return None
-        for piece in pieces:
-            self.scope.set(loop.name, piece)
-            self.all(loop.body)
+        except _Unsure:
+            pass
+        finally:
+            self.turning -= 1
+        self.scope.values, self.steps = before, steps
+        self.scope.positional, self.scope.shifted = arguments
+        del self.found[found:]
+        outer, self.turning = self.turning, 0
+        self.alternatives([loop.body, ()], loop.line, "a loop")
+        self.turning = outer
+        return None
+
+    def turn(self, body: Statements) -> bool:
+        """One turn of a loop; False where it is the last."""
+        try:
+            self.all(body)
+        except _Leave as leave:
+            return not leave.last
         return True
 
-    def counting(self, loop: Loop) -> bool:
-        """Follow `for ((i=0; i<N; i++))` whose turns are known and which only sets variables; else leave all as it is, and say so."""
-        parts = loop.words[0].parts[0].text.split(";") if loop.words else []
-        before, steps, found = dict(self.scope.values), self.steps, len(self.found)
-        if len(parts) == 3 and not any(token.source in ("break", "continue") for token in _tokens(loop.body)):
-            self.expand.counted(parts[0], loop.line)
+    def turns(self, loop: Loop) -> Iterator[None]:
+        """The turns of a loop, each once what it sets is set. _Unsure where only a run could tell whether there is another."""
+        if loop.name == "((":
+            yield from self.counting(loop)
+        elif loop.name is None:
             for _ in range(_MOST_TURNS):
-                held = self.expand.counted(parts[1], loop.line)
-                if held is False:
-                    return True
-                if held is None or self.steps > _MOST_STEPS // 2:
-                    break
-                self.all(loop.body)
-                if len(self.found) > found:
-                    break
-                self.expand.counted(parts[2], loop.line)
-        self.scope.values, self.steps = before, steps
-        del self.found[found:]
-        return False
+                held = self.all(loop.condition)
+                if held is None:
+                    raise _Unsure
+                if held is loop.ends:
+                    return
+                yield
+            raise _Unsure
+        else:
+            pieces = [piece for token in loop.words for piece in self.expand.fields(token)]
+            if any(self.scope.reason(piece) is not None for piece in pieces):
+                raise _Unsure
+            for piece in pieces:
+                self.scope.set(loop.name, piece)
+                yield
+
+    def counting(self, loop: Loop) -> Iterator[None]:
+        """The turns of `for ((i=0; i<N; i++))`, which only sets variables."""
+        parts = loop.words[0].parts[0].text.split(";") if loop.words else []
+        found = len(self.found)
+        if len(parts) != 3:
+            raise _Unsure
+        self.expand.counted(parts[0], loop.line)
+        for _ in range(_MOST_TURNS):
+            held = self.expand.counted(parts[1], loop.line)
+            if held is None or self.steps > _MOST_STEPS // 2:
+                raise _Unsure
+            if held is False:
+                return
+            yield
+            if len(self.found) > found:
+                raise _Unsure
+            self.expand.counted(parts[2], loop.line)
+        raise _Unsure
 
     def written(self, text: str, line: int) -> str | None:
         """What commands in $( .. ) write: assignments, then one command that only writes its words, all of them known; None for others."""
@@ -378,6 +440,17 @@ class _Reader:
             return False
         if name in ("exit", "return"):
             raise _Exit
+        if name in ("break", "continue"):
+            if self.turning and len(words) == 1:
+                raise _Leave(name == "break")
+            return True
+        if name == "shift":
+            return self.shift(words)
+        if name == "set":
+            # options of the shell, but for new arguments
+            if [word.text for word in words[1:2]] == ["--"]:
+                self.scope.positional, self.scope.shifted, self.scope.called = [*pieces[2:]], 0, True
+            return True
         self.scope.sources |= name in ("source", ".")
         if name == "unset":
             for word in words[1:]:
@@ -394,6 +467,11 @@ class _Reader:
         self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where)))
         return None
 
+    def shift(self, words: Sequence[Word]) -> bool:
+        """`shift`, `shift N`. InputError where N is not known."""
+        count = natural(words[1].known()) if len(words) > 1 else 1
+        return count is not None and self.scope.shift(count)
+
     def unknown(self, words: Sequence[Word], where: str, how: str) -> None:
         """Say of variables that a command gives them a value."""
         for name in (word.text for word in words if re.fullmatch(r"[A-Za-z_]\w*", word.text, re.ASCII)):
@@ -401,15 +479,17 @@ class _Reader:
 
     def called(self, function: Group, arguments: list[str]) -> bool | None:
         self.deeper(function.line, f"the function {cut(function.name)} calls itself too often")
-        before = self.scope.positional
-        self.scope.positional = arguments
+        scope = self.scope
+        before, scope.positional, scope.shifted, scope.called = (scope.positional, scope.shifted, scope.called), [*arguments], 0, True
+        outer, self.turning = self.turning, 0
         try:
             return self.all(function.body)
         except _Exit:
             return None
         finally:
             self.deep -= 1
-            self.scope.positional = before
+            self.turning = outer
+            scope.positional, scope.shifted, scope.called = before
 
     def again(self, pieces: list[str], line: int) -> bool | None:
         """`eval TEXT`, `bash -c TEXT`: the text's own statements."""
@@ -447,6 +527,7 @@ def _tested(condition: Statements) -> list[Token]:
 
 
 def _asks_for_arguments(condition: Statements) -> bool:
+    """Whether it is what arguments there are."""
     return any(_POSITIONAL.search(token.source) is not None for token in _tested(condition))
 
 

@@ -28,19 +28,27 @@ _TESTS: dict[str, Callable[[int, int], bool]] = {"-lt": lt, "-gt": gt, "-le": le
 _EXPR = re.compile(r"""\s*expr((?:\s+(?:[0-9]+|\$\w+|\$\{\w+\}|\\?[*()]|'[*]'|"[*]"|[-+/%]))+)\s*""", re.ASCII)
 # ${NAME%pattern} and the like, which change a value
 _CHANGE = re.compile(r"(##?|%%?|//?|,,|\^\^)(.*)", re.DOTALL)
+# ${NAME:from}, ${NAME:from:count}
+_PART = re.compile(r":([^:,]+)(?::([^:,]+))?")
 # ((NAME++)), ((NAME += ..)): the only arithmetic that sets a variable here
 _COUNTED = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*(?:(?P<post>\+\+|--)|(?P<operator>[-+*/%]?)=(?!=)(?P<rest>.*))"
                       r"|(?P<pre>\+\+|--)(?P<counted>[A-Za-z_]\w*))\s*", re.ASCII | re.DOTALL)  # fmt: skip
 _LONGEST = 2**20
+_MOST_ARGUMENTS = 1000
+# the variable that holds the number of arguments
+NUMBER = "#"
+_INDIRECT = re.compile(r"!([A-Za-z_]\w*|[0-9]+|#)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a command. where: FILE:LINE. why: the sentence for a word that cannot be known, whose text is as written."""
+    """A word of a command. where: FILE:LINE. why: the sentence for a word that cannot be known, whose text is as written. empty: it is but
+    a variable that nothing sets, in a script that reads no other."""
 
     text: str
     where: str
     why: str | None = None
+    empty: bool = False
 
     def known(self) -> str:
         """The text; InputError where it cannot be known."""
@@ -56,12 +64,17 @@ class Word:
 @dataclass
 class Scope:
     """The variables of a script. given: those of the user, which a script does not change. skipped: set in branches that are not taken.
-    sources: another script is read in, which may set any."""
+    positional: the arguments of the script or function, None where one is left out; shifted: how many the script took away before them;
+    called: no other ones are there. asked: names that the script has for its arguments, by their places. sources: another script is read
+    in, which may set any."""
 
     given: Mapping[str, str]
     values: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
-    positional: list[str] = field(default_factory=list)
+    positional: list[str | None] = field(default_factory=list)
+    shifted: int = 0
+    called: bool = False
+    asked: dict[int, str] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)
     sources: bool = False
     _places: list[str] = field(default_factory=list)
@@ -69,13 +82,26 @@ class Scope:
 
     def get(self, name: str) -> Value | None:
         """The value of a variable or of an argument of the script; None where it has none."""
-        # inside a function $1 is its own argument, not the script's
-        if name in self.given and not (name.isdigit() and self.positional):
-            return self.given[name]
         if name.isdigit():
             place = natural(name) or 0
             return self.positional[place - 1] if 0 < place <= len(self.positional) else None
-        return list(self.positional) if name in ("@", "*") else self.values.get(name)
+        if name in self.given:
+            return self.given[name]
+        return [one for one in self.positional if one is not None] if name in ("@", "*") else self.values.get(name)
+
+    def begin(self) -> None:
+        """Take the arguments of a script that the user gives, by their places; all of them, where their number is given too."""
+        places = {place: text for name, text in self.given.items() if (place := natural(name)) and place <= _MOST_ARGUMENTS}
+        self.positional = [places.get(place) for place in range(1, max(places, default=0) + 1)]
+        self.shifted, self.called, self.asked = 0, NUMBER in self.given, {}
+
+    def shift(self, count: int) -> bool:
+        """Take arguments away at the front; False where there are fewer."""
+        if self.called and count > len(self.positional):
+            return False
+        self.positional = self.positional[count:]
+        self.shifted += count
+        return True
 
     def set(self, name: str, value: Value) -> None:
         """Give a variable its value. InputError for one too long to be a command's."""
@@ -125,7 +151,8 @@ class Scope:
     def word(self, text: str, where: str) -> Word:
         """The word of a field. where: of words that hold no text of their own."""
         mark = _PLACE.search(text)
-        return Word(self.plain(text), self._places[int(mark[1])] if mark else where, self.reason(text))
+        empty = not self.sources and self.reason(text) is not None and not self.plain(self.emptied(text)) and _HERE not in text
+        return Word(self.plain(text), self._places[int(mark[1])] if mark else where, self.reason(text), empty)
 
     def environment(self, prefix: Mapping[str, Value], where: str) -> dict[str, Word]:
         """The variables that a command sees."""
@@ -204,8 +231,13 @@ class Expansion:
         return self.parameter(part, where)
 
     def parameter(self, part: Part, where: str) -> Value:
+        indirect = _INDIRECT.fullmatch(part.text)
+        if indirect is not None:
+            return self.parameter(Part("parameter", self.named_by(indirect[1], where), part.quoted, part.line), where)
         match = _PARAMETER.fullmatch(part.text)
         source = f"${part.text}" if match is not None and not (match[3] or match[4] or match[5]) else f"${{{part.text}}}"
+        if match is not None and not (match[1] or match[4]) and (piece := _PART.fullmatch(match[5])) is not None:
+            return self.piece(match, piece, part, where)
         change = _CHANGE.fullmatch(match[5]) if match is not None and not (match[1] or match[4]) and match[2] != "!" else None
         if match is None or (match[5] and not match[4] and change is None) or (match[2] == "!" and match[5]):
             return self.scope.unknown(source, f"{where}: {source} is an expansion that is not followed here; write its value out")
@@ -232,6 +264,40 @@ class Expansion:
         if operator.endswith("="):
             self.scope.set(name, default)
         return default
+
+    def named_by(self, name: str, where: str) -> str:
+        """The name that ${!NAME} stands for: that in the variable, or the last argument. InputError where that is none."""
+        if name == NUMBER:
+            return str(len(self.scope.positional))
+        held = self.scope.get(name)
+        text = self.scope.plain(held) if isinstance(held, str) and self.scope.reason(held) is None else ""
+        # of others nothing is said but that they are not followed
+        return text if re.fullmatch(r"[A-Za-z_]\w*|[0-9]+", text, re.ASCII) else f"{name}!"
+
+    def piece(self, match: re.Match[str], piece: re.Match[str], part: Part, where: str) -> Value:
+        """${@:3}, ${NAME:0:2}: some arguments, elements or letters."""
+        _, name, index, _, _ = match.groups()
+        source = f"${{{part.text}}}"
+        value = self.chosen(name, index, source, where)
+        if value is None:
+            return self.unset(name, source, where)
+        bounds = [self.arithmetic(text, part.line) for text in piece.groups() if text is not None]
+        why = next(filter(None, map(self.scope.reason, [*bounds, *([value] if isinstance(value, str) else [])])), None)
+        if why is not None:
+            return self.scope.unknown(source, why)
+        first, count = (*(int(text) for text in bounds), None)[:2]
+        assert first is not None
+        if name in ("@", "*"):
+            # $0 is the script
+            value = ["$0", *value]
+        if count is not None and count < 0 or first < -len(value):
+            return self.scope.unknown(source, f"{where}: {source} is an expansion that is not followed here; write its value out")
+        found = value if isinstance(value, list) else self.scope.plain(value)
+        first += len(found) if first < 0 else 0
+        found = found[first:] if count is None else found[first : first + count]
+        if isinstance(found, str):
+            return self.scope.marked(found, where)
+        return self.separator().join(found) if part.quoted and name == "*" else found
 
     def separator(self) -> str:
         """What "${NAME[*]}" has between its elements."""
@@ -268,7 +334,20 @@ class Expansion:
     def unset(self, name: str, source: str, where: str) -> str:
         if name in self.scope.skipped:
             return ""
+        if (place := natural(name)) is not None and place > 0:
+            return self.scope.unknown(source, self.missing(place + self.scope.shifted, source, where), unset=True)
         return self.scope.unknown(source, f"{where}: {source} has no value; --var {name}=VALUE gives it", unset=True)
+
+    def missing(self, place: int, source: str, where: str) -> str:
+        """The sentence for an argument of the script that is not given."""
+        scope = self.scope
+        if scope.called:
+            return f"{where}: {source} has no value: {scope.shifted + len(scope.positional)} arguments are given"
+        named = self.naming or scope.asked.get(place, "")
+        said = ", ".join(filter(None, (f"argument {place}" if scope.shifted else "", named)))
+        all_of = " ".join(scope.asked.get(one, "..") for one in range(1, max(scope.asked, default=0) + 1))
+        behind = f", or the script's arguments behind it: {cut(all_of, 200)}" if all_of else ""
+        return f"{where}: {source}{f' ({said})' if said else ''} has no value; --var {place}=VALUE gives it{behind}"
 
     def chosen(self, name: str, index: str | None, source: str, where: str) -> Value | None:
         """The value of a variable, all of a list for `[@]`, else one element."""
@@ -414,6 +493,9 @@ class _Condition:
         return None if self.scope.reason(text) is not None else self.scope.plain(text) != ""
 
     def compared(self, left: str, operator: str, right: str, quoted: bool) -> bool | None:
+        if operator in ("=", "==", "!=") and "" in map(self.scope.plain, (left, right)):
+            # whether it is empty, as -z asks
+            left, right = map(self.scope.emptied, (left, right))
         if self.scope.reason(left) is not None or self.scope.reason(right) is not None or operator == "=~":
             return None
         one, other = self.scope.plain(left), self.scope.plain(right)
