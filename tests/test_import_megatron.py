@@ -620,6 +620,22 @@ def test_a_vocabulary_that_its_tokenizer_tells(said: tuple[str, ...], rows: int)
     assert made.architecture is not None and made.architecture.vocab_size == rows
 
 
+def test_keys_given_twice(tmp_path: Path) -> None:
+    file = tmp_path / "model_config.yaml"
+    sizes = ("--num-layers: 2", "--hidden-size: 64", "--num-attention-heads: 8", "--vocab-size: 128", "--seq-length: 8")
+    lines = ["MODEL_ARGS:", *sizes, "--ffn-hidden-size: 96", "--micro-batch-size: 1", "--global-batch-size: 8", "--ffn-hidden-size: 160"]
+    file.write_text("\n  ".join(lines) + "\n")
+    with pytest.raises(InputError) as error:
+        job(str(file))
+    said = "'MODEL_ARGS.--ffn-hidden-size' is given twice (first on line 7); --lenient takes the last, as the loader of Megatron-LM's tests does"
+    assert str(error.value) == f"{file}:10: {said}"
+    made = job(str(file), lenient=True)
+    assert made.architecture is not None and made.architecture.mlp is not None and made.architecture.mlp.ffn_hidden_size == 160
+    rows = [(row.value, row.fate, row.why) for row in made.rows if row.key == "ffn-hidden-size"]
+    again = "given again on line 10, and the last one holds, as where Megatron-LM's tests read it"
+    assert rows == [("160", "mapped", ""), ("96", "no_cost_effect", again)]
+
+
 def test_words_of_pai_megatron_patch() -> None:
     said = ("--vocab-size", "128", "--intermediate-size", "96", "--swiglu", "--disable-bias-linear-fc", "--disable-bias-attn-fc")
     made = _small(*said, "--use-llama2-rotary-position-embeddings", "--sliding-window", "16", "--train-data", "x", "--epochs", "2")

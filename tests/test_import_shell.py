@@ -8,7 +8,8 @@ import pytest
 
 from symsim.errors import InputError
 from symsim.importers.shell.calls import called
-from symsim.importers.shell.reader import Command, commands, options, scripts
+from symsim.importers.shell.options import options
+from symsim.importers.shell.reader import Command, commands, scripts
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4

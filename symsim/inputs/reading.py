@@ -75,6 +75,16 @@ class Document:
         return self.where
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """A key that is given again: its path, the value that it had, the line of that, and the line where it stands again."""
+
+    path: KeyPath
+    value: Any
+    first: int
+    line: int
+
+
 def dotted(key_path: "KeyPath | list[str | int]") -> str:
     """`moe.router[2]` for ('moe', 'router', 2)."""
     text = ""
@@ -128,8 +138,10 @@ def write_text(path: Path, text: str) -> None:
     write_file(path, printable(text).encode())
 
 
-def read_yaml(path: "str | Path") -> Document:
-    return parse_yaml(read_text(path, _LARGEST_YAML), str(path))
+def read_yaml(path: "str | Path", repeated: list[Repeated] | None = None) -> Document:
+    """A YAML mapping; repeated: takes the keys that are given again, of which the last holds, where they are not to be refused."""
+    text = read_text(path, _LARGEST_YAML)
+    return parse_yaml(text, str(path)) if repeated is None else _parsed(text, str(path), repeated)
 
 
 def parse_yaml(text: str, where: str) -> Document:
@@ -145,8 +157,8 @@ def _kept(text: str, where: str) -> Document:
     return _parsed(text, where)
 
 
-def _parsed(text: str, where: str) -> Document:
-    builder = _Builder(where)
+def _parsed(text: str, where: str, repeated: list[Repeated] | None = None) -> Document:
+    builder = _Builder(where, repeated)
     plain = plain_events(text)
     for event in _events(text, where) if plain is None else plain:
         if isinstance(event.what, str):
@@ -256,8 +268,8 @@ def parse_json(text: str, where: str) -> Document:
 class _Builder:
     """Nested data from a flat series of open, add and close."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, where: str, repeated: list[Repeated] | None = None) -> None:
+        self.where, self.repeated = where, repeated
         self.root: Any = None
         self.lines: dict[KeyPath, int] = {}
         self._open: list[tuple[Any, KeyPath]] = []
@@ -293,7 +305,10 @@ class _Builder:
         parent, path = self._open[-1]
         if value in parent:
             first = self.lines[(*path, value)]
-            raise InputError(f"{self.where}:{line}: '{cut(dotted((*path, value)))}' is given twice (first on line {first})")
+            if self.repeated is not None:
+                self.repeated.append(Repeated((*path, value), parent.pop(value), first, line))
+            else:
+                raise InputError(f"{self.where}:{line}: '{cut(dotted((*path, value)))}' is given twice (first on line {first})")
         self._keys[-1] = value
         self.lines[(*path, value)] = line
 

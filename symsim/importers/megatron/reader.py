@@ -54,7 +54,7 @@ _OTHERS = {
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of scripts, files and arguments. InputError names the line of what does not fit."""
-    source = read_source(inputs, options.variables)
+    source = read_source(inputs, options.variables, options.lenient)
     where = inputs[0] if inputs and not inputs[0].startswith("--") else "the command line"
     return of_source("megatron", source, options, where, TABLE)
 

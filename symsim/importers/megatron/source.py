@@ -21,9 +21,11 @@ from symsim.importers.megatron.bridge import BRIDGE, INNER
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
-from symsim.importers.shell.reader import Command, Option, Word, assigned, options, scripts, value_of
+from symsim.importers.shell.options import Option, options
+from symsim.importers.shell.reader import Command, assigned, scripts, value_of
+from symsim.importers.shell.scope import Word
 from symsim.importers.shell.slurm import header
-from symsim.inputs.reading import Document, read_json, read_text, read_yaml
+from symsim.inputs.reading import Document, Repeated, dotted, read_json, read_text, read_yaml
 
 Dialect = Literal["arguments", "fields", "recipe"]
 
@@ -89,8 +91,9 @@ class Source:
         self.written[:] = [(key, said, name if argument == own else argument) for key, said, argument in self.written]
 
 
-def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
-    """The arguments in files and on the command line; later ones hold. InputError names the line of what does not fit."""
+def read_source(inputs: Sequence[str], variables: Mapping[str, str], lenient: bool = False) -> Source:
+    """The arguments in files and on the command line; later ones hold. lenient: of keys given twice in YAML too, with a row. InputError names
+    the line of what does not fit."""
     found = Source()
     start = next((at for at, text in enumerate(inputs) if text.startswith("--")), len(inputs))
     files = [text for text in inputs[:start] if not _OVERRIDE.fullmatch(text)]
@@ -98,7 +101,7 @@ def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
     for file in files:
         suffix = Path(file).suffix.lower()
         if suffix in (".yaml", ".yml", ".json"):
-            _document(found, read_json(file) if suffix == ".json" else read_yaml(file), variables)
+            _document(found, read_json(file) if suffix == ".json" else _yaml(found, file, lenient), variables)
         elif suffix == ".py":
             raise InputError(f"{file}: Python is not run; of a recipe, its overrides are read, from YAML or as model.tensor_model_parallel_size=2")
         else:
@@ -112,6 +115,19 @@ def read_source(inputs: Sequence[str], variables: Mapping[str, str]) -> Source:
             _override(found, match, Word(match[2], "the command line"))
     _arguments(found, [Word(text, "the command line") for text in inputs[start:] if text != "--"])
     return found
+
+
+def _yaml(found: Source, file: str, lenient: bool) -> Document:
+    """A YAML file. Of keys given twice the last holds, as where Megatron-LM's tests read theirs: rows where lenient, else InputError."""
+    repeated: list[Repeated] = []
+    document = read_yaml(file, repeated)
+    for one in repeated:
+        if not lenient:
+            said = f"'{cut(dotted(one.path))}' is given twice (first on line {one.first})"
+            raise InputError(f"{file}:{one.line}: {said}; --lenient takes the last, as the loader of Megatron-LM's tests does")
+        why = f"given again on line {one.line}, and the last one holds, as where Megatron-LM's tests read it"
+        found.run.append(Entry(str(one.path[-1]).lstrip("-"), shown(one.value), "no_cost_effect", why=why))
+    return document
 
 
 def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping[str, str]) -> None:

@@ -11,7 +11,9 @@ from symsim.errors import InputError, cut, nearest
 from symsim.importers.keys import Given, Unresolved
 from symsim.importers.merak.python_text import Call, read_script
 from symsim.importers.reading import Options
-from symsim.importers.shell.reader import Command, Word, commands, options
+from symsim.importers.shell.options import options
+from symsim.importers.shell.reader import Command, commands
+from symsim.importers.shell.scope import Word
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import model_of_mapping
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from symsim.errors import InputError, cut
-from symsim.importers.shell.words import NUMBER
+from symsim.importers.shell.scope import NUMBER
 from symsim.inputs.reading import read_text
 
 _SHELLS = frozenset(["bash", "sh", "sbatch", "source"])

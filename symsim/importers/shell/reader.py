@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from symsim.errors import InputError, cut
 from symsim.importers.keys import natural
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
+from symsim.importers.shell.scope import NUMBER, Scope, Value, Word
 from symsim.importers.shell.slurm import scheduled
+from symsim.importers.shell.statements import asks_for_arguments, asks_for_environment, is_test, text_run, tokens_in
 from symsim.importers.shell.tokens import Token, tokens_of
-from symsim.importers.shell.words import NUMBER, Expansion, Scope, Value, Word
+from symsim.importers.shell.words import Expansion
 from symsim.importers.shell.writers import printed, written
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
-_VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::?-)?\}?\"?")
-_POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 # NAME=$1, NAME="${1:-default}"
 _NAMED = re.compile(r"([A-Za-z_]\w*)=\"?\$\{?([1-9][0-9]{0,2})(?:[:}\"].*)?", re.ASCII | re.DOTALL)
 _SILENT = frozenset(["true", ":", "echo", "printf"])
@@ -43,15 +43,6 @@ class Command:
     words: tuple[Word, ...]
     line: int
     environment: Mapping[str, Word]
-
-
-@dataclass(frozen=True)
-class Option:
-    """`--name value ..` or `--name=value`. name: with its dashes."""
-
-    name: str
-    values: tuple[Word, ...]
-    where: str
 
 
 def commands(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Command]:
@@ -108,22 +99,6 @@ def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | No
     return {name: tuple(scope.word(piece, texts[-1][1]) for piece in expand.unquoted(name)) for name in names}
 
 
-def options(words: Sequence[Word], short: bool = False) -> tuple[list[Word], list[Option]]:
-    """The words before the first option, and the options with the words that follow each. short: `-x` is an option too."""
-    before: list[Word] = []
-    found: list[Option] = []
-    for word in words:
-        name, equals, value = word.text.partition("=")
-        dashed = name.startswith("--") and len(name) > 2 or (short and re.fullmatch(r"-[A-Za-z]\w*", name) is not None)
-        if dashed and word.why is None or (dashed and equals):
-            found.append(Option(name, (Word(value, word.where, word.why),) if equals else (), word.where))
-        elif found:
-            found[-1] = Option(found[-1].name, (*found[-1].values, word), found[-1].where)
-        else:
-            before.append(word)
-    return before, found
-
-
 def value_of(text: str, where: str, variables: Mapping[str, str] | None = None) -> Word:
     """A text of a configuration file with its $VARs and ${VAR:-default}s put in, from the variables given."""
     scope = Scope(dict(variables or {}))
@@ -163,7 +138,7 @@ class _Reader:
     def read(self, text: str) -> list[Command]:
         try:
             statements = parse(self.expand.clean(text), self.where)
-            for token in _tokens(statements):
+            for token in tokens_in(statements):
                 if (named := _NAMED.fullmatch(token.source)) is not None:
                     self.scope.asked.setdefault(int(named[2]), named[1])
             self.all(statements)
@@ -191,7 +166,7 @@ class _Reader:
             raise InputError(f"{self.where}:{joined.statement.line}: the script is too long to be followed")
         result = self.statement(joined.statement)
         # mkdir, cd and such are taken to succeed, so that what is joined to them by && runs and by || does not
-        if result is None and isinstance(joined.statement, Simple) and not _is_test(joined.statement):
+        if result is None and isinstance(joined.statement, Simple) and not is_test(joined.statement):
             result = True
         return result if result is None or not joined.negated else not result
 
@@ -226,9 +201,9 @@ class _Reader:
                     return self.all(body)
                 except _Exit:
                     # a script that ends without arguments of its own, or a variable of its environment, is read as if it had them
-                    if not _asks_for_arguments(condition) and not _asks_for_environment(condition):
+                    if not asks_for_arguments(condition) and not asks_for_environment(condition):
                         raise
-                    if self.scope.called and not _asks_for_environment(condition):
+                    if self.scope.called and not asks_for_environment(condition):
                         self.ended(branch)
                         raise
                     return None
@@ -264,7 +239,7 @@ class _Reader:
     def skip(self, *bodies: Statements) -> None:
         """Variables that only these bodies set have no value: the script has them itself, and no environment gives them."""
         for body in bodies:
-            self.scope.skipped |= {match[1] for token in _tokens(body) if (match := _ASSIGNMENT.match(token.source)) is not None}
+            self.scope.skipped |= {match[1] for token in tokens_in(body) if (match := _ASSIGNMENT.match(token.source)) is not None}
 
     def alternatives(self, bodies: Sequence[Statements], line: int, what: str, why: str = "") -> None:
         """One of the bodies runs, and which is not known: what they set differently is not known either."""
@@ -461,7 +436,7 @@ class _Reader:
             return True
         if name in self.functions:
             return self.called(self.functions[name], pieces[1:])
-        inner = _text_run(words)
+        inner = text_run(words)
         if inner is not None:
             return self.again(pieces[inner], line)
         self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where)))
@@ -505,50 +480,4 @@ class _Reader:
         self.deep += 1
 
 
-def _tokens(statements: Statements) -> Iterator[Token]:
-    """Every word of the commands in statements and in what they hold."""
-    for statement in (joined.statement for joined in statements):
-        if isinstance(statement, Simple):
-            yield from statement.words
-        elif isinstance(statement, Branch):
-            for condition, body in statement.arms:
-                yield from (*_tokens(condition), *_tokens(body))
-            yield from _tokens(statement.otherwise)
-        elif isinstance(statement, Case):
-            for _, body in statement.arms:
-                yield from _tokens(body)
-        elif isinstance(statement, (Loop, Group)):
-            yield from _tokens(statement.body)
-
-
-def _tested(condition: Statements) -> list[Token]:
-    """The words of a condition's tests and commands."""
-    return [*(token for joined in condition if isinstance(joined.statement, Test) for token in joined.statement.words), *_tokens(condition)]
-
-
-def _asks_for_arguments(condition: Statements) -> bool:
-    """Whether it is what arguments there are."""
-    return any(_POSITIONAL.search(token.source) is not None for token in _tested(condition))
-
-
-def _asks_for_environment(condition: Statements) -> bool:
-    """Whether it is that a variable is empty."""
-    words = [token.source for token in _tested(condition)]
-    return any(flag == "-z" and _VARIABLE.fullmatch(word) is not None for flag, word in zip(words, words[1:], strict=False))
-
-
-def _is_test(simple: Simple) -> bool:
-    return bool(simple.words) and simple.words[0].source in ("[", "test", "((")
-
-
-def _text_run(words: list[Word]) -> slice | None:
-    """Where the words stand that are themselves a script: behind `eval`, and behind `-c` of a shell."""
-    if words[0].text == "eval":
-        return slice(1, None)
-    for at, (shell, dash) in enumerate(zip(words, words[1:-1], strict=False)):
-        if shell.text.rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", dash.text):
-            return slice(at + 2, at + 3)
-    return None
-
-
-__all__ = ["Command", "Option", "Word", "assigned", "commands", "options", "scripts", "value_of"]
+__all__ = ["Command", "assigned", "commands", "scripts", "value_of"]

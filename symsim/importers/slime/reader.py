@@ -59,7 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     where = inputs[0] if inputs and not inputs[0].startswith("--") else "the command line"
     variables = {name: text for name, text in options.variables.items() if name not in SAID}
     inputs, missing = _with_models(inputs)
-    source = read_source(inputs, {**{name: "" for name in missing}, **variables})
+    source = read_source(inputs, {**{name: "" for name in missing}, **variables}, options.lenient)
     if options.model is None and (_MODEL in missing or "spec" in source.given):
         options = replace(options, model=_named(source))
         for name, value in _OF_MODELS.items() if _MODEL in missing else ():

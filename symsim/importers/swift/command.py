@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Given, Unresolved, of_document
-from symsim.importers.shell.reader import Command, Word, commands, options
+from symsim.importers.shell.options import options
+from symsim.importers.shell.reader import Command, commands
+from symsim.importers.shell.scope import Word
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 if TYPE_CHECKING:

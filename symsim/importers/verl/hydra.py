@@ -11,7 +11,9 @@ from typing import Any
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Given, Unresolved
 from symsim.importers.sections import of_sections, referred
-from symsim.importers.shell.reader import Command, Word, options, scripts
+from symsim.importers.shell.options import options
+from symsim.importers.shell.reader import Command, scripts
+from symsim.importers.shell.scope import Word
 from symsim.inputs.reading import read_text, read_yaml
 
 _OVERRIDE = re.compile(r"(~|\+{0,2})([A-Za-z_][\w/@-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)

@@ -21,7 +21,7 @@ from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE
 from symsim.importers.rules import settle
 from symsim.importers.sections import under
-from symsim.importers.shell.reader import Word
+from symsim.importers.shell.scope import Word
 from symsim.importers.verl.hydra import read_overrides
 from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED
