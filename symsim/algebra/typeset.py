@@ -120,6 +120,10 @@ def entry(name: str) -> Entry:
         return Entry(
             latex, "1", f"layers of kind {kind_of(kind)}" + (" that are recomputed in full" if again else "") + (" on stage i" if here else "")
         )
+    copies = re.fullmatch(rf"shared_(\d+)_({SPELT})_i", name)
+    if copies:
+        latex = rf"n^{{(i)}}_{{\mathrm{{shared}},{copies[1]},{word(copies[2])}}}"
+        return Entry(latex, "1", f"weights of layers of kind {kind_of(copies[2])} on stage i that {copies[1]} stages have")
     size_of = re.fullmatch(rf"([dfg])_({SPELT})", name)
     if size_of:
         return Entry(f"{size_of[1]}_{{{word(size_of[2])}}}", "1", f"{_SIZES_OF_KINDS[size_of[1]]} of layers of kind {kind_of(size_of[2])}")

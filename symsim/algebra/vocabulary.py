@@ -185,7 +185,7 @@ _DOMAINS: dict[str, str] = {
 }
 # Symbols of a layer kind, a tier, a type or an axis. A collective may reach more than its link's rate, where switches add.
 _FAMILIES: tuple[tuple[str, str], ...] = (
-    (r"L_.+_(i|ckpt)", "non-negative integer"),
+    (r"L_.+_(i|ckpt)|shared_.+_i", "non-negative integer"),
     (r"L_.+|[dfgw]_.+|m_x_.+|R_\d+", "positive integer"),
     (r"n_[wcvjp]_.+", "positive"),
     (r"n_e(_.+)?", "non-negative"),

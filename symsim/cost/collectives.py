@@ -30,6 +30,7 @@ nodes: NCCL 2.x src/graph/tuning.cc (bandwidth per channel, latency per step), d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -60,9 +61,9 @@ class Axis:
     stride: Expr
 
 
-def groups(strategy: Strategy, mesh: Mesh, copies: int = 2) -> dict[str, tuple[Axis, ...]]:
-    """The ranks behind every axis label that a message may carry. copies: stages that hold the embedding table, the first and the
-    last among them, so that a unit which joins all of them joins the whole pipeline."""
+def groups(strategy: Strategy, mesh: Mesh, copies: Mapping[str, int] | None = None) -> dict[str, tuple[Axis, ...]]:
+    """The ranks behind every axis label that a message may carry. copies: stages that hold the same weight, by label; of the embedding table
+    the first and the last are among them, so that a unit which joins all of them joins the whole pipeline."""
     order = strategy.rank_order.split("-")
     d = mesh.degree
     context = {"cp": product(d(a) for a in mesh.context_axes)}
@@ -72,7 +73,7 @@ def groups(strategy: Strategy, mesh: Mesh, copies: int = 2) -> dict[str, tuple[A
     etp, ep, edp = (expert[a] for a in ("tp", "ep", "dp"))
     alone = {"tp": tp, "cp": cp, "dp": dp, "pp": pp, "ep": ep, "etp": etp, "edp": edp}
     made: dict[str, tuple[Axis, ...]] = {label: (axis,) for label, axis in alone.items()}
-    made["embd"] = (Axis(ONE * copies, pp.stride * pp.degree / copies),)
+    made |= {label: (Axis(ONE * n, pp.stride * pp.degree / n),) for label, n in ({"embd": 2} | dict(copies or {})).items()}
     made |= {"cp_a2a": (Axis(d("cp_a2a"), cp.stride),), "cp_p2p": (Axis(d("cp_p2p"), cp.stride * d("cp_a2a")),)}
     made |= {"dp_cp": (cp, dp), "tp_cp": (tp, cp), "tp_dp_cp": (tp, cp, dp), "etp_ep": (etp, ep)}
     inst = d("inst")
@@ -116,7 +117,7 @@ class Network:
         *,
         once_per_unit: bool = False,
         node_limit: int | None = None,
-        table_copies: int = 2,
+        copies: Mapping[str, int] | None = None,
         collective: Rule | None = None,
         moe: Moe | None = None,
         one_ring: bool = False,
@@ -129,7 +130,7 @@ class Network:
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
-        self.groups = reading(strategy, "group", groups(strategy, mesh, table_copies))
+        self.groups = reading(strategy, "group", groups(strategy, mesh, copies))
         self.tiers = range(1, len(system.network) + 1)
         self._calls: dict[Message, Quantity] = {}
         self._found: dict[tuple[str, int], Expr] = {}

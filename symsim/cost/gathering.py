@@ -14,6 +14,7 @@ from __future__ import annotations
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, maximum, minimum, product, symbol
 from symsim.algebra.key import layers, of_block
 from symsim.cost.count import counted_parameters
+from symsim.cost.shared_weights import borrowed
 from symsim.ir.block import MODULES, Op, Tensor
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
@@ -66,7 +67,7 @@ def by_parameter(lowered: Lowered) -> bool:
 
 def at_work(lowered: Lowered, kind: str) -> Expr:
     """Parameters gathered for what computes: a layer's, or the largest of them."""
-    whole = held(lowered, kind) - never_sharded(lowered, kind)
+    whole = held(lowered, kind) - never_sharded(lowered, kind) + borrowed(lowered, kind)
     return _largest(lowered, kind) if by_parameter(lowered) else whole
 
 
@@ -75,7 +76,7 @@ def ahead(lowered: Lowered, kind: str, kept: Expr = ZERO) -> Expr:
     everything = sum((held(lowered, k) * layers(k).expr for k in lowered.profile.model.kind_names()), ZERO)
     limit = _limit(lowered, at_work(lowered, kind) + kept)
     if limit is None:
-        return held(lowered, kind) - never_sharded(lowered, kind)
+        return held(lowered, kind) - never_sharded(lowered, kind) + borrowed(lowered, kind)
     if by_parameter(lowered):
         # whole parameters until the limit is reached, so that the last may exceed it by all but one element
         return minimum(everything, limit + _largest(lowered, kind) * minimum(1, limit))

@@ -8,6 +8,7 @@ from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.held import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
+from symsim.cost.shared_weights import lent_by_stage
 from symsim.cost.states import parameter_type
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import ROLES, role_of
@@ -122,7 +123,9 @@ def gradients_after(rank: Rank, name: str) -> Expr:
         return ZERO
     behind = total(trained_parameters(rank, k) * layers(k).expr for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
     width = WIDTHS[parameter_type(rank.strategy)]
-    return _of_head(rank) + rank.fresh * (shard_gradients(rank, behind) if rank.strategy.zero == 3 else behind * width)
+    # what several layers use has its gradient summed in autograd's buffer until the last of them has run
+    waits = lent_by_stage(rank.lowered) * width if name in rank.model.layer_kinds else ZERO
+    return _of_head(rank) + waits + rank.fresh * (shard_gradients(rank, behind) if rank.strategy.zero == 3 else behind * width)
 
 
 def _of_head(rank: Rank) -> Expr:

@@ -21,6 +21,7 @@ from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
 from symsim.cost.count import counted_parameters
 from symsim.cost.gathering import kept_layers, late, never_sharded
 from symsim.cost.held import before_output, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
+from symsim.cost.shared_weights import borrowed, lent
 from symsim.cost.stored import stored_elements, stored_type
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.optimizers import OPTIMIZERS
@@ -31,7 +32,8 @@ from symsim.ir.operations import OPERATIONS, PRODUCTS, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.stages import gathers_on_arrival, holds, table_copies
+from symsim.pipeline.shared import held_elsewhere, shared
+from symsim.pipeline.stages import gathers_on_arrival, holds, stages, table_copies
 
 # Megatron-Core distributed/distributed_data_parallel.py: elements of a gradient bucket, and at least so many per rank
 BUCKET_SIZE = 40_000_000
@@ -207,7 +209,8 @@ class Unit:
     """What FSDP gathers at once: elements one rank holds before sharding, how many such units, and whose ranks share it; the root
     is what is in no other. trained: of the elements, those that have gradients; whole: those that are never sharded; kept: of the units,
     those that stay gathered for backward; late: the share that is gathered only when the unit runs; narrow: elements that are kept and
-    gathered in a recipe's type."""
+    gathered in a recipe's type. again: what is in a unit that ran before, gathered for another layer, whose gradient that one's backward
+    has."""
 
     what: str
     elements: Expr
@@ -219,10 +222,11 @@ class Unit:
     kept: Expr = ZERO
     late: Expr = ZERO
     narrow: Expr = ZERO
+    again: bool = False
 
 
 def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
-    """FSDP wraps every layer, experts with a group of their own apart, and what is left as one root unit."""
+    """FSDP wraps every layer, experts with a group of their own apart, weights that layers share apart, and what is left as one root unit."""
     apart = expert_groups(lowered)
 
     def held(block: str, expert: bool | None = None) -> Expr:
@@ -242,6 +246,7 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
             learnt = trained(kind, expert=own)
             narrow = narrow_of_block(lowered, kind, own) if lowered.profile.strategy.fp8_param_gather else stored_elements(lowered, kind, own)
             units.append(Unit(name, held(kind, expert=own), times, learnt, expert, whole=whole, kept=kept, late=late(lowered, kind), narrow=narrow))
+        units = [*units[:-1], *_shared_apart(lowered, kind, units[-1])]
     root = held(EMBEDDING) * symbol("embedding_i") + held_output_layer(derivation)
     learnt = trained(EMBEDDING) * symbol("embedding_i") + trained_output_layer(derivation, lowered)
     for module in before_output(derivation):
@@ -252,6 +257,17 @@ def fsdp_units(lowered: Lowered, derivation: Derivation) -> list[Unit]:
         learnt = learnt + trained(DEPTH) * symbol("mtp_copies_i")
     often = minimum(1, root) if lowered.profile.strategy.pp > 1 else ONE
     return [u for u in (*units, Unit("root", root, often, learnt, root=True)) if u.elements]
+
+
+def _shared_apart(lowered: Lowered, kind: str, layer: Unit) -> list[Unit]:
+    """A layer's unit as that of its own weights, and that of those it shares with others, or has from another."""
+    shares, has = lent(lowered, kind), borrowed(lowered, kind)
+    what = f"weights that {in_words(kind)} layers share"
+    of_others = [Unit(what, has, layer.times, ZERO, again=True)] if has else []
+    if not shares or shares == sum((elements(lowered.blocks[kind].placed, t.name) for t in counted_parameters(lowered.blocks[kind].placed)), ZERO):
+        return [layer, *of_others]
+    own = replace(layer, elements=layer.elements - shares, trained=layer.trained - shares)
+    return [own, Unit(what, shares, layer.times, shares), *of_others]
 
 
 def _purpose(unit: Unit) -> Purpose:
@@ -275,7 +291,11 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
         for part, dtype in in_types(lowered, gathered, unit.narrow) if group.shard != ONE else ():
             what = unit.what + (f" in {dtype.upper()}" if dtype != strategy.precision else "")
             gather = Message("forward", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, what, times, once, of, late)
-            made.append(gather)
+            if kept or not unit.again:
+                made.append(gather)
+            elif strategy.reshard_after_backward:
+                # gathered once, and after the backward of every layer but the last that has it
+                made.append(replace(gather, phase="backward"))
             if unit.whole and dtype == strategy.precision:
                 never = replace(gather, what=f"{what}, what is never sharded", phase="step", per="step", late=ZERO)
                 made.append(replace(never, send_elements=unit.whole / group.shard, receive_elements=unit.whole))
@@ -358,6 +378,7 @@ def update_messages(lowered: Lowered, derivation: Derivation) -> list[Message]:
         *_over_data_ranks(lowered),
         *_over_tensor_ranks(lowered),
         *_copied_table(lowered),
+        *_shared_weights(lowered),
         *_router_bias(lowered),
         *_maxima(lowered),
     ]
@@ -426,6 +447,17 @@ def _copied_table(lowered: Lowered) -> list[Message]:
     n = elements(placed, table.name)
     what = "gradient of the embedding table that several stages hold"
     return [Message("step", "all_reduce", "embd", ONE * copies, n, n, _gradient_type(lowered), what, held, "step")]
+
+
+def _shared_weights(lowered: Lowered) -> list[Message]:
+    """Stages with layers that share weights have a copy each, and sum its gradient."""
+    model, made = lowered.profile.model, []
+    stages_of = {key for here in held_elsewhere(model, stages(model, lowered.profile.strategy, model.mtp_num_layers)) for key in here}
+    for kind, many in sorted(stages_of):
+        n = lent(lowered, kind, trained=True)
+        what, often = "gradients of weights that layers of several stages share", symbol(shared(kind, many))
+        made.append(Message("step", "all_reduce", f"shared_{many}", ONE * many, n, n, _gradient_type(lowered), what, often, "step"))
+    return [one for one in made if one.send_elements]
 
 
 def _router_bias(lowered: Lowered) -> list[Message]:

@@ -18,7 +18,7 @@ from symsim.cost.memory_static import MIB
 from symsim.cost.reduce import expert_groups, shards
 from symsim.inputs.traced import once
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.stages import table_copies
+from symsim.pipeline.shared import groups_of_stages
 
 # NVIDIA/nccl issue 964: of a group of two ranks, and more of a larger one
 OF_TWO, OF_MORE = 544 * MIB, (688 - 544) * MIB
@@ -76,7 +76,5 @@ def communicators(lowered: Lowered) -> dict[str, Expr]:
         found |= {group.inside: group.shard, group.between: group.instances}
     if lowered.profile.strategy.pp > 1:
         found["pp"] = symbol("pp")
-    copies = table_copies(lowered.profile.model, lowered.profile.strategy)
-    if copies > 1:
-        found["embd"] = expr(copies)
+    found |= {label: expr(n) for label, n in groups_of_stages(lowered.profile.model, lowered.profile.strategy).items()}
     return {axis: ranks for axis, ranks in found.items() if ranks != ONE}

@@ -54,7 +54,8 @@ from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import T_PLACE, Schedule, schedule_of
-from symsim.pipeline.stages import runs, table_copies
+from symsim.pipeline.shared import groups_of_stages
+from symsim.pipeline.stages import runs
 
 # the parts of a micro-batch's seconds on a stage
 PHASES = ("forward", "inputs", "weights", "again")
@@ -83,14 +84,12 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     """What the messages of a step take on a system."""
     experts, rule = lowered.profile.model.moe, lowered.profile.conventions.collective
     once = experts is not None and lowered.profile.assumptions["moe_exchange"] == "once_per_node"
-    copies = max(2, table_copies(lowered.profile.model, lowered.profile.strategy))
+    copies = groups_of_stages(lowered.profile.model, lowered.profile.strategy)
     strategy = lowered.profile.strategy
     moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None
     limit = experts.moe_router_group_topk if experts and (once or moe) else None
     ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
-    return Network(
-        book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, table_copies=copies, collective=rule, moe=moe, one_ring=ring
-    )
+    return Network(book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, copies=copies, collective=rule, moe=moe, one_ring=ring)
 
 
 def check_system(system: System, strategy: Strategy) -> None:

@@ -16,6 +16,7 @@ from symsim.cost.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK, expert_groups
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Tensor
 from symsim.lowering.differentiate import elements
+from symsim.pipeline.shared import own_copies
 from symsim.pipeline.stages import Stage
 
 PARAMETER_ALIGNMENT = 64
@@ -104,8 +105,9 @@ def _parameters(result: Evaluation, stage: Stage, chunk: int) -> Iterator[tuple[
     copied = result.strategy.pp > 1 and (tied or model.mtp_num_layers > 0)
     if held.embedding or held.mtp:
         yield from _of_block(result, EMBEDDING, copied)
+    copies = own_copies(model, stage)
     for layer in range(held.first, held.last):
-        yield from _of_block(result, _kind_of(result, layer), False)
+        yield from _of_block(result, copies.get(layer) or _kind_of(result, layer), False)
     if (held.last == model.num_layers and held.last > held.first) if model.mtp_num_layers else held.loss:
         yield from (p for p in _of_block(result, HEAD, False) if p[1] != "lm_head")
     for _ in range(min(held.mtp, 1) if held.mtp and model.mtp_use_repeated_layer else held.mtp):

@@ -21,6 +21,7 @@ from symsim.inputs.trained import trained
 from symsim.inputs.watched import Path, paths_read, was_read
 from symsim.lowering.checks import check
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
+from symsim.pipeline.shared import groups_of_stages
 from symsim.placement.sizes import values
 
 # Options that decide when things happen, and so show in times alone
@@ -173,7 +174,7 @@ _HELD = ("in_flight", "before_input_gradients", "alive", "whole", "at_head", "we
 
 def _same_units(result: Evaluation, other: Strategy) -> bool:
     """Whether every group has as many members inside every unit of the network."""
-    axes, numbers = groups(other, result.lowered.mesh, max(2, result.embedding_copies)), result.numbers
+    axes, numbers = groups(other, result.lowered.mesh, groups_of_stages(result.model, result.strategy)), result.numbers
     members = (d for d in result.derivation.of("mu", scope="network"))
     return all(inside_unit(axes[d.key.axis], d.key.tier).evaluate(numbers) == numbers[d.symbol] for d in members)
 

@@ -26,7 +26,8 @@ from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
-from symsim.pipeline.stages import Stage, kinds_between, sizes_of_kinds, stages, table_copies
+from symsim.pipeline.shared import held_elsewhere, own_copies, shared
+from symsim.pipeline.stages import Stage, kinds_between, sizes_of_kinds, stages
 from symsim.placement.names import Placement, table
 from symsim.placement.sizes import values
 
@@ -134,11 +135,6 @@ class Evaluation:
         return stages(self.model, self.strategy, self.model.mtp_num_layers)
 
     @cached_property
-    def embedding_copies(self) -> int:
-        """Stages that hold a copy of the embedding table."""
-        return table_copies(self.model, self.strategy)
-
-    @cached_property
     def values(self) -> dict[str, Number]:
         """Every symbol with its number, sizes of layer kinds included."""
         found = values(self.model, self.strategy) | dict(self.overrides) | sizes_of_kinds(self.model)
@@ -240,11 +236,31 @@ class Evaluation:
             if own is not None:
                 last = min(chunk.last, chunk.first + left)
                 left -= last - chunk.first
-            for kind, n in kinds_between(self.model, chunk.first, last).items():
+            for kind, n in self._held_between(stage, chunk.first, last).items():
                 kinds[kind] += n
             size = last - chunk.first
             kept += -(-size // strategy.recompute_num_layers) if strategy.recompute_method == "uniform" else size
         return kinds, kept
+
+    def _held_between(self, stage: Stage, first: int, last: int) -> dict[str, int]:
+        """Layers [first, last) of a stage by the kinds that they are counted as there."""
+        found, kinds = kinds_between(self.model, first, last), self._kinds
+        for layer, kind in own_copies(self.model, stage).items() if self.model.shares_weights else ():
+            if first <= layer < last:
+                found[kinds[layer]] -= 1
+                found[kind] += 1
+        return found
+
+    @cached_property
+    def _kinds(self) -> list[str]:
+        return [kind for segment in self.model.layers for kind in segment.kinds * segment.repeat]
+
+    @cached_property
+    def _shared(self) -> list[dict[str, Number]]:
+        """Of every stage the weights that others have too, by symbol."""
+        found = held_elsewhere(self.model, self.stages)
+        every = {key for here in found for key in here}
+        return [{shared(*key): here[key] for key in every} for here in found]
 
     def stage_values(self, stage: Stage) -> Mapping[str, Number]:
         """The stage's own symbols: layers of each kind, and what else it holds."""
@@ -263,8 +279,10 @@ class Evaluation:
     def _values_of(self, stage: Stage) -> dict[str, Number]:
         model = self.model
         found: dict[str, Number] = {"i": stage.index}
-        held = [kinds_between(model, c.first, c.last) for c in stage.chunks]
+        held = [self._held_between(stage, c.first, c.last) for c in stage.chunks]
         found |= {layers(kind).text: sum(own[kind] for own in held) for kind in model.kind_names()}
+        if model.shares_weights:
+            found |= self._shared[stage.index]
         if self.lowered.checkpointed:
             kinds, kept = self._checkpointed(stage)
             found |= {layers(k, again=True).text: n for k, n in kinds.items()} | {"checkpoints_i": kept}

@@ -27,6 +27,7 @@ from symsim.grid.processes import forked, shared
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.lengths import documents
+from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.run import run_shape
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
@@ -55,7 +56,8 @@ class Kept:
 def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
     """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare.
 
-    The depth matters where ranks hold pairs of stages, which differ from one depth to the next.
+    The depth matters where ranks hold pairs of stages, which differ from one depth to the next, and where stages share weights, of which
+    it says how many.
     """
     above = {name: partial(_is_above_one, name) for name in (*DEGREES, "expert_tp", "expert_dp")}
     return {
@@ -63,7 +65,7 @@ def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
         "same_tp": lambda s: s.expert_tp == s.tp,
         "few_groups": lambda s: sum(s.tp > groups for groups in model.group_counts),
         "one_group": lambda s: model.keeps_projected_queries and s.tp in model.group_counts,
-        "depth": lambda s: s.pp if s.schedule == "dualpipe" else 0,
+        "depth": lambda s: (s.pp if s.schedule == "dualpipe" else 0) + (s.pp + MOST_STAGES * s.vpp) * model.shares_weights,
     }
 
 

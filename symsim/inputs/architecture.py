@@ -185,7 +185,10 @@ class LayerKind(Part):
     )
     rope: bool = True
     out_bias: bool | None = Field(None, description="a bias behind the output projection, when not as attention has it (GPT-NeoX Japanese)")
-    borrowed: bool = Field(False, description="all weights are those that an earlier layer holds (ALBERT)")
+    weights: Literal["own", "held", "borrowed"] = Field(
+        "own", description="all weights are those of this layer, or for later layers too, or those that an earlier layer holds (ALBERT)"
+    )
+    in_turn: Size = Field(1, description="what is borrowed is that of the last so many layers that hold weights for others, in turn")
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] | None = Field(
         None, description="where this kind has norms, when not where the model has (OLMo Hybrid)"
@@ -210,6 +213,11 @@ class LayerKind(Part):
     def mixers(self) -> frozenset[str]:
         """The mixers it has."""
         return frozenset({self.mixer, self.beside or "none", "none" if self.shared_block == "none" else "attention"}) - {"none"}
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it uses weights that an earlier layer holds."""
+        return "borrowed" in (self.weights, self.shared_block)
 
     @property
     def has_mlp(self) -> bool:
@@ -332,6 +340,7 @@ class Architecture(Part):
                 raise ValueError(f"layer kind '{kind}' has shared_keys or keys_as_values, which go with {goes}")
             if self.layer_kinds[kind].beside and (self.layer_kinds[kind].mixer in ("none", "mamba") or self.parallel_block):
                 raise ValueError(f"layer kind '{kind}' has beside: mamba, which goes with another mixer, and without parallel_block")
+        self._lent()
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
         if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
             count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"
@@ -386,6 +395,14 @@ class Architecture(Part):
             if spec.chosen_entries and (spec.compression is None or at.dsa_indexer_topk is None):
                 raise ValueError(f"layer kind '{kind}' has chosen_entries, which need compression and attention.dsa_indexer_topk")
 
+    def _lent(self) -> None:
+        """ValueError where a layer borrows weights that no earlier layer holds."""
+        held = 0
+        for kind in (self.layer_kinds[k] for s in self.layers for k in s.kinds):
+            held += "held" in (kind.weights, kind.shared_block)
+            if kind.borrows and not held:
+                raise ValueError("a layer borrows weights before any layer has held such (weights: held, shared_block: held)")
+
     @property
     def several_windows(self) -> bool:
         """Whether layers have windows of different sizes, each a symbol of its kind."""
@@ -394,7 +411,7 @@ class Architecture(Part):
     @property
     def shares_weights(self) -> bool:
         """Whether layers use weights that other layers hold."""
-        return any(self.layer_kinds[k].borrowed or self.layer_kinds[k].shared_block == "borrowed" for k in self.kind_names())
+        return any(self.layer_kinds[k].borrows for k in self.kind_names())
 
     @property
     def reads_ahead(self) -> str:

@@ -37,7 +37,7 @@ MIXERS: Mapping[str, Callable[[Net, str, Architecture, LayerKind], str]] = {
 
 def decoder_layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: a layer of weights that it holds, or that an earlier one does."""
-    with net.within("", borrows=kind.borrowed):
+    with net.within("", borrows=kind.weights == "borrowed"):
         return _layer(net, x, model, kind)
 
 

@@ -108,6 +108,8 @@ class _Adapters:
         self.tensors = dict(block.tensors)
         self.ops: list[Op] = []
         self.again = ""
+        # a layer without a weight of its own is an earlier one that runs again, with its adapters
+        self.borrows = all(t.borrowed for t in block.parameters())
 
     def beside(self, op: Op) -> None:
         """x W of `op`, and the kernels of (x A) B; their sum has the name that the result had."""
@@ -241,7 +243,7 @@ class _Adapters:
 
     def _tensor(self, op: Op, name: str, dims: tuple[str, ...], dtype: str, kind: str = "activation", role: TensorRole = "", owner: str = "") -> str:
         made = f"{op.name}.{name}" if kind == "parameter" else f"{op.name}.{name}{self.again}"
-        self.tensors[made] = Tensor(made, dims, dtype, kind, None, op.module, role, owner)
+        self.tensors[made] = Tensor(made, dims, dtype, kind, None, op.module, role, owner, borrowed=self.borrows and kind == "parameter")
         return made
 
     def _emit(

@@ -10,7 +10,10 @@ from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.mixers import LinearAttention, Mamba
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import tunes
 from symsim.lowering.shares import divides, divisors
+from symsim.pipeline.schedules import schedule_of
+from symsim.pipeline.shared import holder_of
 
 _ALONE = {
     "short_convolution": "a short convolution",
@@ -67,12 +70,39 @@ def mixers(architecture: Architecture, strategy: Strategy) -> None:
     if architecture.reads_ahead and strategy.pp > 1:
         read = f"layers of {architecture.name} read {architecture.reads_ahead}, which no framework that symsim knows sends from stage to stage"
         raise InputError(f"pp={strategy.pp} puts layers on several stages, and {read}; give pp=1")
-    if strategy.pp > 1 and any(architecture.layer_kinds[k].borrowed for k in architecture.kind_names()):
-        said = f"layers of {architecture.name} share their weights, whose gradients no framework that symsim knows sums over stages"
-        raise InputError(f"pp={strategy.pp} puts layers on several stages, and {said}; give pp=1")
+    if architecture.shares_weights and strategy.pp > 1:
+        _copies(architecture, strategy)
     if architecture.shares_weights and strategy.zero == 3:
-        said = f"layers of {architecture.name} share weights (torch's fully_shard asks for them in one unit)"
-        raise InputError(f"zero=3 gathers a layer's parameters for that layer alone, and {said}; give zero=2")
+        _units(architecture, strategy)
+
+
+def _copies(architecture: Architecture, strategy: Strategy) -> None:
+    """Stages hold copies of weights that layers share: what is not known of them."""
+    asked = f"pp={strategy.pp} gives stages copies of weights that layers of {architecture.name} share"
+    if tunes(strategy):
+        raise InputError(f"{asked}, of which all parameters are trained or none is known; give pp=1, or tuner_type=full without frozen parameters")
+    if schedule_of(strategy).placement == "mirrored":
+        raise InputError(f"{asked}, which schedule={strategy.schedule} would hold twice a rank; give another schedule")
+    kinds = architecture.layer_kinds.items()
+    for name in architecture.kind_names():
+        if architecture.layer_kinds[name].borrows and holder_of(name, kinds) is None:
+            raise InputError(f"{asked}, and no layer kind is as '{name}' with weights of its own, which the first of a stage would be; give pp=1")
+
+
+# options of zero=3 that are of a layer's own parameters
+_OF_LAYERS = ("prefetch_bucket_size", "max_live_parameters", "max_reuse_distance", "param_persistence_threshold", "fp8_param_gather")
+
+
+def _units(architecture: Architecture, strategy: Strategy) -> None:
+    """What is not known of weights that are gathered for several layers."""
+    said = f"zero=3 gathers weights that layers of {architecture.name} share for each of them"
+    given = [name for name in _OF_LAYERS if getattr(strategy, name)]
+    if given:
+        raise InputError(f"{said}, and what {given[0]} does then is not known; give zero=3 without it, or zero=2")
+    if tunes(strategy):
+        raise InputError(f"{said}, of which all parameters are trained or none is known; give zero=2, or tuner_type=full without frozen parameters")
+    if any(k.weights == "borrowed" and k.ffn == "moe" for k in map(architecture.layer_kinds.__getitem__, architecture.kind_names())):
+        raise InputError(f"{said}, experts among them, which no framework that symsim knows does; give zero=2")
 
 
 def _indexer_loss(architecture: Architecture, strategy: Strategy) -> None:

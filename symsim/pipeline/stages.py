@@ -202,7 +202,8 @@ def _from_layout(strategy: Strategy) -> list[Stage]:
 
 
 def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Expr] | None:
-    """Layers of each kind on stage `i`, in closed form, for the even split without chunks; None for explicit layouts."""
+    """Layers of each kind on stage `i`, in closed form, for the even split without chunks; None for explicit layouts, and where a stage counts
+    layers otherwise than the model (`shared.py`)."""
     explicit = (
         strategy.pipeline_model_parallel_layout,
         strategy.num_layers_in_first_pipeline_stage,
@@ -210,7 +211,7 @@ def stage_layer_formula(model: Architecture, strategy: Strategy) -> dict[str, Ex
         strategy.account_for_embedding_in_pipeline_split,
         strategy.account_for_loss_in_pipeline_split,
     )
-    if strategy.vpp > 1 or any(explicit):
+    if strategy.vpp > 1 or any(explicit) or (model.shares_weights and strategy.pp > 1):
         return None
     length = symbol("L")
     start, end = floor(symbol("i") * length / symbol("pp")), floor((symbol("i") + 1) * length / symbol("pp"))

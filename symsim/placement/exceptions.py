@@ -123,6 +123,12 @@ TABLE = (
         "Megatron-Core distributed/finalize_model_grads.py",
     ),
     Exceptional(
+        "symsim.cost.reduce:_shared_weights",
+        "one stage holds a parameter",
+        "every stage with a layer that has a weight from another one has a copy, and their gradients are summed",
+        "Megatron-Core distributed/finalize_model_grads.py, of its tied table",
+    ),
+    Exceptional(
         "symsim.cost.reduce:_router_bias",
         "what is counted is summed over the axes that split it",
         "tokens per expert of the selection bias are summed over tp too, whether it splits tokens or not",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,15 +21,14 @@ from typing import Any
 import peft
 import torch
 import transformers
-from huggingface import INSIDE, build, draw
+from huggingface import INSIDE, build, draw, module_of
 
 from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.inputs.hf import SUPPORTED, read_config
-from symsim.inputs.hf.families_encoder import ENCODERS
 from symsim.inputs.strategy import Strategy
 
-TYPES = tuple(name for name in SUPPORTED if name not in ENCODERS and name not in INSIDE)
+TYPES = tuple(SUPPORTED)
 KEPT = (
     "llama", "phi3", "gpt2", "mixtral", "phimoe", "llama4_text", "qwen2_moe", "deepseek_v3", "glm_moe_dsa", "granitemoeshared", "bamba", "nemotron_h",
     "gemma3n_text", "gemma4_text", "kimi_linear", "lfm2", "qwen3_next",
@@ -37,13 +37,22 @@ METHODS: dict[str, dict[str, bool]] = {"LoRA": {}, "rsLoRA": {"use_rslora": True
 
 
 def theirs(config: dict[str, Any], rank: int, method: str) -> int:
-    """Parameters that peft trains beside modules that are linear layers. For types whose checkpoints are renamed it takes names of such modules for
+    """Parameters that peft trains beside linear modules of the text tower. For types whose checkpoints are renamed it takes names of such modules for
     those of experts' parameters (utils/transformers_weight_conversion.py), and adapts what no other version does: no type, no renaming."""
     model = build(config)
     model.config.model_type = "drawn"
     rotation = peft.OFTConfig(oft_block_size=2 * rank, target_modules="all-linear")
     made = rotation if method == "OFT" else peft.LoraConfig(r=rank, target_modules="all-linear", **METHODS[method])
-    return sum(p.numel() for p in peft.get_peft_model(model, made).parameters() if p.requires_grad)
+    decoder = next(name for name, module in model.named_modules() if module is model.get_decoder()) if config["model_type"] in INSIDE else ""
+    hybrid = [name for name, module in model.named_modules() if name.endswith(".shared_transformer")]
+    trained = {n.removeprefix("base_model.model."): p.numel() for n, p in peft.get_peft_model(model, made).named_parameters() if p.requires_grad}
+    return sum(n for name, n in trained.items() if name.startswith((decoder, "lm_head")) and module_of(name) and not _in_no_forward(name, hybrid))
+
+
+def _in_no_forward(name: str, hybrid: list[str]) -> bool:
+    """Whether peft adapts what no forward runs: transformers has the adapters of all of Zamba2's shared blocks at each of them."""
+    found = re.match(r"(.*\.shared_transformer)\..*_adapter_list\.(\d+)\.", name)
+    return found is not None and hybrid.index(found[1]) != int(found[2])
 
 
 def ours(config: dict[str, Any], rank: int, method: str) -> int:
@@ -101,12 +110,14 @@ def main() -> int:
         (Path(__file__).parents[1] / "oracle" / "adapters.json").write_text(json.dumps(kept(given.seed), separators=(",", ":")) + "\n")
         return 0
     types = tuple(given.types.split(","))
-    found = [outcome(given.seed, i, types) for i in range(given.count)]
-    for kind, said in found:
+    fates = Counter[str]()
+    for i in range(given.count):
+        kind, said = outcome(given.seed, i, types)
+        fates[said.split(":")[0].split(" ")[0]] += 1
         if said != "equal":
-            print(f"{kind}: {said}")
-    print(Counter(said.split(":")[0].split(" ")[0] for _, said in found))
-    return int(any(said.startswith("DIFFERENT") for _, said in found))
+            print(f"{i} {kind}: {said}", flush=True)
+    print(fates)
+    return int(fates["DIFFERENT"] > 0)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def exact_gelu(c: Config) -> str:
 def albert_groups(c: Config) -> list[LayerKind]:
     """modeling_albert.py: consecutive layers of a group run the same weights, `inner_group_num` layers of them one after the other."""
     depth, groups, inner = c.depth, c.integer("num_hidden_groups"), c.integer("inner_group_num")
-    first = LayerKind(bidirectional=True)
-    again = first.model_copy(update={"borrowed": True})
+    first = LayerKind(bidirectional=True, weights="held")
+    again = first.model_copy(update={"weights": "borrowed", "in_turn": inner})
     of_group = [int(i / (depth / groups)) for i in range(depth)]
     if len(set(of_group)) < groups:
         raise c.refuse(c.look("num_hidden_groups")[0], f"at most num_hidden_layers {depth}", groups)

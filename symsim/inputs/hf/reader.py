@@ -51,8 +51,8 @@ _MIXER_TAGS = {
 def _tag(kind: LayerKind) -> str:
     if kind.shared_block != "none":
         return "hybrid" if kind.shared_block == "held" else "hybrid_again"
-    if kind.borrowed:
-        return _tag(kind.model_copy(update={"borrowed": False})) + "_again"
+    if kind.weights == "borrowed":
+        return _tag(kind.model_copy(update={"weights": "held"})) + "_again"
     if kind.activation_sparsity:
         return "sparse_" + _tag(kind.model_copy(update={"activation_sparsity": False}))
     if kind.compression:

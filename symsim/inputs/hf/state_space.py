@@ -5,6 +5,8 @@ Source: transformers 5.23, configuration_utils.py (names of layer types that old
 
 from __future__ import annotations
 
+from typing import Literal
+
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind, SharedBlock
 from symsim.inputs.hf.config import Config, Fields, Value, flag, integer
@@ -140,7 +142,8 @@ def zamba2_mixers(c: Config) -> list[LayerKind]:
     made, hybrid, blocks = [], 0, c.integer("num_mem_blocks")
     for shares in _zamba2(c):
         hybrid += shares
-        made.append(LayerKind(mixer="mamba", shared_block="none" if not shares else "held" if hybrid <= blocks else "borrowed"))
+        block: Literal["none", "held", "borrowed"] = "none" if not shares else "held" if hybrid <= blocks else "borrowed"
+        made.append(LayerKind(mixer="mamba", shared_block=block, in_turn=blocks if block == "borrowed" else 1))
     return made
 
 
