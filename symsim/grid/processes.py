@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 _SHARED: Any = None
 
@@ -16,8 +17,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def forked(what: Any, workers: int) -> ProcessPoolExecutor:
+def forked(what: Any, workers: int) -> "ProcessPoolExecutor":
     """A pool whose processes find `what` by `shared`."""
+    # most of what reads this file forks nothing
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     global _SHARED
     _SHARED = what
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"), initializer=_begin)

@@ -1,7 +1,8 @@
 """Mathematics in LaTeX as MathML, which a browser draws and other writers walk.
 
 What symsim itself writes (`symsim/algebra/typeset.py`) is a small part of LaTeX, and is written here; of a stranger's, latex2mathml writes what is
-more than that, in the same form.
+more than that, in the same form. The 724 formulas of DeepSeek-V3's report take 0.02 s of a processor here, and 0.30 s by latex2mathml alone, of
+1.8 s for the whole page.
 """
 
 from __future__ import annotations
