@@ -22,9 +22,10 @@ from symsim.algebra.arranged import Arranger, Sum
 from symsim.algebra.expr import Call, Expr, Number, ceil, floor, maximum, minimum, symbol
 from symsim.algebra.operators import EXACT
 from symsim.algebra.plain import plain
+from symsim.algebra.reading import LONGEST
 from symsim.algebra.reading import read as read_formula
 from symsim.algebra.reductions import FUNCTIONS as REDUCTIONS
-from symsim.algebra.typeset import latex
+from symsim.algebra.typeset import latex, names_of
 from symsim.algebra.vocabulary import domain
 from symsim.api.result import Result
 from symsim.errors import InputError
@@ -298,6 +299,32 @@ def test_a_long_formula_names_its_parts() -> None:
         text = re.sub(r"(?m)^%.*\n", "", book.formula(name).to("tex"))
         assert len(text) < 900, (name, len(text))
     assert "alive_i" not in book.formula("M_stage_activations").to(inline=["all"])
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "system", "asked"),
+    [
+        ("mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256", "h100-sxm", ("t_f_moe", "W_bwd_moe")),
+        ("deepseek-v3", "deepseek-v3-2048", "h800-sxm", ("t_f_moe", "W_bwd_moe", "e_f_moe_ep", "t_f_moe_attention_q_b_proj", "P_stage_dense_across")),
+    ],
+)
+def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strategy: str, system: str, asked: tuple[str, ...]) -> None:
+    result = symsim.derive(model, strategy, system=system)
+    for name in asked:
+        formula = result.formula(name)
+        shown = read_formula(formula)
+        written = [shown.formula.result, *(part.definition for part in shown.parts if not part.over)]
+        known = names_of(shown.formula.definitions)
+        assert len(shown.parts) > 1 and max(len(f"{d.latex} = {latex(d.expr, known)}") for d in written) <= LONGEST, name
+        assert {part.definition.symbol for part in shown.parts} <= {s for d in written for s in d.expr.symbols()}
+        assert formula.sizes is not None
+        sizes = formula.sizes()
+        # exact, and at sizes where another branch is active
+        for factor in (1, 8, Fraction(1, 8)):
+            values = {n: Fraction(v) * (factor if n in ("s", "E", "t_launch", "B_hbm", "L_dense_i_across") else 1) for n, v in sizes.items()}
+            assert shown.formula.value(values) == formula.value(values), (name, factor)
+    text = result.formula("t_f_moe").to("text")
+    assert "t_attention = sum(t_n, n in attention)" in text if model == "deepseek-v3" else "t_moe = " in text
 
 
 @pytest.mark.parametrize(

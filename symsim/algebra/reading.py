@@ -1,7 +1,8 @@
 """What of a formula is shown: which definitions stand in it by name, a unit that it is divided by, terms too small to matter.
 
-A formula is read as a paper has it: closed where that is short, else over named parts. What a message or a schedule is made of (alpha,
-beta, mu of a group, n^(i) in flight) is always a name, and bytes of states are bytes times the parameters of a rank.
+A formula is read as a paper has it: closed where that is short, else over named definitions, and over parts where these are many. What a
+message or a schedule is made of (alpha, beta, mu of a group, n^(i) in flight) is always a name, and bytes of states are bytes
+times the parameters of a rank.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from symsim.algebra.expr import ONE, Expr, Number, expr, symbol
 from symsim.algebra.facts import Fact, Said, read_facts, solved
 from symsim.algebra.grammar import parse
 from symsim.algebra.key import Key
+from symsim.algebra.parted import LONGEST, Part, in_order, parted
 from symsim.algebra.quantity import BYTE, Definition
 from symsim.algebra.quotient import cancelled
 from symsim.algebra.typeset import entry, latex, names_of, word
@@ -24,19 +26,20 @@ from symsim.errors import InputError, cut, nearest
 if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
 
-LONGEST = 400  # characters of LaTeX of a formula that is closed
 SHAPES = ("g = a", "a*d = h", "f = 4*h")
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A formula as it is shown. of: what was asked for; per: what it is divided by; rest: a definition of the terms that were left out."""
+    """A formula as it is shown. of: what was asked for; per: what it is divided by; rest: a definition of the terms that were left out; parts: what
+    stands in it under names that it has here alone."""
 
     formula: "Formula"
     of: Definition
     per: Expr = ONE
     rest: Definition | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def flat(self) -> bool:
@@ -63,6 +66,8 @@ def read(formula: Formula, inline: Collection[str] = (), per: str | None = None,
     last = made.result
     made = replace(made, definitions=(*made.definitions[:-1], replace(last, expr=cancelled(last.expr))))
     reading = Reading(made, formula.result, over)
+    if per is None and not inline and not drop_below:
+        reading = _parted(reading)
     return _without_small(reading, drop_below) if drop_below else reading
 
 
@@ -78,6 +83,15 @@ def _opened(formula: Formula, inline: Collection[str]) -> Formula:
     last = formula.result
     plain = {d.symbol: d.expr for d in formula.definitions if d.expr.is_constant}
     return replace(formula, definitions=(*formula.definitions[:-1], replace(last, expr=last.expr.substitute(plain))))
+
+
+def _parted(reading: Reading) -> Reading:
+    """With names for parts where the formula is still long."""
+    before = reading.formula.definitions[:-1]
+    last, parts = parted(reading.formula.result, {d.symbol: d for d in before}, names_of(before))
+    if not parts:
+        return reading
+    return replace(reading, formula=replace(reading.formula, definitions=(*before, *in_order(parts), last)), parts=parts)
 
 
 def _closed(formula: Formula, inline: Collection[str]) -> Formula:

@@ -14,7 +14,7 @@ const scaled = (x, base, names, unit) => {
 };
 const spoken = (x, unit, name) => {
   if (unit === "s") return x === 0 ? "0 s" : Math.abs(x) >= 1 ? `${four(x)} s` : Math.abs(x) >= 1e-3 ? `${four(x * 1e3)} ms` : `${four(x * 1e6)} us`;
-  if (unit === "byte") return scaled(x, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi"], "B");
+  if (unit === "byte") return scaled(x, 1024, ["byte", "KiB", "MiB", "GiB", "TiB", "PiB"], "");
   if (unit === "FLOP") return scaled(x, 1000, ["", "k", "M", "G", "T", "P", "E", "Z"], "FLOP");
   if (name === "mfu" || name === "hfu") return `${four(100 * x)} %`;
   if (name.startsWith("params.")) return scaled(x, 1000, ["", "k", "M", "B", "T"], "");

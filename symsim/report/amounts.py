@@ -10,10 +10,11 @@ from symsim.algebra.expr import Number
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
-_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPEZ]?i?B|[kMGTPEZ]?FLOP|[kMT]|[mup]?s|%)(?:/s)?(?![\w%]))")
+_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPEZ]?i?B|byte|[kMGTPEZ]?FLOP|[kMT]|[mup]?s|%)(?:/s)?(?![\w%]))")
 _SCALES = {
     FLOP: (1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP")),
-    BYTE: (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")),
+    # without a prefix B is 10^9 of parameters
+    BYTE: (1024, ("byte", "KiB", "MiB", "GiB", "TiB", "PiB")),
     ELEMENT: (1000, ("", "k", "M", "B", "T")),
 }
 

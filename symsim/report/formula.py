@@ -16,7 +16,7 @@ from symsim.algebra.expr import Expr, Number
 from symsim.algebra.plain import WIDTH, lines, plain
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Definition, Unit
 from symsim.algebra.reading import Reading, by_divisor, numbers
-from symsim.algebra.typeset import entry, latex, names_of
+from symsim.algebra.typeset import entry, latex, names_of, word
 from symsim.algebra.typeset import lines as latex_lines
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut, nearest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
 
 TARGETS = ("text", "tex", "md", "html", "typst", "sympy", "python", "c", "js")
+_FURTHER = 36  # column of the words behind a name too long for its own
 _EM = 48.0  # of a formula's line in LaTeX
 _UNITS = {"byte": BYTE, "s": SECOND, "1": NONE}
 
@@ -63,9 +64,14 @@ class _Shown:
 
     @cached_property
     def equations(self) -> tuple[Definition, ...]:
-        """What is written out: the result, then what is its rest."""
+        """What is written out: the result, then its rest or its parts."""
         rest = self.reading.rest
-        return (self.formula.result, *((rest,) if rest is not None else ()))
+        return (self.formula.result, *((rest,) if rest is not None else ()), *(part.definition for part in self.reading.parts))
+
+    @cached_property
+    def listed(self) -> Mapping[str, str]:
+        """Parts that are sums over what is listed below, each with what these are of."""
+        return {part.definition.symbol: part.over for part in self.reading.parts if part.over}
 
     @property
     def rest(self) -> str:
@@ -82,9 +88,10 @@ class _Shown:
     @cached_property
     def used(self) -> list[str]:
         """Symbols of what is written out, definitions first, each kind in its order."""
-        own = {d.symbol for d in self.equations}
+        own = {d.symbol for d in self.equations} - {part.definition.symbol for part in self.reading.parts}
         found = {s for d in self.equations for s in d.expr.symbols()} - own
-        order = {d.symbol: n for n, d in enumerate(self.formula.definitions)}
+        parts = [part.definition.symbol for part in self.reading.parts]
+        order = {name: n for n, name in enumerate([*parts, *(d.symbol for d in self.formula.definitions if d.symbol not in parts)])}
         return sorted(found, key=lambda s: (s not in order, order.get(s, 0), s.casefold()))
 
     @cached_property
@@ -136,7 +143,7 @@ def _amount(value: Number, unit: str) -> str:
         return rate(float(value), unit.replace("byte", "B"))
     known = {str(u): u for u in (FLOP, BYTE, ELEMENT, SECOND, NONE)} | _UNITS
     if unit == "second/byte":
-        return f"{four(float(value) * 1e12)} ps/B".replace(THIN, ",")
+        return f"{four(float(value) * 1e12)} ps/byte".replace(THIN, ",")
     if unit not in known:
         return f"{float(value):.4g} {unit}"
     found: Unit = known[unit]
@@ -156,15 +163,18 @@ def _text(shown: _Shown) -> str:
         result = definition is shown.formula.result
         name = left if result else definition.symbol
         value = shown.value if result else (four(float(shown.values[name])) if name in shown.values and reading.flat else _of(shown, definition))
-        made += lines(name, _plain(shown, definition.expr), WIDTH)
+        over = shown.listed.get(definition.symbol)
+        made += lines(name, f"sum({definition.key.text[:1]}_n, n in {over})" if over else _plain(shown, definition.expr), WIDTH)
         made += [f"  {' ' * min(len(name), 24)} = {value}"] if value else []
-    rows = [(shown.called(r.symbol), r.value, _with_unit(r)) for r in shown.rows]
+    # what is written out has its value there
+    above = {d.symbol for d in shown.equations}
+    rows = [(shown.called(r.symbol), r.value, _with_unit(r)) for r in shown.rows if r.symbol not in above]
     if rows:
         first, second = (min(max(len(r[k]) for r in rows), limit) for k, limit in ((0, 32), (1, 14)))
         made += ["", "where"]
         for name, value, meaning in rows:
-            start, hanging = f"  {name.ljust(first)}  {value.rjust(second)}  ", 6 + first + second
-            made.append(wrapped(start + meaning, hanging=hanging if len(name) <= first else None))
+            start = f"  {name.ljust(first)}  {value.rjust(max(0, second - max(0, len(name) - first)))}  "
+            made.append(wrapped(start + meaning, hanging=6 + first + second if len(name) <= first else _FURTHER))
     made += ["", *map(wrapped, shown.said)] if shown.said else []
     return "\n".join(line.rstrip() for line in made) + "\n"
 
@@ -200,6 +210,8 @@ def _equations(shown: _Shown, limit: float = _EM) -> list[list[str]]:
         if shown.reading.flat and definition is shown.formula.result:
             left = rf"{left} \,/\, {latex(shown.reading.per, shown.latex_names, sequence=tuple(shown.letters))}"
         text = latex_lines(definition.expr, shown.latex_names, limit, sequence=tuple(shown.letters))
+        if over := shown.listed.get(definition.symbol):
+            text = [rf"{{\textstyle\sum_{{n \in {word(over)}}}}} {definition.symbol[:1]}_n"]
         if shown.reading.flat:
             text = [
                 _summed([latex(t, shown.latex_names, sequence=tuple(shown.letters)) for t in by_divisor(definition.expr, shown.values, shown.rest)])
