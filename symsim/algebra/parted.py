@@ -13,7 +13,7 @@ from symsim.algebra.expr import Atom, Call, Expr, Monomial, Symbol, expr, symbol
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition
 from symsim.algebra.typeset import entry, latex, word
-from symsim.algebra.vocabulary import domain
+from symsim.algebra.vocabulary import SYMBOLS, domain
 
 LONGEST = 400  # characters of LaTeX of a formula that is read in one
 _FEWEST = 3  # kernels that are summed under a name
@@ -74,7 +74,7 @@ class _Parting:
         for monomial, coefficient in amount.terms.items():
             key = self._kernel(monomial)
             if key is not None:
-                groups.setdefault((key.block, key.operation.partition(".")[0], int(coefficient)), []).append(key.text)
+                groups.setdefault((key.block, key.module, int(coefficient)), []).append(key.text)
         for (_, module, times), found in groups.items():
             if len(found) >= _FEWEST:
                 together = sum(map(symbol, found), Expr({}))
@@ -86,7 +86,7 @@ class _Parting:
         if len(monomial) != 1 or monomial[0][1] != 1 or not isinstance(monomial[0][0], Symbol):
             return None
         found = self.book.get(monomial[0][0].name)
-        return found.key if found is not None and found.key.quantity == "t" and "." in found.key.operation else None
+        return found.key if found is not None and found.key.quantity == "t" and found.key.operation and found.key.module else None
 
     # maxima -------------------------------------------------------------------------------------------------------------
 
@@ -149,15 +149,15 @@ def _compares(amount: Expr) -> Iterator[Call]:
     for monomial in amount.terms:
         calls = [a for a, power in monomial if isinstance(a, Call) and a.function in _COMPARES and power == 1]
         others = [a for a, _ in monomial if a not in calls]
-        if len(calls) == 1 and all(isinstance(a, Symbol) and domain(a.name).startswith("share") for a in others):
+        if len(calls) == 1 and all(isinstance(a, Symbol) and domain(a.name) == "share" for a in others):
             yield calls[0]
 
 
 def _counts(atom: Atom) -> bool:
-    """Whether it counts layers of a stage, or says where there are any."""
+    """Whether it counts layers of a kind or a stage, or says where there are any."""
     if isinstance(atom, Call):
         return atom.function == "min" and any(a.is_constant for a in atom.arguments)
-    return atom.name.endswith(("_i", "_across")) and is_size(atom)
+    return atom.name not in SYMBOLS and is_size(atom)
 
 
 def _behind(amount: Expr, atom: Atom) -> Expr:

@@ -80,7 +80,7 @@ def kernel_times(book: Derivation, name: str, placed: Placed, back: tuple[Backwa
         if op.kind in UNCOUNTED:
             continue
         forward[index] = book.define(
-            of_block("t", name, operation=op.name, phase="forward"),
+            of_block("t", name, module=op.module, operation=op.name, phase="forward"),
             forward_seconds(placed, index, profile),
             f"{op.name}, forward",
             unit=SECOND,
@@ -89,7 +89,7 @@ def kernel_times(book: Derivation, name: str, placed: Placed, back: tuple[Backwa
     for kernel in back:
         op = placed.block.ops[kernel.forward]
         backward[kernel.forward, kernel.label] = book.define(
-            of_block("t", name, operation=op.name, phase=kernel.label),
+            of_block("t", name, module=op.module, operation=op.name, phase=kernel.label),
             backward_seconds(placed, kernel, profile),
             f"{op.name}, {kernel.label}",
             unit=SECOND,
