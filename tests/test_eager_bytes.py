@@ -71,6 +71,7 @@ INDEXED = SMALL | {
     "index_head_dim": 16,
     "first_k_dense_replace": 1,
 }
+AXK2 = {key: value for key, value in INDEXED.items() if key not in ("n_group", "topk_group")} | {"model_type": "axk2", "gated_norm_rank": 6}
 MINIMAX = GROUPED | {
     "model_type": "minimax",
     "intermediate_size": 48,
@@ -227,6 +228,8 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "lfm2 mixture without a bias of the choice": (LFM2_MOE | {"use_expert_bias": False, "norm_topk_prob": False}, 0, "eager", 2, 48, 304288, 0),
     "deepseek v3.2": (INDEXED, 0, "eager", 2, 48, 548352, 768),
     "deepseek v3.2, mixture": (INDEXED, 1, "eager", 3, 40, 716800, 640),
+    "a.x k2, a dense network": (AXK2, 0, "eager", 2, 48, 628992, 768),
+    "a.x k2, mixture": (AXK2, 1, "eager", 3, 40, 866560, 640),
     "glm 5": (INDEXED | {"model_type": "glm_moe_dsa"}, 0, "eager", 2, 48, 548352, 768),
     "minimax lightning, blocks": (MINIMAX, 0, "eager", 2, 48, 436272, 0),
     "minimax lightning, one row": (MINIMAX, 0, "eager", 1, 48, 214064, 0),

@@ -89,6 +89,7 @@ n_r     | n_r           | 1    | residual streams
 r_u     | r_u           | 1    | rank of a branch beside attention
 h_p     | h_p           | 1    | width of a layer's own embeddings
 V_p     | V_p           | 1    | rows of the table of a layer's own embeddings
+r_n     | r_n           | 1    | rank of the products that gate norms
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share
 r       | r             | 1    | rank of the adapters
 o       | o             | 1    | inputs of a linear map that an adapter rotates together

@@ -97,7 +97,7 @@ def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:
 
 
 _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", "rotary_fraction", "keys_as_values", "shared_keys", "norms",
-             "activation_sparsity", "beside_experts")  # fmt: skip
+             "activation_sparsity", "beside_experts", "weights", "gated_norms")  # fmt: skip
 
 
 def _beyond(model: Architecture) -> str:
@@ -111,6 +111,8 @@ def _beyond(model: Architecture) -> str:
                 return f"{field_of} of its layers {name}"
     if model.attention.qk_norm == "plain" or model.embedding_norm_weight is not None:
         return "attention.qk_norm: plain" if model.attention.qk_norm == "plain" else "embedding_norm_weight"
+    if model.attention.latent_gate:
+        return "attention.latent_gate"
     if model.attention.head_gate or (model.attention.kind == "gqa" and model.attention.v_head_dim):
         return "attention.head_gate" if model.attention.head_gate else "attention.v_head_dim"
     return ""

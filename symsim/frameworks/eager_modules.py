@@ -81,6 +81,7 @@ _ROUTER = ModuleCode(router_in_fp32=True)
 MODULE_CODE = {
     "afmoe": ModuleCode(norm_weight_in_fp32=True, router_is_linear=True),
     "axk1": _ROUTER,
+    "axk2": _ROUTER,
     "bailing_hybrid": _ROUTER,
     "beam": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
     "biogpt": ModuleCode(softmax_in_compute_type=True),

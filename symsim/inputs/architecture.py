@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from symsim.inputs.layer_pattern import Part, Segment, parse_layers, refuse_deep
 from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Size
-from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
+from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, SharedBlock, ShortConvolution
 
 
 class Attention(Part):
@@ -56,6 +56,8 @@ class Attention(Part):
     latent_norm: bool = Field(True, description="mla: a norm of each latent (Megatron-Core: qk_layernorm)")
     q_input_norm: bool = Field(False, description="a norm of its own before q_proj (Megatron-Core 0.20 with qk_layernorm and no q_lora_rank)")
 
+    latent_gate: bool = Field(False, description="mla: queries, with a gate of every value, are made of their latent, normed and not (A.X-K2)")
+
     # the indexer of DeepSeek sparse attention
     dsa_indexer_topk: Size | None = Field(None, description="mla: keys that a query attends to, which an indexer chooses (DeepSeek-V3.2)")
     dsa_indexer_n_heads: Size | None = None
@@ -74,20 +76,15 @@ class Attention(Part):
                 raise ValueError(f"kind: mla needs {', '.join(missing)}")
             if self.output_gate:
                 raise ValueError("output_gate goes with kind: gqa; kind: mla has head_gate")
-        elif self.num_query_groups and self.num_attention_heads % self.num_query_groups:
+        if self.latent_gate and (self.kind != "mla" or self.q_lora_rank is None):
+            raise ValueError("latent_gate goes with kind: mla and a q_lora_rank, of which queries and their gate are made")
+        if self.kind == "gqa" and self.num_query_groups and self.num_attention_heads % self.num_query_groups:
             raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}")
         return self
 
     @property
     def gate_bias(self) -> bool:
         return self.qkv_bias if self.output_gate_bias is None else self.output_gate_bias
-
-
-class SharedBlock(Part):
-    """Attention and a dense network of weights that several layers share, in front of a layer's own mixer; each has adapters of its own (Zamba2)."""
-
-    adapter_rank: Size
-    attention_adapters: bool = Field(False, description="adapters of queries, keys and values beside those of the network")
 
 
 class HyperConnections(Part):
@@ -193,6 +190,7 @@ class LayerKind(Part):
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] | None = Field(
         None, description="where this kind has norms, when not where the model has (OLMo Hybrid)"
     )
+    gated_norms: tuple[Literal["pre_attention", "pre_mlp"], ...] = Field((), description="norms whose result gates itself (norm_gate_rank)")
     ffn_hidden_size: Size | None = Field(None, description="width of this kind's dense network, when not mlp's")
     kv_channels: Size | None = Field(None, description="head dimension of this kind, when not attention's")
     num_attention_heads: Size | None = Field(None, description="query heads of this kind, when not attention's (Laguna)")
@@ -260,6 +258,7 @@ class Architecture(Part):
     moe: Moe | None = None
     normalization: Literal["RMSNorm", "LayerNorm"] = "RMSNorm"
     norm_bias: bool = Field(False, description="LayerNorm with a bias")
+    norm_gate_rank: Size | None = Field(None, description="rank of the products that make the gates of gated_norms (A.X-K2)")
     norm_weight: bool = Field(True, description="false: norms without parameters (OLMo-1)")
     norm_unit_offset: bool = Field(False, description="weight stored as an offset from one, kept in fp32 (Gemma)")
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] = ("pre_attention", "pre_mlp")
@@ -341,6 +340,8 @@ class Architecture(Part):
             if self.layer_kinds[kind].beside and (self.layer_kinds[kind].mixer in ("none", "mamba") or self.parallel_block):
                 raise ValueError(f"layer kind '{kind}' has beside: mamba, which goes with another mixer, and without parallel_block")
         self._lent()
+        if (self.norm_gate_rank is None) == any(self.layer_kinds[k].gated_norms for k in used):
+            raise ValueError("norm_gate_rank and gated_norms of layer kinds go together: the rank of gates, and the norms that have one")
         mixtures = sum(s.repeat * sum(self.layer_kinds[k].ffn == "moe" for k in s.kinds) for s in self.layers)
         if self.moe is not None and mixtures * self.moe.num_moe_experts > MOST_EXPERTS:
             count = f"{mixtures} layers of {self.moe.num_moe_experts} experts are {mixtures * self.moe.num_moe_experts}"

@@ -81,3 +81,10 @@ class SelectiveScan(Part):
     conv_bias: bool = True
     proj_bias: bool = Field(False, description="biases in the projections into and out of it")
     inner_norm: Literal["none", "weight", "plain"] = Field("none", description="norms of steps, B and C (Jamba); plain: without weights")
+
+
+class SharedBlock(Part):
+    """Attention and a dense network of weights that several layers share, in front of a layer's own mixer; each has adapters of its own (Zamba2)."""
+
+    adapter_rank: Size
+    attention_adapters: bool = Field(False, description="adapters of queries, keys and values beside those of the network")

@@ -55,6 +55,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "W_i": ("selective_scan", "conv_kernel_dim"),
     "n_r": ("hyper_connections", "streams"),
     "r_u": ("laurel_rank",),
+    "r_n": ("norm_gate_rank",),
     "h_p": ("per_layer_input", "hidden_size"),
     "V_p": ("per_layer_input", "vocab_size"),
     "r_b": ("shared_block", "adapter_rank"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from symsim.inputs.architecture import Architecture, LayerKind
-from symsim.ir.block import Net
+from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.altup import corrected, laurel, predicted
 from symsim.layers.attention import attention
@@ -127,7 +127,7 @@ def _beside_experts(net: Net, made: str, stream: str, model: Architecture) -> st
 def _normed(net: Net, model: Architecture, kind: LayerKind, t: str, position: str) -> str:
     if position not in (model.norms if kind.norms is None else kind.norms):
         return t
-    return n.norm(
+    y = n.norm(
         net,
         t,
         f"{position}_norm",
@@ -137,6 +137,15 @@ def _normed(net: Net, model: Architecture, kind: LayerKind, t: str, position: st
         unit_offset=model.norm_unit_offset,
         part="input_norm" if position.startswith("pre") else None,
     )
+    return _gated_by_itself(net, y, position) if position in kind.gated_norms else y
+
+
+def _gated_by_itself(net: Net, y: str, position: str) -> str:
+    """`y[b s h] -> gated[b s h]`: what was normed, times a gate that two narrow products make of it."""
+    with net.within(f"{position}_gate", "norm"):
+        narrow = n.activate(net, (net.einsum("b s h, r_n h -> b s r_n", y, Weight("fc1")),), "act", "silu")
+        logits = net.einsum("b s r_n, h r_n -> b s h", narrow, Weight("fc2"))
+        return n.multiply(net, y, n.activate(net, (logits,), "gate", "sigmoid", in_fp32=True), "gated")
 
 
 def _among_streams(net: Net, x: str, kind: LayerKind, sites: Mapping[str, Callable[[str], str]], normed: Callable[[str, str], str]) -> str:

@@ -20,7 +20,8 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         return n.norm(net, latent, name, rank, kind=model.normalization, bias=model.qk_norm_bias) if spec.latent_norm else latent
 
     if spec.q_lora_rank:
-        q_source = normed(net.einsum("b s h, r_q h -> b s r_q", x, Weight("q_a_proj", spec.qkv_bias)), "q_a_layernorm", "r_q")
+        q_latent = net.einsum("b s h, r_q h -> b s r_q", x, Weight("q_a_proj", spec.qkv_bias))
+        q_source = normed(q_latent, "q_a_layernorm", "r_q")
         q_up, q_weight = "b s r_q, a d_qk r_q -> b s a d_qk", Weight("q_b_proj")
     else:
         q_source, q_up, q_weight = x, "b s h, a d_qk h -> b s a d_qk", Weight("q_proj")
@@ -33,7 +34,7 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
 
     with net.within("", part="up_projection"):
-        q = net.einsum(q_up, q_source, q_weight)
+        q, gate = _gated(net, q_source, q_latent) if spec.latent_gate else (net.einsum(q_up, q_source, q_weight), "")
         kv = net.einsum("b s r_k, a d_kv r_k -> b s a d_kv", latent, Weight("kv_b_proj"))
         k_nope, v = n.view(net, kv, "kv_up_split", [("k_nope", "b s a d_k"), ("v", "b s a d_v")])
         k = net.tensor("k", "b s a d_qk")
@@ -51,7 +52,20 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v", chosen=chosen)
     if spec.head_gate:
         o = gated_by_head(net, x, o, spec)
+    if gate:
+        o = n.multiply(net, o, n.activate(net, (gate,), "gate", "sigmoid", in_fp32=True), "gated")
     return net.einsum("b s a d_v, h a d_v -> b s h", o, Weight("o_proj", spec.out_bias))
+
+
+def _gated(net: Net, normed: str, latent: str) -> tuple[str, str]:
+    """`normed[b s r_q], latent[b s r_q] -> q[b s a d_qk], gate[b s a d_v]`: one product of both side by side."""
+    net.dim("r_qq", 2 * net.dims["r_q"].size)
+    net.dim("d_qg", net.dims["d_qk"].size + net.dims["d_v"].size)
+    both = net.tensor("q_both", "b s r_qq")
+    net.op("concat", "join_q", [normed, latent], [both])
+    made = net.einsum("b s r_qq, a d_qg r_qq -> b s a d_qg", both, Weight("q_gate_proj"))
+    q, gate = n.view(net, made, "q_split", [("q", "b s a d_qk"), ("gate", "b s a d_v")])
+    return q, gate
 
 
 def packed(net: Net, v: str) -> str:

@@ -146,6 +146,8 @@ def _of_networks(model: Architecture) -> dict[str, Number | None]:
         found["n_r"] = model.hyper_connections.streams
     if model.altup:
         found["n_r"] = model.altup.num_inputs
+    if model.norm_gate_rank:
+        found["r_n"] = model.norm_gate_rank
     if model.laurel_rank:
         found["r_u"] = model.laurel_rank
     if model.per_layer_input:

@@ -258,6 +258,7 @@ KEYS: dict[str, Drawn] = {
     "use_sandwich_norm": FLAG,
     "use_attention_gate": FLAG,
     "block_size": within(2, 20),
+    "gated_norm_rank": within(1, 20),
     "linear_num_heads": within(1, 4),
     "linear_head_dim": within(4, 16),
     "index_topk": within(1, 20),
@@ -655,6 +656,8 @@ def module_of(name: str) -> str | None:
     owner = name.split(".")[:-1]
     if name.endswith(("expert_bias", "e_score_correction_bias")):
         return "router"
+    if owner[-1] in ("fc1", "fc2") and owner[-3].endswith("layernorm"):  # what gates a norm
+        return "norm"
     if re.search(r"norm|^ln_|_ln$|^ln$|^layernorm", owner[-1], re.IGNORECASE) or any(part.startswith(("norms", "layer_norm")) for part in owner):
         return "norm"
     head = {"lm_head", "predictions", "generator_predictions"} & set(owner)

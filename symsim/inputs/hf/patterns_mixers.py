@@ -8,6 +8,7 @@ from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value
 from symsim.inputs.hf.fields import Mixers
+from symsim.inputs.hf.patterns import sparse_from
 
 
 def lfm2_mixers(c: Config) -> list[LayerKind]:
@@ -90,6 +91,12 @@ def glm_indexers(c: Config) -> list[LayerKind]:
     if types[0] == "shared":
         raise InputError(f"{c.where}: key 'indexer_types' begins with a shared indexer, and no layer before it has one.")
     return [LayerKind(shared_index=t == "shared") for t in types]
+
+
+def gated_by_norms(c: Config) -> list[LayerKind]:
+    """modeling_axk2.py: norms in front of attention and of experts gate what they make."""
+    sparse = (ffn == "moe" for ffn in sparse_from("first_k_dense_replace")(c))
+    return [LayerKind(gated_norms=("pre_attention", "pre_mlp") if experts else ("pre_attention",)) for experts in sparse]
 
 
 def mixed(other: str, whole: Callable[[int], bool]) -> Mixers:

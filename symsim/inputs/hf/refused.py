@@ -21,7 +21,6 @@ REFUSED: dict[str, str] = {
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
         "its head has the wrapper's sizes, not the text tower's": "ovis2",
         "its residual streams are mixed by another rule than mHC's, and chosen keys have softmax offsets": "hy_v4",
-        "its norms are gated by low-rank products": "axk2",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",
         "its indexer chooses blocks of keys": "minimax_m3_vl minimax_m3_vl_text",
         "latents of keys are taken over from layer to layer, and softmax has a scale for every head": "mistral_large4 mistral_large4_text",

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Literal
 
 from symsim.errors import InputError
-from symsim.inputs.architecture import LayerKind, SharedBlock
+from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value, flag, integer
+from symsim.inputs.mixers import SharedBlock
 
 # what files of before transformers 5.20 call the types
 _TYPES = {"linear_attention": "mamba", "mamba": "mamba", "full_attention": "attention", "attention": "attention"}
