@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from symsim.algebra.key import of_block
+from symsim.api.python import derive
 from symsim.inputs.models import load_model
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.search import Cell, Search
@@ -100,3 +102,26 @@ def test_blocks_with_too_many_ways_have_none(monkeypatch: pytest.MonkeyPatch) ->
     # and with and without an exchange beside another micro-batch
     ways = search._ways(asked, "moe", search._free(0))
     assert ways is not None and len(ways) == 16 and len({tuple(map(id, w.definitions.values())) for w in ways}) > 4
+
+
+def test_what_a_micro_batch_saves_counts_before_all_options_are_chosen() -> None:
+    """The one micro-batch in flight of the only stage is no earlier one: 8 sequences of it fit no rank, whatever overlaps; one does."""
+    given = {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "etp": 1, "ep": 4, "recompute": "none", "moe_token_dispatcher_type": "flex"}
+    search = of("olmoe-1b-7b", 4, {**given, "micro_batch_size": 8})
+    assert {"overlap_moe_expert_parallel_comm", "overlap_grad_reduce"} <= search._free(0)
+    assert not looked(search) and search.account.larger == search._members(0)
+    assert looked(of("olmoe-1b-7b", 4, {**given, "micro_batch_size": 1}))
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v3", "gemma-3-4b", "granite-4.0-h-tiny"])
+@pytest.mark.parametrize("options", ["recompute=selective", "zero=3,dp=2,fusion=compile", "recompute=full", "fusion=eager", "tuner_type=lora"])
+def test_the_worst_kernel_of_backward_holds_what_its_block_saved(model: str, options: str) -> None:
+    """What a bound of memory stands on."""
+    found, compared = derive(model, options), 0
+    for block in found.lowered.blocks:
+        for again in (False, True):
+            saved, worst = of_block("A", block, again).text, of_block("W", block, again, phase="backward").text
+            if saved in found.derivation.definitions and worst in found.derivation.definitions:
+                compared += 1
+                assert found.value(worst) >= found.value(saved), block
+    assert compared >= 3

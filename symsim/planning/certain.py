@@ -22,8 +22,10 @@ from symsim.algebra.quantity import Definition
 from symsim.cost.block_time import block_times, kernel_times
 from symsim.cost.count import Counted, count, count_parameters
 from symsim.cost.memory import peak_memory
+from symsim.cost.memory_activations import define_activations
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
+from symsim.cost.reserve import define_reserve
 from symsim.cost.step_time import check_system, from_blocks, network_of
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
@@ -148,7 +150,10 @@ def derived(asked: Asked, memories: Memories, whole: bool = True) -> Derived:
     if whole:
         peak_memory(book, lowered)
     else:
-        define_static(rank_of(book, lowered))
+        rank = rank_of(book, lowered)
+        define_static(rank)
+        define_activations(rank)
+        define_reserve(rank)
     counted = len(done)
     network = network_of(book, asked.system, lowered)
     blocks = block_times(book, network, lowered)

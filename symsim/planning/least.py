@@ -12,23 +12,27 @@ from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ZERO, Expr, Number, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers, of_stage, of_step
+from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
+from symsim.algebra.kinds import EMBEDDING
 from symsim.algebra.quantity import BYTE, SECOND, Definition, Unit
 from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
 from symsim.cost.count import Counted
+from symsim.cost.reserve import RESERVES
 from symsim.evaluation.numbers import Evaluation
+from symsim.frameworks.choices import framework_of
 from symsim.ir.roles import role_of
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 from symsim.planning.certain import Common, Derived
 from symsim.planning.ways import Way
 
-LEAST_TIME, LEAST_MEMORY = of_step("t", "least"), of_step("M", "least")
+LEAST_TIME, LEAST_MEMORY, LEAST_NEED = of_step("t", "least"), of_step("M", "least"), of_step("M", "least_needed")
 _STAGE_TIME, _STAGE_MEMORY = of_stage("t", "least"), of_stage("M", "least")
-_RESERVE = of_step("M", "reserve")
+_PEAK, _ACTIVATIONS, _RESERVE = of_stage("M", "peak"), of_stage("M", "activations"), of_step("M", "reserve")
 # a block's, by its name; None where they are not known
 Ways = Callable[[str], Sequence[Way] | None]
-_PARTS = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer", "earlier"))
+_STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer"))
+_PARTS = (*_STAY, of_stage("M", "earlier"))
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,9 @@ def least(derived: Derived, free: frozenset[str], ways: Ways) -> Least:
     """Of all strategies that differ from its own in these options alone. ways: gives those of a block under all rows of these."""
     common = Common(derived, free)
     made = [*_time(derived, common, free, ways), *_memory(derived, common)]
-    further = _has(common, of_stage("t")) or _has(common, of_stage("M", "peak"))
-    exact = not free or all(_has(common, key) for key in (of_step("t", "step"), of_stage("M", "peak"), _RESERVE))
-    known = {LEAST_TIME.text: _said(LEAST_TIME, ZERO, SECOND), LEAST_MEMORY.text: _said(LEAST_MEMORY, ZERO, BYTE)}
+    further = _has(common, of_stage("t")) or _has(common, _PEAK)
+    exact = not free or all(_has(common, key) for key in (of_step("t", "step"), _PEAK, _RESERVE))
+    known = {key.text: _said(key, ZERO, unit) for key, unit in ((LEAST_TIME, SECOND), (LEAST_MEMORY, BYTE), (LEAST_NEED, BYTE))}
     definitions = {**derived.result.derivation.definitions, **known, **{d.symbol: d for d in made}}
     return Least(replace(derived.result, counted=Counted(Derivation(definitions), {})), derived, bool(made), exact, further)
 
@@ -200,13 +204,39 @@ def _of_common(derived: Derived, common: Common, free: frozenset[str], name: str
 
 
 def _memory(derived: Derived, common: Common) -> list[Definition]:
-    if _has(common, of_stage("M", "peak")):
-        return [_said(LEAST_MEMORY, stages_max(of_stage("M", "peak").expr), BYTE)]
-    parts = [key.expr for key in _PARTS if _has(common, key)]
-    if not parts:
-        return []
-    amount = sum(parts, ZERO)
-    return [_said(_STAGE_MEMORY, amount, BYTE), _said(LEAST_MEMORY, stages_max(_STAGE_MEMORY.expr), BYTE)]
+    """The peak, or the least that it is; and that with what is kept free beside it."""
+    if _has(common, _PEAK):
+        found = [_said(LEAST_MEMORY, stages_max(_PEAK.expr), BYTE)]
+    else:
+        parts = [key.expr for key in _PARTS if _has(common, key)]
+        if not parts:
+            return []
+        least = maximum(sum(parts, ZERO), _at_the_turn(derived, common))
+        found = [_said(_STAGE_MEMORY, least, BYTE), _said(LEAST_MEMORY, stages_max(_STAGE_MEMORY.expr), BYTE)]
+    return [*found, _said(LEAST_NEED, LEAST_MEMORY.expr + _reserve(common), BYTE)]
+
+
+def _at_the_turn(derived: Derived, common: Common) -> Expr:
+    """What is held when the last micro-batch in flight turns from forward to backward: all that it saved too, but what the embedding did, which a
+    stage may have alone. A block holds what it saved at the worst kernel of its backward (`define_workspaces`)."""
+    result, embedding = derived.result, of_block("A", EMBEDDING)
+    if schedule_of(result.strategy).placement == "mirrored" or not all(_has(common, key) for key in (*_STAY, _ACTIVATIONS, embedding)):
+        return ZERO
+    weights, gradients, optimizer = (key.expr for key in _STAY)
+    # of a step's first micro-batch there are none yet, where no buffer waits for them
+    made = 1 if framework_of(result.strategy, result.assumptions).main_gradients else minimum(1, symbol("m") - 1)
+    return weights + gradients * made + optimizer + _ACTIVATIONS.expr - embedding.expr * symbol(runs(EMBEDDING))
+
+
+def _reserve(common: Common) -> Expr:
+    """Parts of what is kept free beside the least peak."""
+    found = ZERO
+    for part in RESERVES:
+        made = common.definitions.get(of_step("M_reserve", part).text)
+        if made is not None:
+            amount = made.expr.substitute({"M_peak": LEAST_MEMORY.expr})
+            found = found + (amount if common.holds(amount) else ZERO)
+    return found
 
 
 def _has(common: Common, key: Key) -> bool:

@@ -29,7 +29,7 @@ from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
 from symsim.planning.certain import Derived, derived
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import LEAST_MEMORY, LEAST_TIME, Least, least
+from symsim.planning.least import LEAST_MEMORY, LEAST_NEED, LEAST_TIME, Least, least
 from symsim.planning.members import Cuts, Part, Parts, parted
 from symsim.planning.ways import Free, Way, answers_that_vary, rows_of, ways_of
 from symsim.program.base import Base
@@ -370,15 +370,15 @@ class Search:
         if len(self._program.lowered) > _MOST_VALUES:
             self._program = Program(self.space.sizes, small=_SMALL)
         reported, members = Reported(variant, self._program), self._members(len(cell.rows))
-        wanted = [*(reported.quantity(k.text) for k in (LEAST_TIME, LEAST_MEMORY)), reported.quantity("memory.capacity")]
+        wanted = [*(reported.quantity(k.text) for k in (LEAST_TIME, LEAST_MEMORY, LEAST_NEED)), reported.quantity("memory.capacity")]
         if not self._free(len(cell.rows)).isdisjoint(self._of_stages):
             return cell
-        time, memory, capacity = values_at(wanted, cell.points, self.space.sizes)
+        time, memory, needed, capacity = values_at(wanted, cell.points, self.space.sizes)
         own = time if self.goal.objective == "time.step" else memory
         low = np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))
         bounded = Cell(cell.rows, cell.points, low)
         if self.goal.share is not None:
-            larger = memory * (1 - _ROUNDING) > capacity * self.goal.share
+            larger = needed * (1 - _ROUNDING) > capacity * self.goal.share
             self.account.larger += int(larger.sum()) * members
             bounded = _of(bounded, ~larger)
         return self._ruled_out(bounded)
