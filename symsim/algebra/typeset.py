@@ -189,7 +189,7 @@ class _Printer:
     def front(self, term: Term) -> tuple[str, str]:
         """Numerator and denominator of a term, without sign and without its inner sums."""
         top, bottom = [f for f in term.monomial if f[1] > 0], [(a, -p) for a, p in term.monomial if p < 0]
-        over = [str(term.coefficient.denominator)] if term.coefficient.denominator != 1 else []
+        over = [grouped(term.coefficient.denominator)] if term.coefficient.denominator != 1 else []
         under = over + [self.atom(*f) for f in bottom]
         above = [self.atom(*f) for f in top]
         whole = abs(term.coefficient.numerator)
@@ -228,7 +228,7 @@ class _Printer:
         atoms, _ = self.front(replace(term, inner=(), coefficient=Fraction(1)))
         number = grouped(abs(term.coefficient.numerator)) if abs(term.coefficient.numerator) != 1 else ""
         if term.coefficient.denominator != 1:
-            number = rf"\frac{{{number or '1'}}}{{{term.coefficient.denominator}}}"
+            number = rf"\frac{{{number or '1'}}}{{{grouped(term.coefficient.denominator)}}}"
         sums = "".join(_around(self.sum(inner)) for inner in term.inner)
         return number + sums + r"\," + atoms
 
@@ -238,7 +238,7 @@ class _Printer:
             top, bottom = self.front(term)
             if len(term.inner) == 1 and inner and top == "1" and bottom:
                 whole = self.sum(inner)
-                if bottom.isdigit() or _TALL not in whole:
+                if bottom.replace(r"\,", "").isdigit() or _TALL not in whole:
                     return rf"\frac{{{whole}}}{{{bottom}}}"
             return self.counted(term) if counts_first(term) else self.head(term) + (_around(self.sum(inner)) if inner else "")
         top, bottom = self.front(term)

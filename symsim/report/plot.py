@@ -102,7 +102,7 @@ def svg(plot: Roofline) -> Markup:
     edges = frame(plot)
     across, up = edges.across, edges.up
     unit = min(440 / across, 340 / up)
-    left, top, wide, high = 84, 14, unit * across, unit * up
+    left, top, wide, high = 96, 14, unit * across, unit * up
     made: list[str] = []
     last: list[str] = []  # over points and lines
 

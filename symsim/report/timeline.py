@@ -23,6 +23,7 @@ MERAK = ("ds_default", "merak_1f1b", "pre_recompute_1f1b", "last_no_recompute_1f
 COLOURS = {"F": "#a9c9ee", "B": "#a8d8b0", "I": "#a8d8b0", "W": "#f0cf8a", "R": "#d9c4e8"}
 DARKER = {"F": "#6f9fd6", "B": "#6cb57a", "I": "#6cb57a", "W": "#d3a545", "R": "#b193cc"}
 NAMES = {"F": "forward", "B": "backward", "I": "input gradients", "W": "weight gradients", "R": "recompute"}
+_WIDE_LETTER = 0.65  # width of a bold letter, of its size
 MOST_RANKS = 16
 WIDTH, LEFT, NARROWEST = 800, 64, 11
 ROW, MANY, LOWER = 26, 8, 18  # of many ranks the rows are lower
@@ -120,10 +121,11 @@ def timeline_svg(
     lines = [f'<text x="{LEFT}" y="{bottom + 44 + 17 * n}" font-size="13" fill="#444">{escape(note)}</text>' for n, note in enumerate(notes)]
     height = bottom + 36 + 17 * len(notes)
     title = f"{schedule}: {p} ranks, {m} micro-batches" + (f", {v} chunks a rank" if v > 1 else "")
+    letters = min(15.0, (width - LEFT) / (_WIDE_LETTER * len(title)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'font-family="sans-serif" fill="#222"><title>{escape(title)}</title><rect width="{width}" height="{height}" fill="#fcfcfa"/>'
-        f'<text x="{LEFT}" y="26" font-size="15" font-weight="bold">{escape(title)}</text>{"".join(labels + parts + legend + lines)}</svg>\n'
+        f'<text x="{LEFT}" y="26" font-size="{letters:.3g}" font-weight="bold">{escape(title)}</text>{"".join(labels + parts + legend + lines)}</svg>\n'
     )
 
 
