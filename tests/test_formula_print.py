@@ -25,7 +25,7 @@ from symsim.algebra.plain import plain
 from symsim.algebra.reading import LONGEST
 from symsim.algebra.reading import read as read_formula
 from symsim.algebra.reductions import FUNCTIONS as REDUCTIONS
-from symsim.algebra.typeset import latex, names_of
+from symsim.algebra.typeset import entry, latex, names_of
 from symsim.algebra.vocabulary import domain
 from symsim.api.result import Result
 from symsim.errors import InputError
@@ -355,3 +355,16 @@ def test_bad_input_is_a_sentence(arguments: tuple[str, ...], said: str) -> None:
 def test_without_a_name_it_lists_what_there_is() -> None:
     code, out, _ = asked("llama3-8b", "-s", "tp=2")
     assert code == 0 and "Quantities" in out and "  A_dense " in out and max(map(len, out.splitlines())) <= 80
+
+
+def test_kinds_are_printed_as_they_are_named() -> None:
+    """Whatever their spelling in names; sizes of a kind's own say what they are, and thousands stand apart below a line too."""
+    jamba = symsim.derive("jamba-v0.1")
+    assert r"N_{\mathrm{mamba\_dense},\mathrm{attention}} &=" in jamba.formula("N_mamba__dense_attention").to("tex")
+    assert r"\_\_" not in symsim.derive("zamba2-7b").formula("N_mlp").to("tex")
+    assert latex(symbol("h") / 2048 + symbol("a") * Fraction(4097, 2048)) == r"\frac{4\,097a + h}{2\,048}"
+    assert [entry(name).meaning for name in ("m_x_compressed", "w_near__by")] == [
+        "tokens of an entry of layers of kind compressed",
+        "window of attention in tokens of layers of kind near_by",
+    ]
+    assert entry("m_x_compressed").latex == r"m_{x,\mathrm{compressed}}"

@@ -58,6 +58,11 @@ def kind_of(word: str) -> str:
     return re.sub(r"__|ZZ|Z[0-9a-f]+Z", read, word.removeprefix(_MARK))
 
 
+def as_named(text: str) -> str:
+    """A name in which kinds stand as the user named them: of a formula that is printed."""
+    return re.sub(_MARK + SPELT, lambda found: in_words(found[0]), text).replace("__", "_")
+
+
 def in_words(block: str) -> str:
     """A block in words: a kind by the name that the user gave it, marked where a block that is no layer has the same."""
     kind = kind_of(block)

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from symsim.algebra.arranged import Arranger, Sum, Term, counts_first, less_one
 from symsim.algebra.expr import Atom, Call, Expr, Symbol
-from symsim.algebra.kinds import SPELT, kind_of
+from symsim.algebra.kinds import SPELT, as_named, kind_of
 from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.quantity import Definition
 from symsim.algebra.vocabulary import ACROSS, SYMBOLS, Entry
@@ -34,7 +34,13 @@ _STAGE = {
     "whole_i": (r"n^{(i)}_{\mathrm{whole}}", "those of them that keep what their backward needs"),
     "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
 }
-_SIZES_OF_KINDS = {"d": "head dimension", "f": "feed-forward width", "g": "key/value heads"}
+_SIZES_OF_KINDS = {
+    "d": "head dimension",
+    "f": "feed-forward width",
+    "g": "key/value heads",
+    "w": "window of attention in tokens",
+    "m_x": "tokens of an entry",
+}
 # Numbers of the system, and seconds of the stage with the longest tail
 _SYSTEM = {
     "Phi": (r"\Phi", "FLOP/s", "peak rate of an accelerator in the strategy's precision"),
@@ -78,7 +84,7 @@ _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if 
 
 def word(text: str) -> str:
     """Text as an upright name; LaTeX's special characters cannot get through."""
-    return r"\mathrm{" + re.sub(r"_*[^A-Za-z0-9_][^A-Za-z0-9]*|_", r"\\_", text).strip("\\_") + "}"
+    return r"\mathrm{" + re.sub(r"_*[^A-Za-z0-9_][^A-Za-z0-9]*|_", r"\\_", as_named(text)).strip("\\_") + "}"
 
 
 def entry(name: str) -> Entry:
@@ -124,9 +130,12 @@ def entry(name: str) -> Entry:
     if copies:
         latex = rf"n^{{(i)}}_{{\mathrm{{shared}},{copies[1]},{word(copies[2])}}}"
         return Entry(latex, "1", f"weights of layers of kind {kind_of(copies[2])} on stage i that {copies[1]} stages have")
-    size_of = re.fullmatch(rf"([dfg])_({SPELT})", name)
+    size_of = re.fullmatch(rf"([dfgw]|m_x)_({SPELT})", name)
     if size_of:
-        return Entry(f"{size_of[1]}_{{{word(size_of[2])}}}", "1", f"{_SIZES_OF_KINDS[size_of[1]]} of layers of kind {kind_of(size_of[2])}")
+        letter, *below = size_of[1].split("_")
+        return Entry(
+            f"{letter}_{{{','.join([*below, word(size_of[2])])}}}", "1", f"{_SIZES_OF_KINDS[size_of[1]]} of layers of kind {kind_of(size_of[2])}"
+        )
     if len(name) == 1:
         return Entry(name, "1", name)
     head, _, rest = name.partition("_")

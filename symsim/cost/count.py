@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
-from symsim.algebra.kinds import DEPTH, in_words
+from symsim.algebra.kinds import DEPTH, as_named, in_words
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, Unit, total
 from symsim.cost.forwards import define_forward_flops
 from symsim.cost.hbm import backward_bytes, forward_bytes
@@ -43,8 +43,8 @@ class Counted:
 
 
 def label(text: str) -> str:
-    """Text as an upright subscript; underscores stay as many as they are, since names differ in them."""
-    return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", text).strip("\\_") + "}"
+    """Text as an upright subscript; underscores stay as many as the user's name has, since names differ in them."""
+    return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", as_named(text)).strip("\\_") + "}"
 
 
 def count(lowered: Lowered, book: Derivation | None = None) -> Counted:

@@ -121,11 +121,11 @@ def timeline_svg(
     lines = [f'<text x="{LEFT}" y="{bottom + 44 + 17 * n}" font-size="13" fill="#444">{escape(note)}</text>' for n, note in enumerate(notes)]
     height = bottom + 36 + 17 * len(notes)
     title = f"{schedule}: {p} ranks, {m} micro-batches" + (f", {v} chunks a rank" if v > 1 else "")
-    letters = min(15.0, (width - LEFT) / (_WIDE_LETTER * len(title)))
+    size = f"{min(15.0, (width - LEFT) / (_WIDE_LETTER * len(title))):.3g}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'font-family="sans-serif" fill="#222"><title>{escape(title)}</title><rect width="{width}" height="{height}" fill="#fcfcfa"/>'
-        f'<text x="{LEFT}" y="26" font-size="{letters:.3g}" font-weight="bold">{escape(title)}</text>{"".join(labels + parts + legend + lines)}</svg>\n'
+        f'<text x="{LEFT}" y="26" font-size="{size}" font-weight="bold">{escape(title)}</text>{"".join(labels + parts + legend + lines)}</svg>\n'
     )
 
 
