@@ -217,6 +217,7 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
                 (["--allow", "seq_length=1024,2048"], "--allow seq_length: the length of a sequence is given by --seq-length"),
                 (["--allow", "tpp=1,2"], "--allow tpp: no such setting; did you mean 'tp'?"),
                 (["--allow", "x"], "--allow 'x': it has no '='"),
+                (["--allow", "cross_entropy_fusion=te,none"], 'symsim: --allow cross_entropy_fusion: cross_entropy_fusion is "none"; valid: unfused'),
                 (["--allow", "sp==foo>1"], "--allow sp=foo>1: there is no axis or setting 'foo'"),
                 (["--why-not", "tpp=2"], "--why-not strategy 'tpp=2': unknown key 'tpp': did you mean 'tp'?"),
                 (["--export", "megatorn", "x.sh"], "symsim does not export 'megatorn': did you mean 'megatron'?"),

@@ -335,6 +335,8 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     def make(chosen: Mapping[str, Any]) -> Base:
         return asked.base({**options, **chosen})
 
+    # every value is read now, as of a sweep's axes, and not when the search comes to it
+    Space(make({}), [Axis(choice.names, tuple(zip(*choice.rows))) for choice in choices], option="--allow")
     search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
     with no_collection():
         found = search.run(progress)
