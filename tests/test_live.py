@@ -25,7 +25,8 @@ from symsim.grid.stored import shape
 from symsim.lowering.checks import check
 from symsim.page.allowed import Rule, only_possible, rules_of
 from symsim.page.inputs import Input, inputs_of
-from symsim.page.live import live_section, quoted
+from symsim.page.live import kernels, live_section, quoted
+from symsim.page.pipelines import pipelines
 from symsim.program.javascript import javascript
 from symsim.program.scalar import kernel_source
 from symsim.program.unrolled import Unrolled, unroll
@@ -169,6 +170,43 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
     assert found["address"] == address and found["after"] != found["before"]
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
+
+
+@needs_browser
+@pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case[0])
+def test_other_pipelines_of_a_page_are_what_eval_gives(case: tuple[str, str, str], tmp_path: Path) -> None:
+    """Half and twice the stages, and chunks; at sizes that the rules of each allow, the page's sentence where they do not."""
+    result, asked = result_of(case), ("time.step", "mfu", "memory.peak", "params.per_rank", "flops.forward", "world")
+    made = pipelines(result)
+    inputs = inputs_of(unrolled_of(case))
+    draw, points, expected = random.Random(5), [], []
+    for place, (_, other) in enumerate(made):
+        rules = rules_of(other, inputs)
+        for _ in range(5):
+            whole = {k: draw.choice(one.values) for k, one in enumerate(inputs) if one.values and not one.name.startswith("R_")}
+            moved = {inputs[k].name: v for k, v in whole.items()} | {"pp": other.strategy.pp, "vpp": other.strategy.vpp}
+            ranks = {k: one.base for k, one in enumerate(inputs) if one.name.startswith("R_")}
+            if not refusal(inputs, rules, {**whole, **{k: int(v) for k, v in ranks.items()}}):
+                there = symsim.derive(*case[:2], system=case[2], overrides={**moved, "B_2": "31 GB/s"})
+                points.append((place, {**moved, "B_2": 31e9}))
+                expected.append([float(there.value(name)) for name in asked])
+    assert len({place for place, _ in points}) == len(made) > 1 and len({said for said, _ in made}) == len(made)
+    every = kernels([unroll(other, None, asked) for _, other in made])
+    page = f"<title></title><script>{every}document.title = JSON.stringify({quoted(points)}.map(([k, at]) => KERNELS[k](at)));</script>"
+    for point, here, there in zip(points, json.loads(titled(page, tmp_path)), expected, strict=True):
+        assert [here[name] for name in asked] == pytest.approx(there, rel=1e-9), point
+
+
+@needs_browser
+def test_a_page_moves_its_pipeline(tmp_path: Path) -> None:
+    case = CASES[1]
+    write_report(result_of(case), tmp_path / "report.html")
+    told = "<script>document.title = document.querySelector('#live-verdict').textContent;</script></body>"
+    text = (tmp_path / "report.html").read_text().replace("</body>", told)
+    for place, (said, other) in enumerate(pipelines(result_of(case))):
+        assert f'"{said}"' in text
+        step = f"{float(other.value('time.step')):.4g}"
+        assert titled(text, tmp_path, f"#pipeline={place}").startswith(f"One step takes {step} s"), said
 
 
 _ENDS = """<script>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ _SAID = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "USD/s": ("USD/h"
 @dataclass(frozen=True)
 class Input:
     """base: its value in the report. values: whole numbers that it may take, in rising order; none where it may be any number that is not negative.
-    unit: what a reader sees, `scale` of the symbol's own. share: it cannot exceed 1."""
+    unit: what a reader sees, `scale` of the symbol's own. share: it cannot exceed 1. labels: what each value is called, where not by its number."""
 
     name: str
     group: Group
@@ -38,6 +38,7 @@ class Input:
     unit: str = ""
     scale: float = 1.0
     share: bool = False
+    labels: tuple[str, ...] = ()
 
 
 def inputs_of(unrolled: Unrolled) -> list[Input]:
@@ -48,6 +49,11 @@ def inputs_of(unrolled: Unrolled) -> list[Input]:
         room = int(system.accelerator.memory.value)
         found.append(Input("memory", "machine", float(room), QUANTITIES["memory.capacity"].meaning, r"M", (), "GiB", 2.0**30))
     return found
+
+
+def of_pipelines(labels: Sequence[str]) -> Input:
+    """Which of several pipelines it is, by its place among them; the page's own is the first."""
+    return Input("pipeline", "sizes", 0, "stages, and chunks of layers that a rank runs", r"p,\,v", tuple(range(len(labels))), labels=tuple(labels))
 
 
 def _input(argument: Argument) -> Input:

@@ -24,7 +24,7 @@ const spoken = (x, unit, name) => {
 /* what a state gives, or the sentence of the rule that refuses it */
 const given = values => Object.fromEntries(PAGE.inputs.map((one, k) => [one.name, values[k]]));
 const refusal = values => {
-  for (const rule of PAGE.rules) {
+  for (const rule of PAGE.rules[given(values).pipeline || 0]) {
     let place = 0;
     for (const k of rule.over) place = place * PAGE.inputs[k].values.length + PAGE.inputs[k].values.indexOf(values[k]);
     if (rule.broken[place]) return rule.sentences[rule.broken[place] - 1];
@@ -34,7 +34,7 @@ const refusal = values => {
 const evaluated = values => {
   const why = refusal(values), set = given(values);
   if (why) return {why};
-  const found = {...kernel(set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
+  const found = {...KERNELS[set.pipeline || 0](set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
   return Object.values(found).every(Number.isFinite) ? found : {why: "what a number that is 0 divides has no value"};
 };
 
@@ -119,7 +119,7 @@ const placeOf = (k, value) => {
   const wanted = Math.log(value / (one.base || one.scale)) / Math.log(REACH);
   return value > 0 ? Math.round(Math.min(1, Math.max(-1, wanted)) * STEPS / 2 + STEPS / 2) : 0;
 };
-const shownValue = (k, value) => PAGE.inputs[k].whole ? value.toLocaleString("en").replace(/,/g, "\u2009") : String(Number((value / PAGE.inputs[k].scale).toPrecision(12)));
+const shownValue = (k, value) => PAGE.inputs[k].labels ? PAGE.inputs[k].labels[value] : PAGE.inputs[k].whole ? value.toLocaleString("en").replace(/,/g, "\u2009") : String(Number((value / PAGE.inputs[k].scale).toPrecision(12)));
 const accepted = (k, value) => Number.isFinite(value) && (PAGE.inputs[k].whole ? possible(k).includes(value) : value >= 0 && !(PAGE.inputs[k].share && (value === 0 || value > 1)));
 
 /* the address */

@@ -6,6 +6,7 @@ The page stands alone: nothing is loaded, and its state is in the fragment of it
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -17,9 +18,10 @@ from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.page.allowed import only_possible, rules_of
-from symsim.page.inputs import SIZES, Input, inputs_of
+from symsim.page.inputs import SIZES, Input, inputs_of, of_pipelines
+from symsim.page.pipelines import pipelines
 from symsim.program.javascript import javascript
-from symsim.program.unrolled import unroll
+from symsim.program.unrolled import Unrolled, unroll
 from symsim.report.machine import meaning, tier_of
 from symsim.report.mathml import mathml
 from symsim.report.picture import COLOURS
@@ -54,24 +56,36 @@ def live_section(result: Evaluation) -> Markup:
     memory = [f"memory.{part}" for part in MEMORY_PARTS]
     results = [name for name in _RESULTS if name == "world" or QUANTITIES[name].symbol in result.derivation.definitions]
     asked = [*results, *times, *memory, "memory.reserve", *(["memory.capacity"] if result.system is not None else [])]
-    unrolled = unroll(result, None, asked, shortest=False)
+    made = pipelines(result)
+    every = [unroll(other, None, asked, shortest=False) for _, other in made]
+    unrolled = every[0]
     inputs = [replace(one, meaning=meaning(result.system, one.name)) if tier_of(one.name) else one for one in inputs_of(unrolled)]
-    rules = rules_of(result, inputs)
+    rules = [rules_of(other, inputs) for _, other in made]
+    offered = [list(one.values) for one in only_possible(inputs, rules[0])]
+    if len(made) > 1:
+        inputs.append(of_pipelines([said for said, _ in made]))
+        offered.append(list(inputs[-1].values))
     data = {
         "inputs": [_as_data(one) for one in inputs],
-        "possible": [list(one.values) for one in only_possible(inputs, rules)],
-        "rules": [{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in rules],
+        "possible": offered,
+        "rules": [[{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in own] for own in rules],
         "results": [{"name": n, "meaning": QUANTITIES[n].meaning.replace("10^12", "10\u00b9\u00b2"), "unit": QUANTITIES[n].unit} for n in results],
         "time": [{"name": n, "label": _time_label(result, n)} for n in times],
         "memory": [{"name": f"memory.{n}", "label": label} for n, label in MEMORY_PARTS.items()] + [{"name": "memory.reserve", "label": "reserve"}],
         "colours": [f"#{c}" for c in COLOURS],
     }
-    script = f"const PAGE = {quoted(data)};\n{javascript(unrolled)}{_script()}"
+    script = f"const PAGE = {quoted(data)};\n{kernels(every)}{_script()}"
     groups = [(title, opened, [(k, one) for k, one in enumerate(inputs) if one.group == group]) for group, title, opened in _GROUPS]
-    fixed = _fixed(result)
+    fixed = _fixed(result, len(made) > 1)
     tools = {"symbol": lambda one: Markup(mathml(one.latex)), "shown": _shown}
-    made = template("live.html.j2", **tools).render(groups=[g for g in groups if g[2]], fixed=fixed, timed=bool(times), script=Markup(script))
-    return Markup(made)
+    page = template("live.html.j2", **tools).render(groups=[g for g in groups if g[2]], fixed=fixed, timed=bool(times), script=Markup(script))
+    return Markup(page)
+
+
+def kernels(every: Sequence[Unrolled]) -> str:
+    """Functions of JavaScript, one for each pipeline in their order, in an array `KERNELS`."""
+    bodies = ",\n".join(f"(() => {{\n{javascript(one)}return kernel;\n}})()" for one in every)
+    return f"const KERNELS = [\n{bodies}\n];\n"
 
 
 def quoted(data: Any) -> str:
@@ -80,13 +94,14 @@ def quoted(data: Any) -> str:
 
 
 def _as_data(one: Input) -> dict[str, object]:
-    moved = {"values": one.values, "whole": bool(one.values), "share": one.share, "fills": one.name in SIZES}
+    moved: dict[str, object] = {"values": one.values, "whole": bool(one.values), "share": one.share, "fills": one.name in SIZES}
+    moved |= {"labels": one.labels} if one.labels else {}
     return {"name": one.name, "base": float(one.base), **moved, "unit": one.unit, "scale": one.scale}
 
 
 def _shown(one: Input) -> str:
     """The base in the unit that a reader sees."""
-    return str(one.base) if one.values else f"{float(one.base) / one.scale:.6g}"
+    return one.labels[0] if one.labels else str(one.base) if one.values else f"{float(one.base) / one.scale:.6g}"
 
 
 def _time_label(result: Evaluation, name: str) -> str:
@@ -94,12 +109,12 @@ def _time_label(result: Evaluation, name: str) -> str:
     return words.get(name) or carried(result, name.removeprefix(EXPOSED))
 
 
-def _fixed(result: Evaluation) -> str:
-    """What the page cannot move, in a sentence."""
+def _fixed(result: Evaluation, moves_pipeline: bool) -> str:
+    """What the page cannot move, in a sentence, and the command that can."""
     strategy = result.strategy
-    ones = [n for n in ("tp", "cp", "ep", "dp") if getattr(strategy, n) == 1]
-    depth = f"pp = {strategy.pp}" + (f" and vpp = {strategy.vpp}" if strategy.vpp > 1 else "")
-    return f"{depth}{''.join(f', {n} = 1' for n in ones)} and all options of the strategy are as above"
+    depth = [] if moves_pipeline else [f"pp = {strategy.pp}"] + [f"vpp = {strategy.vpp}"] * (strategy.vpp > 1)
+    ones = [f"{n} = 1" for n in ("tp", "cp", "ep", "dp") if getattr(strategy, n) == 1]
+    return ", ".join([*depth, *ones, "the options of the strategy, as above"])
 
 
 @cache
