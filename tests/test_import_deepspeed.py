@@ -181,13 +181,25 @@ def test_remarks_and_devices(tmp_path: Path) -> None:
 
 
 def test_momenta_of_one_bit_are_an_optimizer_of_symsims(tmp_path: Path) -> None:
-    for name, option in (("OneBitAdam", "onebit_adam"), ("OneBitLamb", "onebit_lamb"), ("ZeroOneAdam", "onebit_adam")):
-        fate = "not_modelled" if name == "ZeroOneAdam" else "mapped"
+    for name, option in (("OneBitAdam", "onebit_adam"), ("OneBitLamb", "onebit_lamb"), ("ZeroOneAdam", "zero_one_adam")):
         file = tmp_path / "ds.json"
         file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "optimizer": {"type": name}}))
         made = load_job("deepspeed", str(file), model="llama2-7b")
         assert (made.strategy or {})["optimizer"] == option and (made.strategy or {})["zero"] == 0
-        assert {row.key: row.fate for row in made.rows}["optimizer.type"] == fate
+        assert {row.key: row.fate for row in made.rows}["optimizer.type"] == "mapped"
+
+
+def test_steps_between_messages(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    text = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "optimizer": {"type": "ZeroOneAdam", "params": {"local_step_clipper": 4}}}
+    file.write_text(json.dumps(text))
+    made = load_job("deepspeed", str(file), model="llama2-7b")
+    assert (made.strategy or {})["local_step_clipper"] == 4
+    assert {row.key: row.to for row in made.rows}["optimizer.params"] == "local_step_clipper"
+    text["optimizer"] = {"type": "ZeroOneAdam", "params": {"local_step_clipper": 0}}
+    file.write_text(json.dumps(text))
+    with pytest.raises(InputError, match="with a local_step_clipper from 1 up"):
+        load_job("deepspeed", str(file), model="llama2-7b")
 
 
 def test_groups_that_are_updated_one_after_the_other_and_narrow_main_parameters(tmp_path: Path) -> None:

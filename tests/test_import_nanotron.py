@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from symsim.api.python import derive
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.nanotron.reader import spread_layers
@@ -58,6 +59,22 @@ def test_experts_windows_and_bf16_alone() -> None:
     assert found["main_params_dtype"] == "bf16" and not found["grad_reduce_in_fp32"] and found["packed_document_length"] == 700
 
 
+def test_layers_of_mamba(tmp_path: Path) -> None:
+    """Parameters are those of its modules (examples/mamba/mamba.py): 3 products and a convolution, decays and skips, steps' rank a sixteenth."""
+    scan = {"bias": False, "conv_bias": True, "d_conv": 4, "d_state": 16, "dt_rank": "auto", "dt_min": 0.001, "expand": 2, "use_fast_path": True}
+    sizes = {"is_mamba_config": True, "d_model": 256, "num_hidden_layers": 3, "vocab_size": 1000, "ssm_cfg": scan, "pad_vocab_size_multiple": 16}
+    made = job(tmp_path, model={"dtype": "bfloat16", "model_config": {**sizes, "residual_in_fp32": True, "rms_norm": True, "fused_add_norm": True}})
+    assert made.strategy is not None and made.strategy["fp32_residual_connection"] is True
+    inner, rank = 512, 16
+    layer = 256 * 2 * inner + inner * 4 + inner + inner * (rank + 32) + rank * inner + inner + inner * 16 + inner + inner * 256 + 256
+    assert derive(made.architecture, {}).value("params.total") == 3 * layer + 256 + 1000 * 256
+    told = {row.key.removeprefix("model.model_config."): row.fate for row in made.rows}
+    assert told["ssm_cfg.dt_rank"] == "derived" and told["pad_vocab_size_multiple"] == "no_cost_effect" and told["ssm_cfg.d_state"] == "mapped"
+    wide = job(tmp_path, model={"dtype": "bfloat16", "model_config": {**sizes, "residual_in_fp32": False, "ssm_cfg": {**scan, "dt_rank": 8}}})
+    assert wide.architecture is not None and wide.architecture.selective_scan is not None and wide.architecture.selective_scan.step_rank == 8
+    assert "fp32_residual_connection" not in (wide.strategy or {})
+
+
 def test_frequencies_in_a_section(tmp_path: Path) -> None:
     sizes = {**MODEL, "rope_scaling": {"factor": 32.0, "rope_type": "llama3"}}
     told = {row.key: row.fate for row in job(tmp_path, model={"dtype": "bfloat16", "model_config": sizes}).rows}
@@ -103,7 +120,7 @@ def test_every_name_has_a_row(tmp_path: Path) -> None:
     ("more", "sentence"),
     [
         ({"parallelism__tpp": 2}, "a nanotron file has no key 'parallelism.tpp': did you mean 'parallelism.tp'"),
-        ({"model__model_config": {"is_mamba_config": True}}, "a model of another kind"),
+        ({"model__model_config": {"is_other_config": True}}, "a model of another kind"),
         ({"parallelism__tp_mode": "SHARD"}, "tp_mode is SHARD; it should be one of"),
         ({"tokens__sequence_length": None}, "sequence_length is not given"),
         ({"parallelism__pp": 10**9}, "a number of stages that"),

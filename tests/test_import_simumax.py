@@ -67,6 +67,21 @@ def test_a_job_of_three_files(tmp_path: Path) -> None:
     assert symsim.derive(tmp_path).value("time.step") > 0
 
 
+def test_the_share_of_reserved_memory_in_use(tmp_path: Path) -> None:
+    """mem_factor divides a peak of reserved memory, and is what the allocator keeps free beside a peak of bytes in use."""
+    made = job(tmp_path, {"mem_factor": 0.8})
+    assert (made.strategy or {})["allocator_in_use"] == 0.8 and fates(made)["mem_factor"] == "mapped"
+    peaks, spare = [], []
+    for share in (1.0, 0.8):
+        strategy = {"tp": 2, "allocator_in_use": share}
+        in_use = symsim.derive("llama3-8b", strategy)
+        spare.append(in_use.value("memory.reserve") / in_use.value("memory.peak"))
+        peaks.append(symsim.derive("llama3-8b", strategy, overrides={"assume.memory": "reserved"}).value("memory.peak"))
+    assert spare[1] - spare[0] == pytest.approx(0.25) and peaks[1] == pytest.approx(peaks[0] / 0.8)
+    with pytest.raises(InputError, match="mem_factor is 1.2; it should be a share above 0 and up to 1"):
+        job(tmp_path, {"mem_factor": 1.2})
+
+
 def test_a_share_below_zero_is_a_sentence(tmp_path: Path) -> None:
     text = (IMPORTED / "dense" / "system.json").read_text()
     (tmp_path / "system.json").write_text(text.replace('"permute_bwd": {"efficient_factor": 0.5', '"permute_bwd": {"efficient_factor": -0.4'))

@@ -239,6 +239,30 @@ def test_momenta_of_one_bit(name: str, moments: int) -> None:
         made(name, dp=ranks, zero=1)
 
 
+def test_steps_alone_send_in_one_of_so_many() -> None:
+    """0/1 Adam: a state more than 1-bit Adam, and of its messages and passes a share of the steps; every step writes the sum of its updates."""
+    ranks, n = 4, IN_MATRICES + IN_TABLES + VECTORS
+    assert kept(made("zero_one_adam", dp=ranks)) - kept(made("onebit_adam", dp=ranks)) == 4 * n
+
+    def sent(name: str, **more: int) -> list[tuple[str, Fraction]]:
+        result = made(name, dp=ranks, **more)
+        at = result.stage_numbers(result.stages[0])
+        return [(m.op, Fraction((m.payload_bytes * m.count).evaluate(at))) for m in momentum_messages(result.lowered)]
+
+    each = sent("onebit_adam")
+    assert sent("zero_one_adam", local_step_clipper=1) == each
+    assert sent("zero_one_adam") == [(op, count / 16) for op, count in each]
+    system, free = load_system("h100-sxm"), {"B_1": "1e9 GB/s", "alpha_1": "0 s", "lambda_1": "0 s"}
+    at = [
+        {**r.numbers, **r.stage_numbers(r.stages[0])}
+        for name in ("onebit_adam", "zero_one_adam")
+        for r in [derive(model(), Strategy(zero=0, dp=4, optimizer=name, local_step_clipper=10**6), overrides=free, system=system)]  # type: ignore[arg-type]
+    ]
+    held, rate = at[0]["P_stage_dense"], at[0]["B_hbm"] * at[0]["eta_mem"]
+    bits = held * (12 + 4 + 62 + 24.125 + 30.125 + 4 + 30.125 + 8) + held * (12 + 4 + 62 + 24.125) / 4
+    assert at[0]["t_opt_stage"] - at[1]["t_opt_stage"] == pytest.approx(float((bits - held * (12 + 8)) / rate), rel=0.02)
+
+
 def test_bits_are_made_in_passes_over_all_numbers() -> None:
     """On an H100 whose network takes no time an update of one bit takes longer by the bytes that it moves."""
     system = load_system("h100-sxm")

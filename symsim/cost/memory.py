@@ -129,14 +129,14 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
 def _define_peak(rank: Rank, static: Static, activations: Activations, found: list[Expr]) -> None:
     """Defines the peak over the moments, and what of it is neither kept for the step nor saved."""
     fragments = rank.assume["memory"] == "reserved" and rank.assume["allocator"] == "caching"
-    share, rule = rational("0.94") if fragments else ONE, rank.lowered.profile.conventions.held.get("peak")
+    share, rule = rational(str(rank.strategy.allocator_in_use)) if fragments else ONE, rank.lowered.profile.conventions.held.get("peak")
     peak = define_stage(
         rank,
         of_stage("M", "peak"),
         maximum(*found) / share + CONTEXT[rank.assume["device_context"]] if rule is None else rule(rank.lowered),
         "peak memory of one rank of stage i",
         r"M^{(i)}",
-        source="the largest of the moments; reserved: SimuMax v1.2 (mem_factor 0.94)",
+        source="the largest of the moments; reserved: SimuMax v1.2 (mem_factor)",
         assumptions=("memory", *(("allocator",) if rank.assume["memory"] == "reserved" else ()), "device_context"),
     )
     rank.book.define(

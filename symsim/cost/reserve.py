@@ -24,8 +24,6 @@ from symsim.pipeline.shared import groups_of_stages
 OF_TWO, OF_MORE = 544 * MIB, (688 - 544) * MIB
 # of 80 GiB an H100 shows PyTorch 79.11 (NVIDIA-NeMo/RL issue 2814)
 DRIVER, CONTEXT = 911 * MIB, 500 * MIB
-# of what PyTorch's allocator reserved, in use (SimuMax v1.2, mem_factor)
-IN_USE = Fraction("0.94")
 
 RESERVES = {"device": "the driver's, and CUDA context and modules", "communicators": "buffers of NCCL", "allocator": "fragments and rounding"}
 
@@ -36,8 +34,9 @@ def define_reserve(rank: Rank) -> None:
     assume = rank.assume
     on_device = 0 if assume["device_reserve"] == "none" else DRIVER + (CONTEXT if assume["device_context"] == "none" else 0)
     of_groups = ZERO if assume["communicator_buffers"] == "none" else _of_communicators(rank.lowered)
-    unused = assume["allocator"] == "caching" and assume["memory"] == "allocated"
-    values = {"device": expr(on_device), "communicators": of_groups, "allocator": symbol("M_peak") * ((1 / IN_USE - 1) if unused else 0)}
+    caching = assume["allocator"] == "caching" and assume["memory"] == "allocated"
+    unused = 1 / Fraction(str(rank.strategy.allocator_in_use)) - 1 if caching else 0
+    values = {"device": expr(on_device), "communicators": of_groups, "allocator": symbol("M_peak") * unused}
     named = {"device": ("device_reserve", "device_context"), "communicators": ("communicator_buffers",), "allocator": ("allocator", "memory")}
     sources = {"device": "NVIDIA-NeMo/RL issue 2814", "communicators": "NVIDIA/nccl issue 964", "allocator": "SimuMax v1.2, mem_factor"}
     for part, value in values.items():

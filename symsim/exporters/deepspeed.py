@@ -17,7 +17,7 @@ _BUCKETS = {"ddp_bucket_size": "reduce_bucket_size", "allgather_bucket_size": "a
 _LIMITS = ("max_live_parameters", "max_reuse_distance", "prefetch_bucket_size", "param_persistence_threshold")
 _OPTIMIZERS = {
     **{"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"},
-    **{"onebit_adam": "OneBitAdam", "onebit_lamb": "OneBitLamb"},
+    **{"onebit_adam": "OneBitAdam", "onebit_lamb": "OneBitLamb", "zero_one_adam": "ZeroOneAdam"},
 }
 
 

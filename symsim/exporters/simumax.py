@@ -70,7 +70,7 @@ def _strategy(asked: "Asked") -> dict[str, Any]:
         "use_fused_swiglu": s.bias_activation_fusion,
         "use_accm_weight": s.gradient_accumulation_fusion,
         "use_fused_grad_accumulation": s.gradient_accumulation_fusion,
-        "mem_factor": 0.94,
+        "mem_factor": s.allocator_in_use,
     }
     if s.cp > 1:
         made["cp_comm_type"] = "a2a" if s.cp_comm_type == "a2a" else "all_gather"

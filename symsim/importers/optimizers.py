@@ -11,8 +11,7 @@ _OTHER = "its own passes are not counted: those of Adam are, whose states it has
 _PAGED = "pages of states that may move to the host when memory is short; all are counted on the accelerator"
 _LAYERWISE = "updated a layer at a time inside backward: less by the gradients of all other layers, which are counted"
 _COMPRESSED = "as after its warm-up, whose steps send whole gradients: momenta in one bit a number"
-_LOCAL = "steps of 1-bit Adam are counted; of its own in the long run one in local_step_clipper sends (16 by default), and the others nothing: "
-_LOCAL += "the mean step has 1/16 of these messages and of the passes that make bits"
+_LOCAL = "as in the long run, where one step in local_step_clipper sends, in one bit a number, and the others nothing"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ _TABLE: dict[str, Update] = {
     "schedule_free_adamw schedule_free_radam": Update(why="two states, as Adam's"),
     "onebitadam": Update("onebit_adam", "for_loop", why=_COMPRESSED),
     "onebitlamb": Update("onebit_lamb", "for_loop", why=_COMPRESSED),
-    "zerooneadam": Update("onebit_adam", "for_loop", fate="not_modelled", why=_LOCAL),
+    "zerooneadam": Update("zero_one_adam", "for_loop", why=_LOCAL),
     "lamb fusedlamb": Update("lamb"),
     "came_pytorch": Update("came"),
     "ademamix": Update("ademamix"),

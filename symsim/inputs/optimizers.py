@@ -15,12 +15,12 @@ Moment = Literal["first", "second"]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """moments: of every parameter, or of matrices where `others` says what all other parameters have. factors: pairs of an fp32 number
-    a row and an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its
-    projector is kept. orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a
-    number in place of gradients (`cost/compressed.py`). hidden: embeddings and the output layer are no
-    matrices to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the
-    size of the largest parameter, bytes an element."""
+    """moments: of every parameter, or of matrices where `others` says what all other parameters have. factors: pairs of an fp32 number a row and
+    an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its projector is kept.
+    orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a number in place of
+    gradients (`cost/compressed.py`); local: in one of `local_step_clipper` steps alone. hidden: embeddings and the output layer are no matrices
+    to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the size of the largest
+    parameter, bytes an element."""
 
     meaning: str
     source: str
@@ -31,6 +31,7 @@ class Optimizer:
     projector: bool = False
     orthogonal: bool = False
     compressed: bool = False
+    local: bool = False
     hidden: bool = False
     moves: int = 0
     largest: int = 0
@@ -66,6 +67,16 @@ OPTIMIZERS: dict[str, Optimizer] = {
         ("first", "second", "second"),
         compressed=True,
         moves=20,
+        largest=8,
+    ),
+    # a step of the rank alone adds what it moves to the sum that is sent: the update scaled (8) and read (4), beside the sum as a state
+    "zero_one_adam": Optimizer(
+        "two moments, the sum of the updates since the last message, and what one bit a number of it leaves out",
+        "Lu et al., arXiv:2202.06009; DeepSpeed runtime/fp16/onebit/zoadam.py, beyond var_freeze_step",
+        ("first", "second", "first"),
+        compressed=True,
+        local=True,
+        moves=12,
         largest=8,
     ),
     # the square of the gradient and its means, their product, its root, the update's norm, its scaling: torch operations one by one

@@ -177,6 +177,9 @@ class Strategy(BaseModel):
     further_forwards: int = Field(
         0, ge=0, le=8, description="forwards of the trained model without gradients, a micro-batch: without its adapters, or before the update"
     )
+    allocator_in_use: float = Field(
+        0.94, gt=0, le=1, description="of what PyTorch's caching allocator reserves, the share in use at the peak (SimuMax's mem_factor)"
+    )
     # the optimizer
     optimizer: Literal[
         "adam",
@@ -194,10 +197,12 @@ class Strategy(BaseModel):
         "apollo",
         "onebit_adam",
         "onebit_lamb",
+        "zero_one_adam",
     ] = Field("adam", description="what is kept and moved: symsim/inputs/optimizers.py; adam: two moments; sgd: none; sgd_momentum, lion: one")
     optimizer_bits: Literal[32, 8, 4] = Field(
         32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
     )
+    local_step_clipper: Degree = Field(16, description="zero_one_adam: steps from one message to the next, as they are in the long run")
     optimizer_rank: Size = Field(128, description="galore, apollo: rows of a projected gradient")
     muon_tp_mode: Literal["blockwise", "duplicated", "distributed"] = Field(
         "blockwise", description="muon: every tensor-parallel rank its own piece of a matrix, each the whole one, or all of them together"

@@ -103,7 +103,9 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("not_modelled", _QAT, "qat.enabled"),
     **silent("no_cost_effect", "read with qat.enabled", "qat.fake_quant_after_n_steps qat.qat_config.groupsize qat.qat_config.quantizer_type"),
-    **silent("not_modelled", FROZEN, "freeze_config.freeze_embeddings freeze_config.freeze_language_model"),
+    **silent("not_modelled", FROZEN, "freeze_config.freeze_language_model"),
+    # components/utils/model_utils.py apply_parameter_freezing
+    **silent("no_cost_effect", "read by no recipe that trains a model as it is: embeddings are trained", "freeze_config.freeze_embeddings"),
     **silent("no_cost_effect", _TOWERS, "freeze_config.freeze_audio_tower freeze_config.freeze_vision_tower"),
     **silent(
         "no_cost_effect",

@@ -18,7 +18,7 @@ from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPEL
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import host_states
 from symsim.importers.job import Job
-from symsim.importers.keys import Entry, Given, Keys
+from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
@@ -321,6 +321,12 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         params = keys.given["optimizer.params"].value if keys.has("optimizer.params") else None
         if name == "sgd" and isinstance(params, dict) and params.get("momentum") not in (None, 0, 0.0, "auto"):
             strategy["optimizer"] = "sgd_momentum"
+        if name == "zerooneadam" and isinstance(params, dict) and "local_step_clipper" in params:
+            steps = natural(params["local_step_clipper"])
+            if not steps:
+                raise keys.wrong("optimizer.params", "with a local_step_clipper from 1 up")
+            strategy["local_step_clipper"] = steps
+            keys.note("optimizer.params", "mapped", "local_step_clipper", "and numbers of the update that change no cost")
     clip = keys.number("gradient_clipping", to="clip_grad")
     if clip is None:
         keys.note("gradient_clipping", "derived", "clip_grad", "no clipping by default")

@@ -1,4 +1,4 @@
-"""The model of nanotron's model.model_config: LlamaConfig, Qwen2Config, Starcoder2Config, and the mixture of its examples.
+"""The model of nanotron's model.model_config: LlamaConfig, Qwen2Config, Starcoder2Config, and the mixture and Mamba of its examples.
 
 Names and defaults: nanotron 2411b022 (2026-04-07), src/nanotron/config/models_config.py; models/llama.py, qwen.py, starcoder2.py.
 """
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.keys import Keys, natural
+from symsim.importers.nanotron.mamba import AT, mamba_of
+from symsim.importers.nanotron.mamba import KEYS as MAMBA
 from symsim.importers.rules import padded_vocabulary
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.layer_pattern import compress
@@ -19,7 +21,6 @@ from symsim.inputs.validation import validate
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
 
-AT = "model.model_config"
 _KINDS = ("is_llama_config", "is_qwen2_config", "is_starcoder2_config", "is_llamoe_config")
 # width, inner width, heads, layers, vocabulary
 _DEFAULTS = {"is_starcoder2_config": (2048, None, 16, 24, 49280)}
@@ -38,9 +39,9 @@ _KEYS = """hidden_size intermediate_size num_attention_heads num_key_value_heads
     moe_config.enable_shared_expert max_position_embeddings""".split()
 
 
-def model_of(keys: Keys, options: "Options", tp: int) -> Architecture | None:
-    """The architecture. InputError for a model that nanotron's three families do not have."""
-    keys.known |= {f"{AT}.{key}" for key in (*_KEYS, *_KINDS)}
+def model_of(keys: Keys, options: "Options", tp: int, strategy: dict[str, Any]) -> Architecture | None:
+    """The architecture, and in what type its stream is. InputError for a model that nanotron's three families do not have."""
+    keys.known |= {f"{AT}.{key}" for key in (*_KEYS, *_KINDS, *MAMBA)}
     multiple = keys.integer("model.make_vocab_size_divisible_by", 1, to="vocab_size", why="times the tensor-parallel ranks", least=1) * tp
     if options.model is not None:
         architecture = load_model(options.model).architecture
@@ -50,6 +51,8 @@ def model_of(keys: Keys, options: "Options", tp: int) -> Architecture | None:
         return architecture
     if not any(key.startswith(f"{AT}.") for key in keys.given):
         return None
+    if keys.flag(f"{AT}.is_mamba_config", False):
+        return mamba_of(keys, multiple, strategy)
     kind = next((name for name in _KINDS if keys.flag(f"{AT}.{name}", False)), None)
     other = next((key for key in keys.given if key.startswith(f"{AT}.is_") and key.removeprefix(f"{AT}.") not in _KINDS), None)
     if kind is None and other is not None:

@@ -48,7 +48,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     strategy: dict[str, Any] = {"fusion": "te"}
     assumptions: dict[str, str] = {}
     _mesh(keys, strategy, assumptions, options)
-    architecture = model_of(keys, options, int(strategy["tp"]))
+    architecture = model_of(keys, options, int(strategy["tp"]), strategy)
     _batch(keys, strategy, options)
     _update(keys, strategy, assumptions)
     _kernels(keys, strategy, assumptions)

@@ -42,7 +42,12 @@ SILENT: dict[str, Silent] = {
             checkpoints_path_is_shared_file_system""",
         ),
     ),
-    **silent("no_cost_effect", _START, "model.init_method.std model.init_method.path model.init_method.use_mup model.init_method.scaling_method"),
+    **silent(
+        "no_cost_effect",
+        _START,
+        "model.init_method.std model.init_method.path model.init_method.use_mup model.init_method.scaling_method"
+        " model.init_method.initializer_range model.init_method.n_residuals_per_layer model.init_method.rescale_prenorm_residual",
+    ),
     **silent("no_cost_effect", _START, "model.model_config.initializer_range"),
     **silent("no_cost_effect", _TOKENS, _of("model.model_config", "bos_token_id eos_token_id pad_token_id use_cache")),
     **silent("no_cost_effect", _TOKENS, _of("tokenizer", "tokenizer_name_or_path tokenizer_revision tokenizer_max_length")),

@@ -18,6 +18,7 @@ from symsim.importers.simumax import system as simumax_system
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import load_model
 from symsim.inputs.reading import Document
+from symsim.inputs.strategy import Strategy
 from symsim.inputs.validation import validate
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _WHO = "SimuMax"
 _DROPOUT = 0.1  # SimuMax has a switch and no rate; Megatron-LM's default
 _VOCABULARY_MULTIPLE = 128
 _DUMMY_WGRAD_SINCE = (2, 3)
-_MOST_IN_USE = 0.94
 
 _STRATEGY_TABLE = {
     **silent(
@@ -158,6 +158,7 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
     if keys.flag("cross_entropy_loss_fusion", False, to="cross_entropy_fusion", why="te"):
         found["cross_entropy_fusion"] = "te"
     _assumed(keys, assumptions)
+    _in_use(keys, found)
     return found
 
 
@@ -202,6 +203,14 @@ def _pipeline(keys: Keys) -> dict[str, Any]:
     return found
 
 
+def _in_use(keys: Keys, strategy: dict[str, Any]) -> None:
+    """The share of reserved memory that is in use."""
+    share = keys.number("mem_factor", None, to="allocator_in_use", why="assume.memory=reserved divides a peak by it; a peak is of bytes in use else")
+    if share is not None and not 0 < share <= 1:
+        raise keys.wrong("mem_factor", "a share above 0 and up to 1")
+    strategy |= {} if share in (None, Strategy().allocator_in_use) else {"allocator_in_use": share}
+
+
 def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
     """Keys that are assumptions here."""
     flash = keys.flag("use_flash_sdp", True, to="assume.attention_kernel")
@@ -222,11 +231,6 @@ def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
     if -1 in parts:
         raise keys.wrong("te_version", "a version such as 2.11.0")
     assumptions["te_dummy_wgrad"] = "true" if tuple(parts) >= _DUMMY_WGRAD_SINCE else "false"
-    share = keys.number("mem_factor", _MOST_IN_USE)
-    if keys.has("mem_factor") and share == _MOST_IN_USE:
-        keys.note("mem_factor", "mapped", "assume.memory", "reserved divides a peak by it; the peak here is of bytes in use")
-    elif keys.has("mem_factor"):
-        keys.note("mem_factor", "not_modelled", why=f"reserved memory would be the peak over {share:g}; assume.memory=reserved takes {_MOST_IN_USE}")
 
 
 def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
