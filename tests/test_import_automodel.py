@@ -27,6 +27,16 @@ def job(tmp_path: Path, variables: dict[str, str] | None = None, **data: Any) ->
     return load_job("automodel", str(path), variables=variables)
 
 
+def test_experts_adapters_share_a_rank(tmp_path: Path) -> None:
+    """moe_rank_scaling: the rank over the experts of a token (components/_peft/lora.py)."""
+    data = {"model": {"pretrained_model_name_or_path": "mistralai/Mixtral-8x7B-v0.1"}}
+    made = job(tmp_path, **data, peft={"dim": 8, "moe_rank_scaling": True})
+    assert (made.strategy or {})["lora_expert_rank"] == 4
+    assert {row.key: (row.fate, row.to) for row in made.rows}["peft.moe_rank_scaling"] == ("mapped", "lora_expert_rank")
+    with pytest.raises(InputError, match="peft.dim at least the 2 experts of a token: 1 over them is no rank"):
+        job(tmp_path, **data, peft={"dim": 1, "moe_rank_scaling": True})
+
+
 def test_experts_over_ranks() -> None:
     made = load_job("automodel", str(FILES / "experts" / "qwen3_moe.yaml"), variables={"world": "16", "packed_document_length": "1000"})
     found = dict(made.strategy or {})

@@ -368,3 +368,19 @@ def test_rotations_before_weights_in_few_bits_take_a_step() -> None:
     stages = [result.stage_numbers(result.stages[0])["M_stage_weights"] for result in (plain, packed)]
     assert stages[1] < stages[0] / 2
     assert packed.value("time.step") > plain.value("time.step") > 0
+
+
+def test_adapters_of_experts_have_a_rank_of_their_own() -> None:
+    """Parameters of A and B a linear map, of every expert (gate and up are one map in te): r_e (h + 2 f) + r_e (f + h); all others keep r."""
+    model = load_model("mixtral-8x7b").architecture
+    assert model.moe is not None
+    h, f = model.hidden_size, model.moe.moe_ffn_hidden_size
+    each = model.num_layers * model.moe.num_moe_experts * (h + 2 * f + f + h)
+
+    def trained(rank: int | None, target: str = "all_linear") -> int:
+        strategy = Strategy(tuner_type="lora", lora_rank=16, lora_expert_rank=rank, target_modules=(target,))
+        return int(derive(model, strategy).value("params.trained"))
+
+    assert trained(None) - trained(16) == 0
+    assert trained(None) - trained(4) == 12 * each
+    assert trained(4, "attention") == trained(None, "attention")

@@ -92,6 +92,7 @@ V_p     | V_p           | 1    | rows of the table of a layer's own embeddings
 r_n     | r_n           | 1    | rank of the products that gate norms
 r_b     | r_b           | 1    | rank of a layer's own adapters of a block that layers share
 r       | r             | 1    | rank of the adapters
+r_e     | r_e           | 1    | rank of the adapters of experts
 o       | o             | 1    | inputs of a linear map that an adapter rotates together
 D       | D             | 1    | multi-token prediction depths
 tp      | t             | 1    | tensor-parallel degree

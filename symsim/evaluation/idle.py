@@ -127,6 +127,7 @@ CONDITIONAL = (
     "wgrad_deferral_limit",
     "num_labels",
     "lora_rank",
+    "lora_expert_rank",
     "oft_block_size",
     "lora_dropout",
     "target_modules",

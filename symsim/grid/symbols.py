@@ -25,6 +25,7 @@ SYMBOLS = {
     "s_max": "seq_length",
     "u": "packed_document_length",
     "r": "lora_rank",
+    "r_e": "lora_expert_rank",
     "o": "oft_block_size",
     "m": "microbatches",
     "tp": "tp",

@@ -146,6 +146,7 @@ class Strategy(BaseModel):
         "full", description="lora: adapters of low rank beside linear maps; oft: rotations of what goes into them; the model's own parameters rest"
     )
     lora_rank: Size = Field(8, description="lora: rank of the adapters")
+    lora_expert_rank: Size | None = Field(None, description="lora: rank of the adapters of experts, where it is another")
     oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
     target_modules: tuple[str, ...] = Field(

@@ -11,6 +11,7 @@ STRATEGY_SYMBOLS = {
     "inst": "num_distributed_optimizer_instances",
     "group": "microbatch_group_size_per_vp_stage",
     "r": "lora_rank",
+    "r_e": "lora_expert_rank",
     "o": "oft_block_size",
 }
 # Symbols that neither determines: a measurement of the user's

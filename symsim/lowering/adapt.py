@@ -27,7 +27,7 @@ from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Ca
 from symsim.lowering.marked import gradient_enters
 
 ALL_LINEAR = "all_linear"
-RANK = "r"
+RANK, EXPERT_RANK = "r", "r_e"
 TURNED, BELOW = "o", "o_below"
 AGAIN = "dora_again"
 STACKED = frozenset({"n_e"})
@@ -88,7 +88,9 @@ def _with_adapters(block: Block, profile: Profile) -> Block:
         else:
             made.ops.append(op)
     o = symbol(TURNED)
-    own = {RANK: Dim(symbol(RANK))} if profile.strategy.tuner_type == "lora" else {TURNED: Dim(o), BELOW: Dim((o - 1) / 2)}
+    ranks = {d for t in made.tensors.values() for d in t.dims} & {RANK, EXPERT_RANK}
+    lora = profile.strategy.tuner_type == "lora"
+    own = {name: Dim(symbol(name)) for name in sorted(ranks)} if lora else {TURNED: Dim(o), BELOW: Dim((o - 1) / 2)}
     return rebuild(block, made.ops, made.tensors, dims={**block.dims, **own} if len(made.ops) > len(block.ops) else block.dims)
 
 
@@ -111,6 +113,10 @@ class _Adapters:
         # a layer without a weight of its own is an earlier one that runs again, with its adapters
         self.borrows = all(t.borrowed for t in block.parameters())
 
+    def _rank(self, op: Op) -> str:
+        """The dimension over which an adapter's products go."""
+        return EXPERT_RANK if op.einsums[0].chosen and self.profile.strategy.lora_expert_rank is not None else RANK
+
     def beside(self, op: Op) -> None:
         """x W of `op`, and the kernels of (x A) B; their sum has the name that the result had."""
         (y,), (says,) = op.outputs, op.einsums
@@ -131,9 +137,10 @@ class _Adapters:
             self._emit(op, "dropout", "lora_dropout", [x], [dropped, mask], saves=(mask,))
             x = dropped
         apart = tuple(d for d in says.operands[1] if d in STACKED)
-        within = (*batch, *(d for d in apart if d not in batch), RANK)
-        down = Einsum((says.operands[0], (*chosen, *apart, RANK, *says.contracted)), within, says.chosen)
-        up = Einsum((within, (*chosen, *apart, *(d for d in new if d not in apart), RANK)), says.result, says.chosen)
+        rank = self._rank(op)
+        within = (*batch, *(d for d in apart if d not in batch), rank)
+        down = Einsum((says.operands[0], (*chosen, *apart, rank, *says.contracted)), within, says.chosen)
+        up = Einsum((within, (*chosen, *apart, *(d for d in new if d not in apart), rank)), says.result, says.chosen)
         low = self._product(op, "lora_A", x, down)
         high = self._product(op, "lora_B", low, up)
         if self.profile.strategy.use_dora:
@@ -198,7 +205,8 @@ class _Adapters:
             for name, dims in (("delta", weight.dims), ("scaled", weight.dims), ("summed", weight.dims), ("norm", columns))
         )
         eye = self._tensor(op, "dora_eye", (*says.contracted, *says.contracted), weight.dtype)
-        products = ((*says.contracted, *says.contracted, RANK), (*says.contracted, RANK, *columns))
+        rank = self._rank(op)
+        products = ((*says.contracted, *says.contracted, rank), (*says.contracted, rank, *columns))
         self._emit(op, "column_norm", "dora_delta", [a, b], [delta, eye], products=products)
         self._emit(op, "column_norm", "dora_scaled", [delta], [scaled])
         self._emit(op, "column_norm", "dora_summed", [weight.name, scaled], [summed])

@@ -95,6 +95,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "a_x": at.dsa_indexer_n_heads,
         "d_x": at.dsa_indexer_head_dim,
         "r": strategy.lora_rank if strategy.tuner_type == "lora" else None,
+        "r_e": strategy.lora_expert_rank if strategy.tuner_type == "lora" else None,
         "o": strategy.oft_block_size if strategy.tuner_type == "oft" else None,
         "D": model.mtp_num_layers,
     }

@@ -423,8 +423,11 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if lost:
         keys.note("peft.target_modules", "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
     if scaled and architecture is not None and architecture.moe is not None:
-        why = "adapters of experts have the rank over the experts of a token there; the whole rank here"
-        keys.note("peft.moe_rank_scaling", "not_modelled", "lora_rank", why)
+        top = architecture.moe.moe_router_topk
+        if rank < top:
+            raise keys.wrong("peft.moe_rank_scaling", f"false, or peft.dim at least the {top} experts of a token: {rank} over them is no rank")
+        strategy["lora_expert_rank"] = rank // top
+        keys.note("peft.moe_rank_scaling", to="lora_expert_rank", why=f"{rank // top}: {rank} over the {top} experts of a token")
 
 
 def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
