@@ -322,8 +322,7 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         if name == "sgd" and isinstance(params, dict) and params.get("momentum") not in (None, 0, 0.0, "auto"):
             strategy["optimizer"] = "sgd_momentum"
         if name == "zerooneadam" and isinstance(params, dict) and "local_step_clipper" in params:
-            steps = natural(params["local_step_clipper"])
-            if not steps:
+            if not (steps := natural(params["local_step_clipper"])):
                 raise keys.wrong("optimizer.params", "with a local_step_clipper from 1 up")
             strategy["local_step_clipper"] = steps
             keys.note("optimizer.params", "mapped", "local_step_clipper", "and numbers of the update that change no cost")
