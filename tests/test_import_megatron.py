@@ -632,7 +632,7 @@ def test_keys_given_twice(tmp_path: Path) -> None:
     made = job(str(file), lenient=True)
     assert made.architecture is not None and made.architecture.mlp is not None and made.architecture.mlp.ffn_hidden_size == 160
     rows = [(row.value, row.fate, row.why) for row in made.rows if row.key == "ffn-hidden-size"]
-    again = "given again on line 10, and the last one holds, as where Megatron-LM's tests read it"
+    again = "given again on line 10, and the last one holds, as the loader of Megatron-LM's tests has it"
     assert rows == [("160", "mapped", ""), ("96", "no_cost_effect", again)]
 
 

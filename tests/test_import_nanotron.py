@@ -59,6 +59,18 @@ def test_experts_windows_and_bf16_alone() -> None:
     assert found["main_params_dtype"] == "bf16" and not found["grad_reduce_in_fp32"] and found["packed_document_length"] == 700
 
 
+def test_sections_given_twice(tmp_path: Path) -> None:
+    """The last holds, as PyYAML has it (nanotron's own example of experts has moe_config twice)."""
+    file = tmp_path / "config.yaml"
+    text = format_yaml({"model": {"dtype": "bfloat16", "model_config": MODEL}, "tokens": {"sequence_length": 512}})
+    file.write_text(text + "optimizer:\n  clip_grad: 1.0\noptimizer:\n  clip_grad: 0.5\n")
+    with pytest.raises(InputError, match=r"'optimizer' is given twice \(first on line \d+\); --lenient takes the last, as nanotron's loader does"):
+        load_job("nanotron", str(file))
+    made = load_job("nanotron", str(file), lenient=True)
+    assert (made.strategy or {})["clip_grad"] == 0.5
+    assert [row.why for row in made.rows if row.key == "optimizer"][0].endswith("and the last one holds, as nanotron's loader has it")
+
+
 def test_layers_of_mamba(tmp_path: Path) -> None:
     """Parameters are those of its modules (examples/mamba/mamba.py): 3 products and a convolution, decays and skips, steps' rank a sixteenth."""
     scan = {"bias": False, "conv_bias": True, "d_conv": 4, "d_state": 16, "dt_rank": "auto", "dt_min": 0.001, "expand": 2, "use_fast_path": True}

@@ -21,11 +21,12 @@ from symsim.importers.megatron.bridge import BRIDGE, INNER
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
+from symsim.importers.repeated import read_repeated
 from symsim.importers.shell.options import Option, options
 from symsim.importers.shell.reader import Command, assigned, scripts, value_of
 from symsim.importers.shell.scope import Word
 from symsim.importers.shell.slurm import header
-from symsim.inputs.reading import Document, Repeated, dotted, read_json, read_text, read_yaml
+from symsim.inputs.reading import Document, read_json, read_text
 
 Dialect = Literal["arguments", "fields", "recipe"]
 
@@ -118,15 +119,8 @@ def read_source(inputs: Sequence[str], variables: Mapping[str, str], lenient: bo
 
 
 def _yaml(found: Source, file: str, lenient: bool) -> Document:
-    """A YAML file. Of keys given twice the last holds, as where Megatron-LM's tests read theirs: rows where lenient, else InputError."""
-    repeated: list[Repeated] = []
-    document = read_yaml(file, repeated)
-    for one in repeated:
-        if not lenient:
-            said = f"'{cut(dotted(one.path))}' is given twice (first on line {one.first})"
-            raise InputError(f"{file}:{one.line}: {said}; --lenient takes the last, as the loader of Megatron-LM's tests does")
-        why = f"given again on line {one.line}, and the last one holds, as where Megatron-LM's tests read it"
-        found.run.append(Entry(str(one.path[-1]).lstrip("-"), shown(one.value), "no_cost_effect", why=why))
+    document, rows = read_repeated(file, lenient, "the loader of Megatron-LM's tests")
+    found.run += rows
     return document
 
 

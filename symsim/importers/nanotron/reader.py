@@ -17,10 +17,10 @@ from symsim.importers.nanotron.model import AT, model_of
 from symsim.importers.nanotron.tables import SECTIONS, SILENT
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, world_size
+from symsim.importers.repeated import read_repeated
 from symsim.importers.rules import settle, split_sequence
 from symsim.importers.sections import of_sections, under
 from symsim.importers.trainer import buckets
-from symsim.inputs.reading import read_yaml
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
@@ -43,7 +43,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if len(inputs) != 1:
         raise InputError(f"'symsim import nanotron' reads one YAML, and {len(inputs)} files are given")
     known_variables(options, SAID)
-    given = of_sections(read_yaml(inputs[0]), ("data_stages",))
+    document, repeated = read_repeated(inputs[0], options.lenient, "nanotron's loader")
+    given = of_sections(document, ("data_stages",))
     keys = Keys("a nanotron file", given, {**SILENT, **under(SECTIONS, given)}, options.lenient)
     strategy: dict[str, Any] = {"fusion": "te"}
     assumptions: dict[str, str] = {}
@@ -64,7 +65,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     notes = () if architecture is not None else ("the file describes no model: --of MODEL gives one",)
     plain = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
     strategy = {name: value for name, value in strategy.items() if plain.get(name) != value or name not in plain}
-    return Job("nanotron", tuple(told), architecture, strategy, None, assumptions, notes)
+    return Job("nanotron", (*told, *repeated), architecture, strategy, None, assumptions, notes)
 
 
 def _mesh(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], options: "Options") -> None:
