@@ -72,6 +72,13 @@ INDEXED = SMALL | {
     "first_k_dense_replace": 1,
 }
 AXK2 = {key: value for key, value in INDEXED.items() if key not in ("n_group", "topk_group")} | {"model_type": "axk2", "gated_norm_rank": 6}
+LARGE4 = {key: value for key, value in INDEXED.items() if key != "q_lora_rank"} | {
+    "model_type": "mistral_large4_text",
+    "num_hidden_layers": 4,
+    "no_rope_layers": [1, 0, 1, 1],
+    "indexer_types": ["full", "full", "shared", "full"],
+    "mlp_layer_types": ["dense", "dense", "sparse", "sparse"],
+}
 MINIMAX = GROUPED | {
     "model_type": "minimax",
     "intermediate_size": 48,
@@ -230,6 +237,8 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "deepseek v3.2, mixture": (INDEXED, 1, "eager", 3, 40, 716800, 640),
     "a.x k2, a dense network": (AXK2, 0, "eager", 2, 48, 628992, 768),
     "a.x k2, mixture": (AXK2, 1, "eager", 3, 40, 866560, 640),
+    "mistral large 4, without positions": (LARGE4, 1, "eager", 2, 48, 548832, 0),
+    "mistral large 4, mixture, indices of another layer": (LARGE4, 2, "eager", 3, 40, 717040, 640),
     "glm 5": (INDEXED | {"model_type": "glm_moe_dsa"}, 0, "eager", 2, 48, 548352, 768),
     "minimax lightning, blocks": (MINIMAX, 0, "eager", 2, 48, 436272, 0),
     "minimax lightning, one row": (MINIMAX, 0, "eager", 1, 48, 214064, 0),

@@ -489,3 +489,13 @@ def test_model_file_reads_back(path: Path) -> None:
     assert parse_layers(format_layers(architecture.layers)) == architecture.layers
     assert Architecture.model_validate(json.loads(architecture.model_dump_json())) == architecture
     assert format_model(architecture) == path.read_text(encoding="utf-8")
+
+
+def test_latents_that_layers_take_over_are_refused() -> None:
+    """Mistral Large 4: a layer's latents of keys are its own, and layers without positions are a kind apart."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32, "vocab_size": 50}
+    config = {"model_type": "mistral_large4_text", "no_rope_layers": [1, 0, 1], **sizes}
+    model = read_config(config | {"kv_source_layers": [0, 1, 2]}, "large", "config.json")[0]
+    assert [model.layer_kinds[k].rope for s in model.layers for k in s.kinds * s.repeat] == [True, False, True]
+    with pytest.raises(InputError, match="key 'kv_source_layers' has layers take latents of keys from others"):
+        read_config(config | {"kv_source_layers": [0, 1, 0]}, "large", "config.json")

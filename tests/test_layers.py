@@ -15,7 +15,7 @@ from symsim.lowering.lower import lower
 from symsim.placement.mesh import mesh_of
 
 LAYERS = sorted((Path(__file__).parents[1] / "symsim" / "layers").glob("*.py"))
-MAY_IMPORT = ("symsim.inputs.architecture", "symsim.ir", "symsim.layers")
+MAY_IMPORT = ("symsim.inputs.architecture", "symsim.inputs.attention", "symsim.ir", "symsim.layers")
 
 
 def constants(path: Path) -> set[str]:

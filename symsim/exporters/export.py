@@ -111,8 +111,8 @@ def _beyond(model: Architecture) -> str:
                 return f"{field_of} of its layers {name}"
     if model.attention.qk_norm == "plain" or model.embedding_norm_weight is not None:
         return "attention.qk_norm: plain" if model.attention.qk_norm == "plain" else "embedding_norm_weight"
-    if model.attention.latent_gate:
-        return "attention.latent_gate"
+    if own := next((name for name in ("latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm") if getattr(model.attention, name)), ""):
+        return f"attention.{own}"
     if model.attention.head_gate or (model.attention.kind == "gqa" and model.attention.v_head_dim):
         return "attention.head_gate" if model.attention.head_gate else "attention.v_head_dim"
     return ""

@@ -34,6 +34,8 @@ class ModuleCode:
     """Gate and up of shared experts are one linear module."""
     router_casts_weights: bool = False
     """The weights of the chosen experts .to(dtype)."""
+    router_clamps: bool = False
+    """The sum of the chosen weights is clamped before they are divided by it."""
     router_gathers: bool = False
     """Weights gathered by indices chosen from biased scores, as all sigmoid routers do."""
     router_in_compute_type: bool = False
@@ -107,6 +109,7 @@ MODULE_CODE = {
         router_weight_in_fp32=True,
         router_casts_weights=True,
         router_gathers=True,
+        router_clamps=True,
         rotary_in_fp32=True,
         rotary_repeated=True,
     ),
@@ -140,6 +143,7 @@ MODULE_CODE = {
     "granitemoe_swa": ModuleCode(shared_gate_up_joined=True),
     "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
     "granitemoeshared": ModuleCode(shared_gate_up_joined=True),
+    "mistral_large4_text": ModuleCode(router_in_fp32=True, router_gathers=True),
     "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
     "modernbert": ModuleCode(rotary_in_fp32=True),
     "modernbert-decoder": ModuleCode(rotary_in_fp32=True),

@@ -284,7 +284,7 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         values = run(k, "topk", [scores], chosen, also=[indices])
     if at.normalise:
         total = run(k, "sum", [values], chosen[:-1])
-        values = run(k, "div", [values, run(k, "clamp", [total]) if code.router_gathers else total])
+        values = run(k, "div", [values, run(k, "clamp", [total]) if code.router_clamps else total])
     if at.per_expert:
         run(k, "mul", [values, run(k, "index", [indices], chosen, precision)], into=weights)
     elif code.router_casts_weights:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from symsim.inputs.architecture import Architecture, Attention, LayerKind
+from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.inputs.attention import Attention
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 

@@ -13,7 +13,8 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     """`x[b s h] -> y[b s h]`: low-rank queries (optional) and keys/values; one rotary key shared by all heads."""
     spec = model.attention
     net.dim("d_qk", net.dims["d_k"].size + net.dims["d_r"].size)
-    net.dim("d_kv", net.dims["d_k"].size + net.dims["d_v"].size)
+    flat = spec.flat_heads and not kind.rope
+    net.dim("d_kv", net.dims["d_qk" if flat else "d_k"].size + net.dims["d_v"].size)
     net.dim("r_kd", net.dims["r_k"].size + net.dims["d_r"].size)
 
     def normed(latent: str, name: str, rank: str) -> str:
@@ -27,16 +28,20 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         q_source, q_up, q_weight = x, "b s h, a d_qk h -> b s a d_qk", Weight("q_proj")
         if spec.q_input_norm:
             q_source = n.norm(net, x, "q_layernorm", "h", kind=model.normalization, bias=model.norm_bias)
-    joint = net.einsum("b s h, r_kd h -> b s r_kd", x, Weight("kv_a_proj_with_mqa", spec.qkv_bias))
-    latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
+    if flat:
+        latent, k_pe = net.einsum("b s h, r_k h -> b s r_k", x, Weight("kv_a_proj_with_mqa", spec.qkv_bias)), ""
+    else:
+        joint = net.einsum("b s h, r_kd h -> b s r_kd", x, Weight("kv_a_proj_with_mqa", spec.qkv_bias))
+        latent, k_pe = n.view(net, joint, "kv_split", [("latent", "b s r_k"), ("k_pe", "b s d_r")])
     latent = normed(latent, "kv_a_layernorm", "r_k")
-    with net.within("", part="rotary_key"):
-        k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
+    if k_pe:
+        with net.within("", part="rotary_key"):
+            k_pe = n.whole(net, k_pe, "k_pe_gather")  # every rank needs the rotary key for its own heads
 
     with net.within("", part="up_projection"):
         q, gate = _gated(net, q_source, q_latent) if spec.latent_gate else (net.einsum(q_up, q_source, q_weight), "")
         kv = net.einsum("b s r_k, a d_kv r_k -> b s a d_kv", latent, Weight("kv_b_proj"))
-        k_nope, v = n.view(net, kv, "kv_up_split", [("k_nope", "b s a d_k"), ("v", "b s a d_v")])
+        k_nope, v = n.view(net, kv, "kv_up_split", [("k_nope", "b s a d_qk" if flat else "b s a d_k"), ("v", "b s a d_v")])
         k = net.tensor("k", "b s a d_qk")
         if kind.rope:
             q_rot = net.tensor("q_rot", "b s a d_qk")
@@ -44,11 +49,13 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
             net.op("rope_concat", "rope_k", [k_nope, k_pe], [k], head="d_r")
         else:
             q_rot = q
-            net.op("concat", "join_k", [k_nope, k_pe], [k])
+            net.op("concat", "join_k", [k_nope, *([k_pe] if k_pe else [])], [k])
+        if spec.log_scaling:
+            q_rot = n.scaled_by_position(net, q_rot, "softmax_scaling", "a")
         v = packed(net, v)
     chosen = ""
     if spec.dsa_indexer_topk:
-        chosen = net.table("chosen_before", "b s k_x", "int32") if kind.shared_index else indexer(net, x, q_source, q_rot, k)
+        chosen = net.table("chosen_before", "b s k_x", "int32") if kind.shared_index else indexer(net, x, q_source, q_rot, k, spec, kind)
     o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v", chosen=chosen)
     if spec.head_gate:
         o = gated_by_head(net, x, o, spec)

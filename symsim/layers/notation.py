@@ -156,6 +156,17 @@ def scan(net: Net, parts: "Sequence[str]", convolution: "Sequence[str]", per_hea
     return y
 
 
+def scaled_by_position(net: Net, x: str, name: str, heads: str) -> str:
+    """x times a + b log(position), with an a and a b of every head."""
+    with net.within(name):
+        positions = net.tensor("positions", "s", kind="index")
+        net.op("copy", "positions", [net.table("position", "s", "int64")], [positions])
+        slope, factors = (net.tensor(t, f"s {heads}") for t in ("slope", "factors"))
+        net.op("multiply", "slope", [positions, net.parameter("scale", heads)], [slope])
+        net.op("plus", "factors", [slope, net.parameter("bias", heads)], [factors])
+        return multiply(net, x, factors, "scaled")
+
+
 def sigmoid(net: Net, x: str, name: str) -> str:
     y = net.tensor(f"{name}.out", net.dims_of(x))
     net.op("sigmoid", name, [x], [y])

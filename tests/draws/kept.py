@@ -37,12 +37,13 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     """The same of transformers' module."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
     values = dict(config)
     made = AutoConfig.for_model(values.pop("model_type"), **values)
+    auto = AutoModelForCausalLM if type(made) in AutoModelForCausalLM._model_mapping else AutoModel  # a text tower alone
     more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+    model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
     for name, module in model.named_modules():
         if name.endswith(("attn_hc", "ffn_hc")):  # kept in fp32 by their class (_keep_in_fp32_modules_strict)
             module.float()

@@ -5,7 +5,7 @@ Source: transformers 5.23, src/transformers/models/<model_type>/modeling_*.py.
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import Fields, act, choose, flag, integer
+from symsim.inputs.hf.config import Fields, act, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, SQUARE, TWO_NORMS, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
@@ -17,6 +17,7 @@ from symsim.inputs.hf.patterns_mixers import (
     deepseek_v4_part,
     gated_by_norms,
     glm_indexers,
+    indexed_turns,
     kimi_mixers,
     lfm2_mixers,
     lfm2_width,
@@ -110,6 +111,13 @@ MIXING: dict[str, Family] = {
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
                           unread=_LATENT_UNREAD),
+    "mistral_large4_text": Family(
+        {"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2, "no_rope_layer_interval": 4},
+        attention=_SPARSE_ATTENTION | {"q_lora_rank": None, "flat_heads": True, "log_scaling": True, "dsa_indexer_input_norm": True},
+        moe=DEEPSEEK_MOE | {"moe_router_score_function": "softmax", "moe_router_pre_softmax": True, "moe_router_enable_expert_bias": "none",
+                            "norm_topk_prob": True},
+        mixers=indexed_turns, ffns=sparse_from("first_k_dense_replace"), model={"logit_softcap": given("final_logit_softcapping")},
+        unread=_LATENT_UNREAD | {"q_lora_rank": "queries have no latent", "norm_topk_prob": "always so"}),
     "minimax": Family(
         moe=experts("num_local_experts", "intermediate_size"), ffns=sparse, mixers=mixed("linear_attention", lambda i: i % 2 == 0),
         lightning={"block_size": integer("block_size"), "activation": act()}, model={"residual_after_norm": True},

@@ -93,6 +93,19 @@ def glm_indexers(c: Config) -> list[LayerKind]:
     return [LayerKind(shared_index=t == "shared") for t in types]
 
 
+def indexed_turns(c: Config) -> list[LayerKind]:
+    """configuration_mistral_large4.py: indexers as in GLM-5, and which layers turn queries and keys."""
+    turns = c.items("no_rope_layers", int)
+    every, name = c.integer("no_rope_layer_interval"), c.look("kv_source_layers")[0]
+    if turns is not None and len(turns) < c.depth:
+        raise c.refuse("no_rope_layers", f"a number for each of {c.depth} layers", turns)
+    turned = [bool(t) for t in turns] if turns is not None else [(i + 1) % every != 0 for i in range(c.depth)]
+    sources = c.items("kv_source_layers", int)
+    if sources is not None and sources != list(range(c.depth)):
+        raise InputError(f"{c.where}: key '{name}' has layers take latents of keys from others, which is not supported.")
+    return [kind.model_copy(update={"rope": rope}) for kind, rope in zip(glm_indexers(c), turned)]
+
+
 def gated_by_norms(c: Config) -> list[LayerKind]:
     """modeling_axk2.py: norms in front of attention and of experts gate what they make."""
     sparse = (ffn == "moe" for ffn in sparse_from("first_k_dense_replace")(c))

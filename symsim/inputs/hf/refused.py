@@ -23,7 +23,6 @@ REFUSED: dict[str, str] = {
         "its residual streams are mixed by another rule than mHC's, and chosen keys have softmax offsets": "hy_v4",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",
         "its indexer chooses blocks of keys": "minimax_m3_vl minimax_m3_vl_text",
-        "latents of keys are taken over from layer to layer, and softmax has a scale for every head": "mistral_large4 mistral_large4_text",
         "queries and keys are convolved, and routers read the router before them": "zaya",
         "its streams take in embeddings of several tokens, and an indexer goes with grouped queries": "qwen4_exp qwen4_exp_text",
         "it reads keys and values of another model": "gemma4_assistant gemma4_unified_assistant",

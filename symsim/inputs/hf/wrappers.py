@@ -66,6 +66,7 @@ _UNTIED_BY_DEFAULT = {
     "idefics3": "llama",
     "llava_next": "llama",
     "minicpmv4_6": "qwen3_5_text",
+    "mistral_large4": "mistral_large4_text",
     "muse_glimmer": "muse_glimmer_text",
     "minicpmv4_7": "qwen3_5_text",
     "qianfan_ocr": "qwen3",
