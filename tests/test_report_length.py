@@ -19,6 +19,7 @@ from symsim.api.result import Result
 from symsim.report import typst
 from symsim.report.content import report
 from symsim.report.document import Code, Emphasis, Equation, Equations, Fold, Math, Report
+from symsim.report.markdown import render as markdown
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 from remake import EXAMPLES  # noqa: E402
@@ -81,3 +82,12 @@ def test_every_number_has_its_unit(model: str) -> None:
 
 def test_the_whole_of_deepseek_is_at_most_25_pages() -> None:
     assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(kept("deepseek-v3"))))) <= 25
+
+
+def test_numbers_of_the_machine_are_whose_they_are() -> None:
+    """The host's memory is not the accelerator's, and seconds a byte have both units."""
+    text = markdown(kept("llama3-70b"))
+    rows = {row.split("|")[1].strip(): row.split("|")[3].strip() for row in text.splitlines() if row.startswith(("| `accelerator.", "| `host."))}
+    assert rows["`accelerator.memory`"] == "memory of an accelerator"
+    assert rows["`host.memory`"] == "a rank's share of the memory of its node's host"
+    assert re.search(r"beta[^|]*= 22\.22\\,\\mathrm\{ps/byte\}", text)

@@ -98,6 +98,8 @@ def _unnamed(path: KeyPath) -> str:
         return f"what one ring moves over {of_tier} at most" if path[2] == "ring" else ""
     if path[:2] == ("accelerator", "peak"):
         return f"peak rate of an accelerator on {path[2]}"
+    if path == ("host", "memory"):
+        return "a rank's share of the memory of its node's host"
     return {"fp8_share": "share of the peak that FP8 products reach, over that of bf16", "memory": "memory of an accelerator"}.get(str(path[-1]), "")
 
 

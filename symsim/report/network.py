@@ -63,10 +63,10 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
             continue
         value = float(step.result.numbers[d.symbol])
         ink.defined[d.symbol] = None
-        words = in_units(seconds(value)) if d.unit == SECOND else rf"{value * 1e12:.4g}\,\mathrm{{ps}}"
+        words = in_units(seconds(value)) if d.unit == SECOND else rf"{value * 1e12:.4g}\,\mathrm{{ps/byte}}"
         rows.append(Row((Math(f"{ink.names[d.symbol]} = {words}"), d.meaning, rate(1 / value, "B/s") if d.unit != SECOND and value else "")))
     columns = (Column("value", 18), Column("meaning", 26), Column("bandwidth", 9, True))
-    return Table(spans("Seconds a byte (in picoseconds), and latencies, of every group and collective."), columns, tuple(rows))
+    return Table(spans("Seconds a byte, and latencies, of every group and collective."), columns, tuple(rows))
 
 
 def _message_row(step: Step, ink: Ink, block: str, definition: Definition) -> Row:
