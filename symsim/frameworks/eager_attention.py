@@ -94,9 +94,14 @@ def eager_attention(k: Kernels, op: Op) -> None:
         picks = [k.make(f"{name}_head", [], "int64", "index") for name in ("key", "value")]
         k.emit("pick", [key, value], picks, saves=picks, name="pick")
     lowering = {"flash": flash_attention, "efficient": efficient_attention, "math": math_attention, "eager": written_attention}[kernel]
-    if k.types is not None and kernel != "eager":
-        q, key, value = (cast(k, t, k.profile.strategy.precision) for t in (q, key, value))
+    if kernel != "eager":
+        q, key, value = (cast(k, t, _type(k, value)) for t in (q, key, value))
     lowering(k, op, q, key, value, offsets)
+
+
+def _type(k: Kernels, value: str) -> str:
+    """In which attention runs: that of the values; rotary tables may leave queries and keys in fp32."""
+    return k.tensors[value].dtype if k.types is None else k.profile.strategy.precision
 
 
 def _picks_heads(k: Kernels) -> bool:
@@ -188,10 +193,10 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     A softcap adds a tanh; sinks add a column to the scores, and the index of the largest score.
     """
     model, at = k.profile.model, op.of(Attention)
-    precision = k.tensors[q].dtype if k.types is None else k.profile.strategy.precision
-    parts = [cast(k, t, precision) for t in (q, repeated(k, op, key), repeated(k, op, value))]
-    if module_code(model).scores_in_fp32:
-        parts[:2] = [cast(k, part, "fp32") for part in parts[:2]]
+    precision = _type(k, value)
+    parts = [q, repeated(k, op, key), repeated(k, op, value)]
+    types = ["fp32", "fp32", precision] if module_code(model).scores_in_fp32 else [precision] * 3
+    parts = [cast(k, part, to) for part, to in zip(parts, types, strict=True)]
     operands = [in_order(k, t, ["b", at.heads, _keys(k, t), k.dims_of(t)[-1]]) for t in parts]
     keys = "z"
     if offsets:
@@ -204,6 +209,10 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     if code.scores_bounded:
         scores.softmax("bounded", precision)
         scores.made.append(k.make("bound", [], "fp32", "index"))
+    masks = []
+    if code.scores_filled:
+        k.tensors.setdefault("mask", Tensor("mask", ("b", "s", "z"), "bool", "table", None, "attention"))
+        masks = ["mask"]
     if (offsets and not code.scores_in_fp32) or code.scores_shifted:
         scores.tensor("largest", "int64", ["b", at.heads, "s"])
     if code.softmax_in_compute_type:
@@ -217,5 +226,5 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     if model.attention_dropout:
         scores.dropout(precision)
     result = k.make("out", ["b", at.heads, "s", at.value_dim], precision)
-    scores.emit([*operands, *offsets], result)
+    scores.emit([*operands, *offsets, *masks], result, masks)
     run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

@@ -68,6 +68,8 @@ class ModuleCode:
     """The scores' maximum with the least number of their type, which keeps them and that number in fp32."""
     scores_shifted: bool = False
     """eager_attention_forward takes the largest score from all of a row, and keeps its index."""
+    scores_filled: bool = False
+    """Scores behind a mask of every row's are filled with the least number of their type, which keeps the mask; in others it is added."""
     glu_in_fp32: bool = False
     """The gated activation works on fp32 copies of both its operands."""
     picks_heads: bool = False
@@ -87,6 +89,7 @@ MODULE_CODE = {
     "bailing_hybrid": _ROUTER,
     "beam": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
     "biogpt": ModuleCode(softmax_in_compute_type=True),
+    "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
     "cohere2_moe": _CENTRED,
@@ -127,6 +130,7 @@ MODULE_CODE = {
     "glm_moe_dsa": _ROUTER,
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neo": ModuleCode(scores_in_fp32=True),
+    "gptj": ModuleCode(scores_in_fp32=True, rotary_repeated_by_call=True),
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
     "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
@@ -139,6 +143,7 @@ MODULE_CODE = {
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True),
     "mimo_v2_flash": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True, scores_shifted=True, rotary_concatenates=True),
+    "mpt": ModuleCode(scores_filled=True),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
     "granitemoe_swa": ModuleCode(shared_gate_up_joined=True),
     "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),

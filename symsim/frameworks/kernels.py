@@ -230,12 +230,12 @@ class Scores:
         mask = self.tensor("mask", "bool")
         self.passes.append((self.tensor("dropped", dtype), mask, ""))
 
-    def emit(self, inputs: list[str], result: str) -> None:
-        """The attention over queries, keys, values (and offsets): keeps those, and of what was made of the scores what the
+    def emit(self, inputs: list[str], result: str, masks: Iterable[str] = ()) -> None:
+        """The attention over queries, keys, values (and offsets, and masks): keeps those, and of what was made of the scores what the
         second product reads (the last) and what backward of a pass needs."""
         forward, backward = attention_products(self.op, flash=False)
         passing = {made for made, _, kept in self.passes[:-1] if not kept}
-        saves = [*inputs[:3], *(t for t in self.made if t not in passing)]
+        saves = [*inputs[:3], *(t for t in self.made if t not in passing), *masks]
         attrs = replace(self.op.of(Attention), passes=tuple(self.passes))
         self.k.emit("attention", inputs, [result, *self.made], saves=saves, products=forward, backward=backward, attrs=attrs)
 
