@@ -106,6 +106,12 @@ def _kinds_after(rank: Rank, kind: str) -> list[str]:
     return [k for k in rank.model.kind_names() if min(i for i, s in enumerate(rank.model.layers) if k in s.kinds) > last]
 
 
+def kinds_before(rank: Rank, kind: str) -> list[str]:
+    """Kinds of layers that all come before the first of this kind."""
+    first = min(i for i, s in enumerate(rank.model.layers) if kind in s.kinds)
+    return [k for k in rank.model.kind_names() if max(i for i, s in enumerate(rank.model.layers) if k in s.kinds) < first]
+
+
 def rebuilt(rank: Rank, name: str, again: bool) -> Expr:
     """Layers of a recomputed group whose saved tensors are rebuilt together, besides the one at work."""
     if not again or rank.strategy.recompute != "full" or rank.strategy.recompute_method != "uniform":
@@ -121,11 +127,26 @@ def gradients_after(rank: Rank, name: str) -> Expr:
     behind it."""
     if rank.framework.main_gradients or role_of(name).behind:
         return ZERO
-    behind = total(trained_parameters(rank, k) * layers(k).expr for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
-    width = WIDTHS[parameter_type(rank.strategy)]
+    behind = total(_trained(rank, k) for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
     # what several layers use has its gradient summed in autograd's buffer until the last of them has run
-    waits = lent_by_stage(rank.lowered) * width if name in rank.model.layer_kinds else ZERO
-    return _of_head(rank) + waits + rank.fresh * (shard_gradients(rank, behind) if rank.strategy.zero == 3 else behind * width)
+    waits = lent_by_stage(rank.lowered) * WIDTHS[parameter_type(rank.strategy)] if name in rank.model.layer_kinds else ZERO
+    return _of_head(rank) + waits + _waiting(rank, behind)
+
+
+def gradients_until(rank: Rank, name: str) -> Expr:
+    """The same before the backward of the first layer of this kind, with layers of other kinds in front of it."""
+    before = kinds_before(rank, name)
+    behind = total(_trained(rank, k) for k in rank.model.kind_names() if k not in before) - trained_parameters(rank, name)
+    return _of_head(rank) + _waiting(rank, behind)
+
+
+def _trained(rank: Rank, kind: str) -> Expr:
+    return trained_parameters(rank, kind) * layers(kind).expr
+
+
+def _waiting(rank: Rank, parameters: Expr) -> Expr:
+    """Bytes of gradients of so many parameters where the step has one micro-batch."""
+    return rank.fresh * (shard_gradients(rank, parameters) if rank.strategy.zero == 3 else parameters * WIDTHS[parameter_type(rank.strategy)])
 
 
 def _of_head(rank: Rank) -> Expr:

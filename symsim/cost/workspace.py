@@ -7,7 +7,7 @@ few sums, since most kernels hold no more than another one whatever the sizes ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +40,7 @@ class Moment:
 def forward_moments(remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False) -> list[Moment]:
     """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
     (transformers CausalLMOutput), and its own frame holds what it gave its output layer. op_by_op: `Framework.op_by_op`."""
-    walk = _Walk(remembered.placed, op_by_op)
+    walk = _Walk(remembered.placed, op_by_op, remembered.recomputed)
     kept = {s.name: s.bytes for s in remembered.saved}
     held = {walk.root(t) for t in remembered.placed.block.outputs}
     if returns_logits:
@@ -89,9 +89,9 @@ def _covers(one: Expr, other: Expr) -> bool:
 
 class _Walk:
     """A block's operations with the memory behind their tensors; parameters and tables live elsewhere. op_by_op: what a call is given
-    lives until it has returned."""
+    lives until it has returned. unrecorded: operations whose graph is not kept, since they run again."""
 
-    def __init__(self, placed: Placed, op_by_op: bool = False):
+    def __init__(self, placed: Placed, op_by_op: bool = False, unrecorded: Collection[int] = ()):
         self.placed, self.ops = placed, placed.block.ops
         self.last_read: dict[str, int] = {}
         returned = _returned(self.ops) if op_by_op else {}
@@ -102,7 +102,7 @@ class _Walk:
                 self.last_read[root] = max(self.last_read.get(root, index), last)
             for root in map(self.root, op.outputs):
                 made.setdefault(root, index)
-                if op_by_op and op.frame:
+                if op_by_op and op.frame and not (op.recorded and index in unrecorded):
                     self.last_read[root] = max(i for i, o in enumerate(self.ops) if o.name.startswith(op.frame))
 
     def root(self, name: str) -> str:

@@ -5,9 +5,11 @@ Read at transformers 5.23, src/transformers/models/<model_type>/modeling_<model_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symsim.inputs.architecture import Architecture
+from symsim.ir.block import Op
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class ModuleCode:
     """The router's parameter itself is fp32: no copy."""
     router_is_linear: bool = False
     """The router is a linear module, which all linear maps of adapters have with them; else a parameter."""
+    shared_experts_first: bool = False
+    """Shared experts run in front of the router and its experts."""
     shared_gate_up_joined: bool = False
     """Gate and up of shared experts are one linear module."""
     router_casts_weights: bool = False
@@ -115,6 +119,7 @@ MODULE_CODE = {
         router_clamps=True,
         rotary_in_fp32=True,
         rotary_repeated=True,
+        shared_experts_first=True,
     ),
     "exaone_moe": _ROUTER,
     "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
@@ -134,12 +139,12 @@ MODULE_CODE = {
     "gpt_neox": ModuleCode(rotary_concatenates=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
     "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
-    "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True),
+    "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True, shared_experts_first=True),
     "hy_v3": _ROUTER,
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,
     "kimi_linear": _ROUTER,
-    "laguna": ModuleCode(router_casts_weights=True),
+    "laguna": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True),
     "mimo_v2_flash": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True, scores_shifted=True, rotary_concatenates=True),
@@ -162,11 +167,11 @@ MODULE_CODE = {
     "olmoe": ModuleCode(router_casts_weights=True),
     "phi3": ModuleCode(rotary_concatenates=True),
     "phimoe": ModuleCode(sparsemixer=True, router_is_linear=True),
-    "qwen2_moe": ModuleCode(router_casts_weights=True),
+    "qwen2_moe": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "qwen3_moe": ModuleCode(router_casts_weights=True),
-    "qwen3_5_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True),
+    "qwen3_5_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True, shared_experts_first=True),
     "qwen3_5_text": ModuleCode(rotary_by_row=True),
-    "qwen3_next": ModuleCode(router_casts_weights=True),
+    "qwen3_next": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "stablelm": ModuleCode(rotary_concatenates=True),
     "xglm": ModuleCode(softmax_in_compute_type=True, scores_bounded=True),
 }
@@ -176,3 +181,13 @@ _LLAMA = ModuleCode()
 def module_code(model: Architecture) -> ModuleCode:
     """What the modules of a model's family do, Llama's where nothing is said."""
     return MODULE_CODE.get(model.modelling, _LLAMA)
+
+
+def in_order(ops: Sequence[Op], model: Architecture) -> list[Op]:
+    """A block's declared operations in the order in which the modules of a model's family call them."""
+    first = [op for op in ops if module_code(model).shared_experts_first and "shared_experts" in op.parts]
+    if not first:
+        return list(ops)
+    others = [op for op in ops if op not in first]
+    mixture = next(i for i, op in enumerate(others) if "gate" in op.parts)
+    return [*others[:mixture], *first, *others[mixture:]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.frameworks.autocast import autocast_types
+from symsim.frameworks.eager_modules import in_order
 from symsim.frameworks.kernels import Kernels, Profile, keep
 from symsim.frameworks.linear_loss import LINEAR_LOSSES, linear_cross_entropy
 from symsim.frameworks.recompute import modules_of, runs_of
@@ -20,7 +21,7 @@ def fuse(block: Block, profile: Profile) -> Block:
     lowerings = profile.framework.lowerings
     kernels = Kernels(block, profile, autocast_types(profile))
     runs = runs_of([op.name for op in block.ops], profile.strategy.recompute_operations or ())
-    for op in block.ops:
+    for op in in_order(block.ops, profile.model) if profile.framework.op_by_op else block.ops:
         op = replace(op, regions=modules_of(op.parts) | ({runs[op.name]} if op.name in runs else set()))
         kernels.source = op
         # only what has the loss in it asks which

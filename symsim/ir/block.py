@@ -96,7 +96,8 @@ class Op:
     saves: tensors this operation keeps for backward.
     parts: the parts of the layer that it stands in, outermost first; regions: the recompute modules that follow from them.
     idle: mesh axes that this operation does not use although its dimensions could be placed there.
-    frame: the call in whose frame what it makes stays until the call returns, under a name of its own.
+    frame: the call in whose frame what it makes stays until the call returns, under a name of its own; recorded: it is autograd's graph of that
+    frame that holds it, and nothing does where forward runs again.
     """
 
     kind: str
@@ -113,6 +114,7 @@ class Op:
     regions: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
     frame: str = ""
+    recorded: bool = False
 
     @property
     def is_view(self) -> bool:

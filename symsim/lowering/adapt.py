@@ -141,10 +141,11 @@ class _Adapters:
         within = (*batch, *(d for d in apart if d not in batch), rank)
         down = Einsum((says.operands[0], (*chosen, *apart, rank, *says.contracted)), within, says.chosen)
         up = Einsum((within, (*chosen, *apart, *(d for d in new if d not in apart), rank)), says.result, says.chosen)
+        norm = self._norm_of_columns(op) if self.profile.strategy.use_dora else ""
         low = self._product(op, "lora_A", x, down)
-        high = self._product(op, "lora_B", low, up)
-        if self.profile.strategy.use_dora:
-            self._with_magnitude(op, x, base, high, y)
+        high = self._product(op, "lora_B", low, up, f"{op.name}.dora_" if norm else "")
+        if norm:
+            self._with_magnitude(op, x, base, high, norm, y)
             return
         if fused:
             self._emit(op, "added_in", "lora_add", [base, high], [y])
@@ -175,20 +176,16 @@ class _Adapters:
         self._emit(op, "copy", "oft_lay", [turned], [laid])
         self.ops.append(replace(op, inputs=(laid, *op.inputs[1:]), saves=tuple(laid if t == x else t for t in op.saves)))
 
-    def _with_magnitude(self, op: Op, x: str, base: str, high: str, y: str) -> None:
+    def _with_magnitude(self, op: Op, x: str, base: str, high: str, norm: str, y: str) -> None:
         """y = base + (m/n - 1) base + m/n scale (x A) B: m is trained, n the norms of the columns of W + scale A B, which has no gradient.
-        A B is what an identity becomes; under dropout x W is computed again of what is left of x (peft tuners/lora/dora.py)."""
-        (says,), kind = op.einsums, self.tensors[y].dtype
-        chosen, new = tuple(d for d, _ in says.chosen), tuple(d for d in says.result if d not in says.operands[0])
-        apart = tuple(d for d in says.operands[1] if d in STACKED and d not in new)
-        columns, wide = (*chosen, *apart, *new), self.tensors[y].dims
+        Under dropout x W is computed again of what is left of x (peft tuners/lora/dora.py)."""
+        kind, columns, wide = self.tensors[y].dtype, self.tensors[norm].dims, self.tensors[y].dims
         magnitude = self._tensor(op, "magnitude", columns, kind, "parameter", role="weight", owner=f"{op.name}.magnitude")
-        norm = self._norm_of_columns(op, columns)
         if op.of(Projection).bias:
             base = self._made(op, "sub", "dora_bias", [base], wide)
         if self.profile.strategy.lora_dropout:
             base = self._again(op, x)
-        factor = self._made(op, "div", "dora_factor", [magnitude, norm], columns, saves=(norm,))
+        factor = self._made(op, "div", "dora_factor", [magnitude, norm], columns, saves=(norm,), frame=f"{op.name}.dora_")
         less = self._made(op, "sub", "dora_less", [factor], columns)
         own = self._made(op, "mul", "dora_base", [less, base], wide, saves=(less, base))
         of_adapter = self._made(op, "mul", "dora_adapter", [factor, high], wide, saves=(factor, high))
@@ -196,9 +193,12 @@ class _Adapters:
         added = self._made(op, "plus", "dora_add", [own, scaled], wide)
         self._emit(op, "plus", "lora_add", [f"{y}.base", added], [y])
 
-    def _norm_of_columns(self, op: Op, columns: tuple[str, ...]) -> str:
-        """The norms of the columns of W + scale A B, with no gradient."""
+    def _norm_of_columns(self, op: Op) -> str:
+        """The norms of the columns of W + scale A B, with no gradient. A B is what an identity becomes, and stays until the call returns."""
         (says,), weight = op.einsums, self.tensors[op.inputs[1]]
+        chosen, new = tuple(d for d, _ in says.chosen), tuple(d for d in says.result if d not in says.operands[0])
+        apart = tuple(d for d in says.operands[1] if d in STACKED and d not in new)
+        columns = (*chosen, *apart, *new)
         a, b = f"{op.name}.lora_A.weight", f"{op.name}.lora_B.weight"
         delta, scaled, summed, norm = (
             self._tensor(op, f"dora_{name}", dims, self.tensors[op.outputs[0]].dtype)
@@ -206,11 +206,15 @@ class _Adapters:
         )
         eye = self._tensor(op, "dora_eye", (*says.contracted, *says.contracted), weight.dtype)
         rank = self._rank(op)
-        products = ((*says.contracted, *says.contracted, rank), (*says.contracted, rank, *columns))
-        self._emit(op, "column_norm", "dora_delta", [a, b], [delta, eye], products=products)
+        low = self._tensor(op, "dora_low", (*says.contracted, rank), weight.dtype)
+        frame = f"{op.name}.dora_"
+        self._emit(op, "constant", "dora_eye", [], [eye], frame=frame, recorded=True)
+        down, up = (*says.contracted, *says.contracted, rank), (*says.contracted, rank, *columns)
+        self._emit(op, "column_norm", "dora_low", [a, eye], [low], products=(down,), frame=frame, recorded=True)
+        self._emit(op, "column_norm", "dora_delta", [b, low], [delta], products=(up,), frame=frame)
         self._emit(op, "column_norm", "dora_scaled", [delta], [scaled])
         self._emit(op, "column_norm", "dora_summed", [weight.name, scaled], [summed])
-        self._emit(op, "column_norm", "dora_norm", [summed], [norm])
+        self._emit(op, "column_norm", "dora_norm", [summed], [norm], frame=frame)
         return norm
 
     def _again(self, op: Op, x: str) -> str:
@@ -220,16 +224,18 @@ class _Adapters:
         self._emit(op, op.kind, AGAIN, [x, op.inputs[1]], [y], saves=(x,), einsums=op.einsums, products=op.products, attrs=attrs)
         return y
 
-    def _made(self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = ()) -> str:
+    def _made(
+        self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = (), frame: str = ""
+    ) -> str:
         made = self._tensor(op, f"{name}.out", dims, self.tensors[op.outputs[0]].dtype)
-        self._emit(op, kind, name, inputs, [made], saves=saves)
+        self._emit(op, kind, name, inputs, [made], saves=saves, frame=frame)
         return made
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
         return next((o.inputs[0] for o in self.ops if x in o.outputs and isinstance(o.attrs, Cast)), x)
 
-    def _product(self, op: Op, which: str, x: str, says: Einsum) -> str:
+    def _product(self, op: Op, which: str, x: str, says: Einsum, frame: str = "") -> str:
         precision = self.profile.strategy.precision
         wide = self.profile.strategy.autocast
         dtype = "fp32" if wide else precision
@@ -239,7 +245,7 @@ class _Adapters:
         y = self._tensor(op, f"{which}.out", says.result, self.tensors[op.outputs[0]].dtype)
         extra = tuple(t for t in op.saves if says.chosen and self.tensors[t].kind == "index" and self.tensors[t].dtype == "int32")
         attrs = Projection((which,))
-        self._emit(op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs)
+        self._emit(op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs, frame=frame)
         return y
 
     def _cast(self, op: Op, name: str, x: str, dtype: str, kind: str = "activation", frame: str = "") -> str:

@@ -166,7 +166,7 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     def most(*names: str) -> int:
         return int(max(v for n, v in at.items() if n.startswith(names)))
 
-    return {"forward": most("M_at_forward"), "backward": most("M_at_backward", "M_at_first_layers"), "update": most("M_at_optimizer")}
+    return {"forward": most("M_at_forward"), "backward": most("M_at_backward", "M_at_first"), "update": most("M_at_optimizer")}
 
 
 def main() -> int:
