@@ -94,7 +94,7 @@ def numbers(case: dict[str, Any], microbatches: int = 1) -> dict[str, Number]:
     known = {**found.values, **found.stage_values(stage)}
     for definition in found.derivation.definitions.values():
         name = definition.symbol
-        kept = name in whole and (definition.key.section in ("embedding", "head") or name in ("P_output", "P_stage_largest"))
+        kept = name in whole and (definition.key.section in ("embedding", "head") or name in ("P_output", "P_stage_largest", "P_stage_looped"))
         if definition.key.scope != "step":
             known[name] = whole[name] if kept else definition.expr.evaluate(known)
     return known

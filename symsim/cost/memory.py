@@ -23,11 +23,12 @@ from symsim.cost.graphs import static_inputs
 from symsim.cost.memory_activations import Activations, define_activations, define_workspaces
 from symsim.cost.memory_autocast import held_until_end
 from symsim.cost.memory_backward import (
+    at_first,
     beside,
+    embedded,
     first_layers,
     forwarded,
     gradients_after,
-    gradients_until,
     kinds_before,
     pairs_run,
     rebuilt,
@@ -37,7 +38,7 @@ from symsim.cost.memory_backward import (
     worst,
 )
 from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, whole_gradients
-from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational, saved_layers, total
+from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
 from symsim.inputs.traced import once
@@ -99,15 +100,13 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
         waiting = away(rank, name) * (1 + minimum(1, maximum(0, layers(name).expr - 1))) if away(rank, name) else ZERO
         rest = held + others - saved_after(rank, name, again) - saved + waiting
         present, last = runs(rank, name, again), _the_last(name, again)
-        forward = rest + worst(name, again) + gathered_parameters(rank, name) + held_until_end(rank, name)
+        forward = rest + worst(name, again) + gathered_parameters(rank, name) + held_until_end(rank, name) + embedded(rank, name)
         at(moment(phase="forward"), forward, f"forward of {last}", present=present)
         backward = rest + rebuilt(rank, name, again) + worst(name, again, backward=True) + gradients_after(rank, name)
         backward = backward + gathered_parameters(rank, name, backward=True) + beside(rank, name) + buckets + whole_gradients(rank, name)
         at(moment(phase="backward"), backward, f"backward of {last}", present=present)
         if name in rank.model.layer_kinds and (before := kinds_before(rank, name)) and not rank.framework.main_gradients:
-            kept = total(saved_layers(rank, k) for k in before) + of_block("A", EMBEDDING).expr * symbol("first_i")
-            front = held + activations.earlier + kept + worst(name, again, backward=True) + gradients_until(rank, name)
-            front = front + gathered_parameters(rank, name, backward=True) + buckets + whole_gradients(rank, name)
+            front = held + activations.earlier + buckets + whole_gradients(rank, name) + at_first(rank, name, before, again)
             at(moment(phase="first"), front, f"backward of the first {in_words(name)} layer{' that is recomputed' if again else ''}", present=present)
         if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
             behind = reduction_buffer(rank, name) + shard_gradients(rank, trained_parameters(rank, name)) - saved + away(rank, name)

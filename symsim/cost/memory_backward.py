@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.held import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
-from symsim.cost.memory_rank import Rank, on_device, saved_layers, total
+from symsim.cost.memory_rank import Rank, on_device, saved_layers, stream, total
 from symsim.cost.shared_weights import lent_by_stage
 from symsim.cost.states import parameter_type
 from symsim.ir.block import WIDTHS
@@ -45,6 +47,17 @@ def saved_after(rank: Rank, name: str, again: bool) -> Expr:
     if again and strategy.recompute == "full" and (strategy.recompute_method == "block" or strategy.recompute_layers_per_stage is not None):
         later = later + of_block("A", name).expr * (layers(name).expr - layers(name, again=True).expr)
     return later
+
+
+def embedded(rank: Rank, name: str) -> Expr:
+    """What the embedding made, in the forward of later layers where the first one does not keep it: a local of the model's forward, whose modules
+    are called one by one (transformers modeling_llama.py LlamaModel.forward, inputs_embeds)."""
+    kind = rank.model.layers[0].kinds[0]
+    first = rank.lowered.checkpointed.get(kind, rank.lowered.blocks[kind])
+    if not rank.framework.op_by_op or name not in rank.model.layer_kinds or first.placed.block.inputs[0] in {s.name for s in first.saved}:
+        return ZERO
+    others = maximum(0, total(layers(k).expr for k in rank.model.kind_names()) - 1)
+    return stream(rank) * symbol("first_i") * minimum(1, others)
 
 
 def pairs_run(rank: Rank) -> Expr:
@@ -128,16 +141,21 @@ def gradients_after(rank: Rank, name: str) -> Expr:
     if rank.framework.main_gradients or role_of(name).behind:
         return ZERO
     behind = total(_trained(rank, k) for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
-    # what several layers use has its gradient summed in autograd's buffer until the last of them has run
-    waits = lent_by_stage(rank.lowered) * WIDTHS[parameter_type(rank.strategy)] if name in rank.model.layer_kinds else ZERO
-    return _of_head(rank) + waits + _waiting(rank, behind)
+    return _of_head(rank) + (_lent(rank) if name in rank.model.layer_kinds else ZERO) + _waiting(rank, behind)
 
 
-def gradients_until(rank: Rank, name: str) -> Expr:
-    """The same before the backward of the first layer of this kind, with layers of other kinds in front of it."""
-    before = kinds_before(rank, name)
+def at_first(rank: Rank, name: str, before: Iterable[str], again: bool) -> Expr:
+    """What the backward of the first layer of a kind holds, with layers of other kinds before it: what those have saved, and the gradients of all
+    behind it."""
+    kept = total(saved_layers(rank, k) for k in before) + of_block("A", EMBEDDING).expr * symbol("first_i")
     behind = total(_trained(rank, k) for k in rank.model.kind_names() if k not in before) - trained_parameters(rank, name)
-    return _of_head(rank) + _waiting(rank, behind)
+    work = worst(name, again, backward=True) + gathered_parameters(rank, name, backward=True)
+    return kept + work + _of_head(rank) + _lent(rank) + _waiting(rank, behind)
+
+
+def _lent(rank: Rank) -> Expr:
+    """What several layers use has its gradient summed in autograd's buffer until the last of them has run."""
+    return lent_by_stage(rank.lowered) * WIDTHS[parameter_type(rank.strategy)]
 
 
 def _trained(rank: Rank, kind: str) -> Expr:

@@ -264,19 +264,17 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     width = WIDTHS[main_type(strategy)]
     found = _gradients_in_fp32(rank) + maximum(_unscaled_moments(rank), narrowed_copies(rank))
     of_largest: int | Fraction = OPTIMIZERS[strategy.optimizer].largest
+    one_by_one = False
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
         found = found + (_at_once(rank, width) if how == "foreach" else ZERO)
-        of_largest = 2 * width if how == "for_loop" else 0
-    if of_largest:
-        largest = rank.book.define(
-            of_stage("P", "largest"),
-            Quantity(_largest_parameter(rank), ELEMENT),
-            "the largest parameter that one rank updates",
-            unit=ELEMENT,
-            latex=r"P^{(i)}_{\mathrm{largest}}",
-        )
-        found = found + of_largest * largest.expr
+        one_by_one = how == "for_loop"
+    if of_largest or one_by_one:
+        largest = _define_elements(rank, "largest", _largest_parameter(rank), "the largest parameter that one rank updates")
+        found = found + of_largest * largest
+    if one_by_one:
+        meaning = "two temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
+        found = found + width * _define_elements(rank, "looped", _looped(rank), meaning)
     return found * (1 - away)
 
 
@@ -307,14 +305,35 @@ def _at_once(rank: Rank, width: int | Fraction) -> Expr:
     return whole if size is None else minimum(whole, size * width)
 
 
+def _define_elements(rank: Rank, which: str, value: Expr, meaning: str) -> Expr:
+    latex = rf"P^{{(i)}}_{{\mathrm{{{which}}}}}"
+    return rank.book.define(of_stage("P", which), Quantity(value, ELEMENT), meaning, unit=ELEMENT, latex=latex).expr
+
+
 def _largest_parameter(rank: Rank) -> Expr:
     """Elements of the largest parameter that one rank updates."""
+    return maximum(*(n for name in rank.lowered.blocks for n in _updated(rank, name)))
+
+
+def _looped(rank: Rank) -> Expr:
+    """Elements of temporaries as one parameter after the other of a block is updated (torch.optim.adam _single_tensor_adam: the root, the
+    denominator, and that of the parameter before)."""
     candidates: list[Expr] = []
-    for name, remembered in rank.lowered.blocks.items():
-        for tensor in (t for t in counted_parameters(remembered.placed) if t.gradient):
-            expert = "E" in tensor.dims and expert_groups(rank.lowered)
-            split = rank.lowered.mesh.placement.stores["optimizer states"]
-            shard = shards(rank.lowered, expert).owners if split else ONE
-            present = symbol(own) if (own := role_of(name).largest) else rank.has[name]
-            candidates.append(elements(remembered.placed, tensor.name) / shard * present)
+    for name in rank.lowered.blocks:
+        sizes = _updated(rank, name)
+        candidates += [2 * n + before for before, n in zip((ZERO, *sizes), sizes)]
     return maximum(*candidates)
+
+
+def _updated(rank: Rank, name: str) -> list[Expr]:
+    """Elements of a block's trained parameters on one rank, in the order of modules: norms stand behind the others."""
+    block, placed = rank.lowered.blocks[name].placed.block, rank.lowered.blocks[name].placed
+    read = [t for op in block.ops for t in op.inputs]
+    sizes = []
+    for tensor in sorted((t for t in counted_parameters(placed) if t.gradient), key=lambda t: (t.module == "norm", read.index(t.name))):
+        expert = "E" in tensor.dims and expert_groups(rank.lowered)
+        split = rank.lowered.mesh.placement.stores["optimizer states"]
+        shard = shards(rank.lowered, expert).owners if split else ONE
+        present = symbol(own) if (own := role_of(name).largest) else rank.has[name]
+        sizes.append(elements(placed, tensor.name) / shard * present)
+    return sizes

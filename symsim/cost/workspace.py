@@ -37,12 +37,14 @@ class Moment:
     latest: Expr = ZERO
 
 
-def forward_moments(remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False) -> list[Moment]:
+def forward_moments(remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False, called: bool = False) -> list[Moment]:
     """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
-    (transformers CausalLMOutput), and its own frame holds what it gave its output layer. op_by_op: `Framework.op_by_op`."""
+    (transformers CausalLMOutput), and its own frame holds what it gave its output layer. op_by_op: `Framework.op_by_op`; called: the block
+    is a call itself, and holds what it is given."""
     walk = _Walk(remembered.placed, op_by_op, remembered.recomputed)
     kept = {s.name: s.bytes for s in remembered.saved}
-    held = {walk.root(t) for t in remembered.placed.block.outputs}
+    block = remembered.placed.block
+    held = {walk.root(t) for t in (*block.outputs, *(block.inputs if called and op_by_op else ()))}
     if returns_logits:
         heads = [op for op in walk.ops if op.kind in PRODUCTS and op.module == "lm_head"]
         held |= {walk.root(op.outputs[0]) for op in heads}
@@ -264,10 +266,11 @@ class _Backward:
                 del self.gradients[name]
             self._add(source, new)
             return
-        if OPERATIONS[op.kind].transpose in ("shared", "shared_first"):  # one gradient for all that is added, or for the first
-            shared = op.inputs[:1] if OPERATIONS[op.kind].transpose == "shared_first" else op.inputs
-            for n, name in enumerate(t for t in shared if self.block.tensors[t].gradient):
-                self._add(name, ZERO if n else self.gradients[arrived[0]])
+        if OPERATIONS[op.kind].transpose in ("shared", "shared_first"):
+            self._share(op.inputs[:1] if OPERATIONS[op.kind].transpose == "shared_first" else op.inputs, arrived)
+        elif self.op_by_op and op.kind == "add":  # torch csrc/autograd: AddBackward hands on the tensor that it is given
+            self._share(op.inputs, arrived)
+            return
         gathered = self._gathered_again(op)
         for kernel in self.kernels.get(index, ()) or self._through_statistics(index, op):
             linear = of_linear_module(op.kind, op.attrs)
@@ -285,6 +288,17 @@ class _Backward:
             self.of_parameters = self.of_parameters + latest
             for name, size in made.items():
                 self._add(name, size)
+
+    def _share(self, added: Iterable[str], arrived: list[str]) -> None:
+        """One gradient for all that is added: it lives until the last of them is through, which was made first. What was added in another type
+        has a copy of its own."""
+        tensors, last = self.block.tensors, self.gradients[arrived[0]]
+        for name in sorted((t for t in added if tensors[t].gradient), key=lambda t: self.makers.get(self.walk.root(t), -1)):
+            if self.op_by_op and tensors[name].dtype != tensors[arrived[0]].dtype:
+                self._add(name, self.walk.gradient(name))
+                continue
+            self._add(name, last)
+            last = ZERO
 
     def _through_statistics(self, index: int, op: Op) -> list[BackwardOp]:
         """What leads from a statistic's gradient back to what it is of."""

@@ -342,7 +342,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "optimizer_implementation": Assumption(
         "fused",
         ("fused", "foreach", "for_loop"),
-        "temporaries of Adam's update: none (fused), one more moment of every parameter (foreach), two of the largest (for_loop)",
+        "temporaries of Adam's update: none (fused), one more moment of every parameter (foreach), two of a parameter and one of the last (for_loop)",
         "torch.optim.adamw _fused_adamw, _multi_tensor_adamw, _single_tensor_adamw; Megatron-Core uses a fused Adam",
     ),
     "padding": Assumption(

@@ -224,9 +224,7 @@ class _Adapters:
         self._emit(op, op.kind, AGAIN, [x, op.inputs[1]], [y], saves=(x,), einsums=op.einsums, products=op.products, attrs=attrs)
         return y
 
-    def _made(
-        self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = (), frame: str = ""
-    ) -> str:
+    def _made(self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = (), frame: str = "") -> str:
         made = self._tensor(op, f"{name}.out", dims, self.tensors[op.outputs[0]].dtype)
         self._emit(op, kind, name, inputs, [made], saves=saves, frame=frame)
         return made
@@ -245,7 +243,9 @@ class _Adapters:
         y = self._tensor(op, f"{which}.out", says.result, self.tensors[op.outputs[0]].dtype)
         extra = tuple(t for t in op.saves if says.chosen and self.tensors[t].kind == "index" and self.tensors[t].dtype == "int32")
         attrs = Projection((which,))
-        self._emit(op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs, frame=frame)
+        self._emit(
+            op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs, frame=frame
+        )
         return y
 
     def _cast(self, op: Op, name: str, x: str, dtype: str, kind: str = "activation", frame: str = "") -> str:

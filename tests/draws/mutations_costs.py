@@ -152,8 +152,15 @@ MEMORY = (
             "memory.py",
         ),
         ("a layer at work counts once", "saved_after(rank, name, again) - saved", "saved_after(rank, name, again)", "memory.py"),
+        ("the embedding's result is a local of the model's forward", " + embedded(rank, name)", "", "torch_peaks.py"),
+        ("the first layer of a kind behind others has a moment", "before := kinds_before(rank, name)", "before := [][:0]", "torch_peaks.py"),
         ("the update has its own temporaries", "static.gradients + optimizer_temporaries(rank)", "static.gradients", "memory.py"),
-        ("backward holds its worst kernel", "worst(name, again, backward=True) + grad", "worst(name, again) + grad", "memory.py"),
+        (
+            "backward holds its worst kernel",
+            "worst(name, again, backward=True) + gradients_after",
+            "worst(name, again) + gradients_after",
+            "memory.py",
+        ),
         (
             "the first layers run with all gradients made",
             "static.gradients + activations.earlier + first_layers(rank)",
@@ -186,7 +193,8 @@ MEMORY = (
     )
     + of(
         "cost/memory_static.py",
-        ("a loop over parameters needs two of the largest", '2 * width if how == "for_loop"', 'width if how == "for_loop"', "memory.py"),
+        ("a loop over parameters needs two of each", "2 * n + before", "n + before", "memory.py"),
+        ("a loop over parameters holds one of that before", "2 * n + before", "2 * n", "torch_peaks.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
@@ -212,7 +220,28 @@ MEMORY = (
         ("the root stays gathered", "return root + part + (running", "return part + (running", "moments.py"),
     )
     + of(
+        "frameworks/fuse.py",
+        (
+            "shared experts run where their family calls them",
+            "in_order(block.ops, profile.model) if profile.framework.op_by_op",
+            "block.ops if True",
+            "torch_peaks.py",
+        ),
+    )
+    + of(
+        "lowering/adapt.py",
+        (
+            "a call of DoRA's holds its locals",
+            '_product(op, "lora_B", low, up, f"{op.name}.dora_" if norm else "")',
+            '_product(op, "lora_B", low, up)',
+            "torch_peaks.py",
+        ),
+    )
+    + of(
         "cost/workspace.py",
+        ("what is added has one gradient", "            last = ZERO\n", "", "torch_peaks.py"),
+        ("a graph is not recorded of what runs again", " and not (op.recorded and index in unrecorded)", "", "torch_peaks.py"),
+        ("a layer's call holds what it is given", "(block.inputs if called and op_by_op else ())", "()", "torch_peaks.py"),
         ("a sum is reduced where it lies", "live[root] = live.pop(source)", "live[root] = self.size(root)", "moments.py"),
         ("backward of a log-softmax makes another one", "for t in op.attrs.inside)", "for t in op.attrs.rows[:0])", "memory.py"),
         (

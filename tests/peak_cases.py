@@ -1,0 +1,39 @@
+"""Peaks of training steps of small models by the moments of the eager profile, beside what PyTorch held (`tests/draws/peaks.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import symsim
+from symsim.inputs.hf import read_config
+from symsim.inputs.strategy import Strategy
+
+WITHIN = 0.01
+"""The share within which a peak is PyTorch's."""
+
+
+def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
+    """The largest moments of the same."""
+    architecture = read_config(config, "small", "config.json")[0]
+    optimizer, _, how = o["optimizer"].partition(" ")
+    tuned: dict[str, Any] = {"lora_rank": o["rank"], "tuner_type": "lora", "use_dora": o["method"] == "dora"}
+    settings = {
+        **{"fusion": "eager", "zero": 0, "micro_batch_size": o["b"], "seq_length": o["s"], "num_microbatches": o["m"], "optimizer": optimizer},
+        **{"recompute": "full" if o["checkpoints"] else "none", "clip_grad": 0, "autocast": o["autocast"]},
+        **({} if o["autocast"] else {"main_params_dtype": "bf16", "grad_reduce_in_fp32": False}),
+        **(tuned if o["method"] in ("lora", "dora") else {}),
+        **({"freeze_parameters": ("embedding", "layers.0")} if o["method"] == "frozen" else {}),
+    }
+    result = symsim.derive(architecture, Strategy(**settings), {"attention_kernel": "flash", "optimizer_implementation": how or "fused"})
+    at = result.stage_numbers(result.stages[0])
+
+    def most(*names: str) -> int:
+        return int(max(v for n, v in at.items() if n.startswith(names)))
+
+    return {"forward": most("M_at_forward"), "backward": most("M_at_backward", "M_at_first"), "update": most("M_at_optimizer")}
+
+
+def apart(found: dict[str, int], expected: dict[str, int], within: dict[str, float] | None = None) -> dict[str, str]:
+    """What differs by more than that, or than its own share, in words."""
+    shares = within or dict.fromkeys(expected, WITHIN)
+    return {part: f"{found[part] - n:+d} of {n}" for part, n in expected.items() if abs(found[part] / n - 1) > shares[part]}
