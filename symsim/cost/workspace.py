@@ -268,7 +268,7 @@ class _Backward:
             return
         if OPERATIONS[op.kind].transpose in ("shared", "shared_first"):
             self._share(op.inputs[:1] if OPERATIONS[op.kind].transpose == "shared_first" else op.inputs, arrived)
-        elif self.op_by_op and op.kind == "add":  # torch csrc/autograd: AddBackward hands on the tensor that it is given
+        elif self.op_by_op and OPERATIONS[op.kind].hands_on:
             self._share(op.inputs, arrived)
             return
         gathered = self._gathered_again(op)
