@@ -19,11 +19,16 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     tuned: dict[str, Any] = {"lora_rank": o["rank"], "tuner_type": "lora", "use_dora": o["method"] == "dora"}
     settings = {
         **{"fusion": "eager", "zero": 0, "micro_batch_size": o["b"], "seq_length": o["s"], "num_microbatches": o["m"], "optimizer": optimizer},
-        **{"recompute": "full" if o["checkpoints"] else "none", "clip_grad": 0, "autocast": o["autocast"]},
+        **{"recompute": o.get("recompute") or ("full" if o["checkpoints"] else "none"), "clip_grad": 0, "autocast": o["autocast"]},
         **({} if o["autocast"] else {"main_params_dtype": "bf16", "grad_reduce_in_fp32": False}),
         **(tuned if o["method"] in ("lora", "dora") else {}),
         **({"freeze_parameters": ("embedding", "layers.0")} if o["method"] == "frozen" else {}),
     }
+    if how == "8 bit":
+        settings |= {"optimizer_bits": 8, "main_params_dtype": "fp32"}
+        how = ""
+    if o.get("quantize"):
+        settings["quantize_base"] = o["quantize"]
     result = symsim.derive(architecture, Strategy(**settings), {"attention_kernel": "flash", "optimizer_implementation": how or "fused"})
     at = result.stage_numbers(result.stages[0])
 

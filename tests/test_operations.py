@@ -142,7 +142,8 @@ def test_what_selective_checkpointing_keeps(recompute: str, kept: set[str]) -> N
     block = lower(load_model("mixtral-8x7b").architecture, strategy, {}).checkpointed["moe"]
     makers = {op.name: op.kind for op in block.placed.block.ops}
     assert {makers[by.operation] for saved in block.saved for by in saved.by if not by.again and by.operation in makers} == kept
-    assert {kind for kind, row in OPERATIONS.items() if recompute in row.stored_by} == kept
+    of_adapters = {"column_product"} if "einsum" in kept else set()
+    assert {kind for kind, row in OPERATIONS.items() if recompute in row.stored_by} == kept | of_adapters
 
 
 def test_exceptions_in_fp8() -> None:

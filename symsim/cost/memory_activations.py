@@ -50,7 +50,9 @@ def define_workspaces(rank: Rank) -> None:
 def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -> None:
     op_by_op = rank.framework.op_by_op
     called = name in rank.model.layer_kinds
-    forward = forward_moments(remembered, returns_logits=rank.framework.returns_logits, op_by_op=op_by_op, called=called)
+    forward = forward_moments(
+        remembered, returns_logits=rank.framework.returns_logits, op_by_op=op_by_op, called=called, cached=rank.strategy.autocast
+    )
     delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
     delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
     backward = backward_moments(

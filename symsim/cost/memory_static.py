@@ -17,6 +17,7 @@ from symsim.cost.held import some_frozen, trained_part
 from symsim.cost.memory_mirrored import mirrored, of_both
 from symsim.cost.memory_narrow import narrow_copies, narrowed_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
+from symsim.cost.orthogonal import orthogonal_temporaries
 from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
 from symsim.cost.states import kept_beside_update, main_type, parameter_type, states
 from symsim.cost.stored import instead
@@ -263,18 +264,22 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     width = WIDTHS[main_type(strategy)]
     found = _gradients_in_fp32(rank) + maximum(_unscaled_moments(rank), narrowed_copies(rank))
-    of_largest: int | Fraction = OPTIMIZERS[strategy.optimizer].largest
-    one_by_one = False
+    row = OPTIMIZERS[strategy.optimizer]
+    looped, each = row.looped, expr(4)
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
         found = found + (_at_once(rank, width) if how == "foreach" else ZERO)
-        one_by_one = how == "for_loop"
-    if of_largest or one_by_one:
+        looped, each = 2 if how == "for_loop" else 0, expr(width)
+    elif looped and main_type(strategy) != "fp32":
+        looped += 2  # gradient and parameter in fp32 (transformers optimization.py)
+    if row.largest or looped:
         largest = _define_elements(rank, "largest", _largest_parameter(rank), "the largest parameter that one rank updates")
-        found = found + of_largest * largest
-    if one_by_one:
-        meaning = "two temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
-        found = found + width * _define_elements(rank, "looped", _looped(rank), meaning)
+        found = found + row.largest * largest
+    if looped:
+        meaning = "temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
+        found = found + each * _define_elements(rank, "looped", _looped(rank, looped), meaning)
+    if row.orthogonal:
+        found = found + orthogonal_temporaries(rank.lowered, width)
     return found * (1 - away)
 
 
@@ -315,13 +320,13 @@ def _largest_parameter(rank: Rank) -> Expr:
     return maximum(*(n for name in rank.lowered.blocks for n in _updated(rank, name)))
 
 
-def _looped(rank: Rank) -> Expr:
-    """Elements of temporaries as one parameter after the other of a block is updated (torch.optim.adam _single_tensor_adam: the root, the
-    denominator, and that of the parameter before)."""
+def _looped(rank: Rank, own: int) -> Expr:
+    """Elements of temporaries as one parameter after the other of a block is updated, `own` of each: of torch.optim.adam _single_tensor_adam the
+    root and the denominator, beside that of the parameter before."""
     candidates: list[Expr] = []
     for name in rank.lowered.blocks:
         sizes = _updated(rank, name)
-        candidates += [2 * n + before for before, n in zip((ZERO, *sizes), sizes)]
+        candidates += [own * n + before for before, n in zip((ZERO, *sizes), sizes)]
     return maximum(*candidates)
 
 

@@ -10,6 +10,7 @@ Sources: Megatron-Core optimizer/muon.py; NVIDIA Emerging-Optimizers orthogonali
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.cost.matrices import Weight, weights_of
@@ -63,6 +64,17 @@ def update_seconds(lowered: Lowered) -> Expr:
     peak, width = {"medium": (half, 2), "high": (half / 2, 4), "highest": (symbol("Phi_fp32"), 4)}[how]
     products = update_products(lowered)
     return sum((p.times * curves.gemm(p.m, p.n, p.k, kind="forward", width_in=width, width_out=width, peak=peak) for p in products), ZERO)
+
+
+def orthogonal_temporaries(lowered: Lowered, width: int | Fraction) -> Expr:
+    """Bytes beside the states while the worst matrix is made orthogonal: the moment as it is taken, `width` an element, the matrix of a round and
+    that of the next, and two products of its shorter side, in 16 bits (torch.optim.Muon _zeropower_via_newtonschulz)."""
+    strategy, found = lowered.profile.strategy, []
+    for weight in weights_of(lowered):
+        if taken_as_matrix(strategy, weight):
+            shorter = minimum(weight.rows, weight.columns)
+            found.append(((width + 4) * weight.rows * weight.columns + 4 * shorter * shorter) * minimum(1, weight.times))
+    return maximum(*found) if found else ZERO
 
 
 def _owners(lowered: Lowered, weight: Weight) -> Expr:

@@ -37,14 +37,18 @@ class Moment:
     latest: Expr = ZERO
 
 
-def forward_moments(remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False, called: bool = False) -> list[Moment]:
+def forward_moments(
+    remembered: Remembered, *, returns_logits: bool = False, op_by_op: bool = False, called: bool = False, cached: bool = False
+) -> list[Moment]:
     """The kernels of forward that may hold the most. returns_logits: the module hands its logits back, so they live on
     (transformers CausalLMOutput), and its own frame holds what it gave its output layer. op_by_op: `Framework.op_by_op`; called: the block
-    is a call itself, and holds what it is given."""
+    is a call itself, and holds what it is given; cached: copies of parameters stay in autocast's cache."""
     walk = _Walk(remembered.placed, op_by_op, remembered.recomputed)
     kept = {s.name: s.bytes for s in remembered.saved}
     block = remembered.placed.block
     held = {walk.root(t) for t in (*block.outputs, *(block.inputs if called and op_by_op else ()))}
+    if cached:
+        held |= {walk.root(op.outputs[0]) for op in walk.ops if OPERATIONS[op.kind].casts and block.tensors[op.inputs[0]].kind == "parameter"}
     if returns_logits:
         heads = [op for op in walk.ops if op.kind in PRODUCTS and op.module == "lm_head"]
         held |= {walk.root(op.outputs[0]) for op in heads}
@@ -123,14 +127,17 @@ class _Walk:
         dtype = self.placed.block.tensors[name].dtype
         return room(self.placed, name) * WIDTHS[self.placed.mesh.precision if dtype in NARROW else dtype]
 
-    def forward(self, indices: Iterable[int], kept: Mapping[str, Expr], held: Iterable[str], present: Mapping[str, Expr]) -> list[Moment]:
-        """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already."""
+    def forward(
+        self, indices: Iterable[int], kept: Mapping[str, Expr], held: Iterable[str], present: Mapping[str, Expr], passing: Collection[str] = ()
+    ) -> list[Moment]:
+        """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already, and stay but for those
+        that are `passing`."""
         live: dict[str, Expr] = {}
         for name in self.placed.block.inputs:
             for root in self.own([name]):
                 live[root] = self.size(root)
         live |= present
-        stay = {*held, *present}
+        stay = {*held, *(root for root in present if root not in passing)}
         moments = []
         for index in indices:
             op = self.ops[index]
@@ -231,9 +238,11 @@ class _Backward:
         wanted = {r for i in range(index + 1) for r in self.needs[i] if r not in self.live and self.makers.get(r) in run}
         again = {r: self.walk.size(r) for r in wanted}
         base = _sum(self.gradients.values())
-        for moment in self.walk.forward(sorted(run), {**self.live, **again}, (), self.live):
+        passing = set(self.live) - self._needed(index + 1)
+        staying = {r: size for r, size in {**self.live, **again}.items() if r not in passing}
+        for moment in self.walk.forward(sorted(run), staying, (), self.live, passing):
             self.found.append(Moment(f"{moment.kernel}, again", moment.activations + base, self.of_parameters))
-        self.live |= again
+        self.live = {r: size for r, size in self.live.items() if r not in passing} | again
 
     def _run_of(self, index: int) -> set[int]:
         """The operations that run again together: all of a region that is the whole block, else neighbours."""
@@ -319,11 +328,15 @@ class _Backward:
 
     def _release(self, index: int) -> None:
         """Free what no earlier operation needs, neither for its backward nor to run again; a checkpoint holds what it was given to its end."""
-        needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
-        needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
-        needed |= set(self.walk.own(self.block.inputs)) if self.whole else set()
+        needed = self._needed(index)
         for root in [r for r in self.live if r not in needed]:
             del self.live[root]
+
+    def _needed(self, index: int) -> set[str]:
+        """What the backward of operations before this one needs, or what runs again for it."""
+        needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
+        needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
+        return needed | (set(self.walk.own(self.block.inputs)) if self.whole else set())
 
 
 def _statistics(block: Block) -> frozenset[str]:

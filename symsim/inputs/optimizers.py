@@ -20,7 +20,7 @@ class Optimizer:
     orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a number in place of
     gradients (`cost/compressed.py`); local: in one of `local_step_clipper` steps alone. hidden: embeddings and the output layer are no matrices
     to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the size of the largest
-    parameter, bytes an element."""
+    parameter, bytes an element; looped: temporaries in fp32 of the parameter at work, beside one of that before it."""
 
     meaning: str
     source: str
@@ -35,6 +35,7 @@ class Optimizer:
     hidden: bool = False
     moves: int = 0
     largest: int = 0
+    looped: int = 0
 
     @property
     def by_shape(self) -> bool:
@@ -86,7 +87,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
         others=("second",),
         factors=1,
         moves=64,
-        largest=4,
+        looped=2,
     ),
     "came": Optimizer(
         "a moment, and two pairs of means over rows and over columns",
@@ -107,7 +108,6 @@ OPTIMIZERS: dict[str, Optimizer] = {
         orthogonal=True,
         hidden=True,
         moves=8,
-        largest=8,
     ),
     # the update of full size is written and read
     "galore": Optimizer(

@@ -330,8 +330,7 @@ class Operation:
     in_place: bool = False
     casts: bool = False
     whole_sequences: bool = False
-    # the derivative of PyTorch's hands on the gradient that it is given (csrc/autograd AddBackward0)
-    hands_on: bool = False
+    hands_on: bool = False  # PyTorch's derivative hands on the gradient that it is given (AddBackward0)
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
     # tensors like the result that PyTorch's formula of the derivative makes on its way
@@ -400,12 +399,12 @@ OPERATIONS: dict[str, Operation] = {
     "multiply": Operation("kernel"),
     **{kind: Operation("kernel") for kind in ("hyper_weights", "collapse_streams", "mix_streams", "predict_streams", "correct_streams")},
     **{kind: Operation("kernel") for kind in ("take_stream", "stack_streams", "average_streams", "match_magnitude")},
-    "gaussian_top_k": Operation("kernel", Norm),
-    "add": Operation("kernel", hands_on=True),
+    **{"gaussian_top_k": Operation("kernel", Norm), "add": Operation("kernel", hands_on=True)},
     "quantise": Operation("kernel", Cast, transpose="free", inner="maxima"),
     "dequantise": Operation("kernel", Dequantise, transpose="free"),
     "copy_to_pages": Operation("kernel", transpose="again"),
     "column_norm": Operation("primitive", transpose="none"),
+    "column_product": Operation("primitive", transpose="none", stored_by=("sac_mm_attn", "sac_mm")),
     "orthogonal": Operation("kernel"),
     "rotate": Operation("kernel", Rotation),
     "convolution": Operation("kernel", Convolution, counted_by=("linear_attention_flops",), whole_sequences=True),

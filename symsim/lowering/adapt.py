@@ -210,8 +210,8 @@ class _Adapters:
         frame = f"{op.name}.dora_"
         self._emit(op, "constant", "dora_eye", [], [eye], frame=frame, recorded=True)
         down, up = (*says.contracted, *says.contracted, rank), (*says.contracted, rank, *columns)
-        self._emit(op, "column_norm", "dora_low", [a, eye], [low], products=(down,), frame=frame, recorded=True)
-        self._emit(op, "column_norm", "dora_delta", [b, low], [delta], products=(up,), frame=frame)
+        self._emit(op, "column_product", "dora_low", [a, eye], [low], products=(down,), frame=frame, recorded=True)
+        self._emit(op, "column_product", "dora_delta", [b, low], [delta], products=(up,), frame=frame)
         self._emit(op, "column_norm", "dora_scaled", [delta], [scaled])
         self._emit(op, "column_norm", "dora_summed", [weight.name, scaled], [summed])
         self._emit(op, "column_norm", "dora_norm", [summed], [norm], frame=frame)

@@ -193,8 +193,8 @@ MEMORY = (
     )
     + of(
         "cost/memory_static.py",
-        ("a loop over parameters needs two of each", "2 * n + before", "n + before", "memory.py"),
-        ("a loop over parameters holds one of that before", "2 * n + before", "2 * n", "torch_peaks.py"),
+        ("a loop over parameters needs two of each", "own * n + before", "n + before", "memory.py"),
+        ("a loop over parameters holds one of that before", "own * n + before", "own * n", "torch_peaks.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
@@ -239,6 +239,8 @@ MEMORY = (
     )
     + of(
         "cost/workspace.py",
+        ("copies of parameters stay in autocast's cache", "    if cached:\n", "    if False:\n", "torch_peaks.py"),
+        ("what runs again alone reads is gone behind it", "set(self.live) - self._needed(index + 1)", "set()", "torch_peaks.py"),
         ("what is added has one gradient", "            last = ZERO\n", "", "torch_peaks.py"),
         ("a graph is not recorded of what runs again", " and not (op.recorded and index in unrecorded)", "", "torch_peaks.py"),
         ("a layer's call holds what it is given", "(block.inputs if called and op_by_op else ())", "()", "torch_peaks.py"),

@@ -11,6 +11,7 @@ and peft.
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import os
@@ -30,7 +31,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
+from torch.utils.checkpoint import create_selective_checkpoint_contexts  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
+from transformers.optimization import Adafactor  # noqa: E402
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma", "phi3", "glm4", "starcoder2", "granite", "qwen2_moe", "olmoe")
 METHODS = ("full", "lora", "dora", "frozen")
@@ -41,6 +44,18 @@ OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1, foreach=False),
     "sgd_momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=False),
 }
+FURTHER_OPTIMIZERS = {
+    "adafactor": lambda p: Adafactor(p),
+    "muon": lambda p: torch.optim.Muon(p),
+    "adam 8 bit": lambda p: bitsandbytes_adam(p),
+}
+FURTHER = ("sac_mm", "sac_attn", "sac_mm_attn", "micro-batches", "nf4", *FURTHER_OPTIMIZERS)
+# what torch.utils.checkpoint keeps the results of, by the recomputation that says so
+STORED = {
+    "sac_mm": (torch.ops.aten.mm.default, torch.ops.aten.addmm.default),
+    "sac_attn": (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,),
+}
+STORED["sac_mm_attn"] = (*STORED["sac_mm"], *STORED["sac_attn"], torch.ops.aten._grouped_mm.default)
 _LAYER_NORM = torch.nn.functional.layer_norm
 
 
@@ -109,6 +124,59 @@ def draw(rng: random.Random, kind: str) -> tuple[dict[str, Any], dict[str, Any]]
     return config, options
 
 
+def draw_further(rng: random.Random, config: dict[str, Any], options: dict[str, Any], kind: str) -> None:
+    """The options with one kind of method more."""
+    if kind in STORED:
+        options |= {"recompute": kind, "checkpoints": True, "autocast": False}
+    elif kind == "micro-batches":
+        options["m"] = rng.randint(3, 5)
+    elif kind == "nf4":
+        options |= {"method": "lora", "quantize": "nf4", "autocast": False}
+    else:
+        options |= {"optimizer": kind, "method": "full", "autocast": kind == "adam 8 bit" or rng.random() < 0.5}
+        config["tie_word_embeddings"] = False
+
+
+def bitsandbytes_adam(parameters: Any) -> Any:
+    import bitsandbytes
+
+    return bitsandbytes.optim.AdamW8bit(parameters, min_8bit_size=0)
+
+
+def in_four_bits(model: Any) -> None:
+    """Linear maps of the layers as bitsandbytes has them on the processor."""
+    import bitsandbytes
+
+    for parent in [m for layer in model.base_model.layers for m in layer.modules()]:
+        for name, child in list(parent.named_children()):
+            if type(child) is torch.nn.Linear:
+                made = bitsandbytes.nn.Linear4bit(
+                    child.in_features, child.out_features, child.bias is not None, torch.bfloat16, compress_statistics=False, quant_type="nf4"
+                )
+                made.load_state_dict(child.state_dict())
+                setattr(parent, name, made.to("cpu"))
+
+
+class Both:
+    """An optimizer of matrices in layers, and Adam of all else, as one."""
+
+    def __init__(self, model: Any, of_matrices: Any):
+        inside = {id(p) for p in model.base_model.layers.parameters() if p.ndim == 2}
+        trained = [p for p in model.parameters() if p.requires_grad]
+        self.parts = [
+            of_matrices([p for p in trained if id(p) in inside]),
+            torch.optim.AdamW([p for p in trained if id(p) not in inside], fused=True),
+        ]
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        for part in self.parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+
 def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     """Most bytes alive in forward, in backward and in the update of the second step."""
     values = dict(config)
@@ -123,7 +191,12 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         for p in model.parameters():
             p.data = p.data if p.requires_grad else p.data.bfloat16()
     if o["checkpoints"]:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        how: dict[str, Any] = {"use_reentrant": False}
+        if o.get("recompute") in STORED:
+            how["context_fn"] = functools.partial(create_selective_checkpoint_contexts, list(STORED[o["recompute"]]))
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
+    if o.get("quantize"):
+        in_four_bits(model)
     if o["method"] in ("lora", "dora"):
         import peft
 
@@ -134,10 +207,12 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         adapted = peft.LoraConfig(r=o["rank"], target_modules="all-linear", use_dora=o["method"] == "dora")
         model = peft.get_peft_model(model, adapted, autocast_adapter_dtype=o["autocast"])
     model.train()
-    update = OPTIMIZERS[o["optimizer"]]([p for p in model.parameters() if p.requires_grad])
+    made_by = (OPTIMIZERS | FURTHER_OPTIMIZERS)[o["optimizer"]]
+    update = Both(model, made_by) if o["optimizer"] == "muon" else made_by([p for p in model.parameters() if p.requires_grad])
     ids = torch.randint(1, config["vocab_size"], (o["b"], o["s"]))
     live = Live()
-    for t in (*model.parameters(), *model.buffers()):
+    scales = [p.quant_state.absmax for p in model.parameters() if getattr(p, "quant_state", None) is not None]
+    for t in (*model.parameters(), *model.buffers(), *scales):
         live.add(t)
     live.known[ids.untyped_storage()._cdata] = 0
     most = {}
@@ -166,6 +241,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--further", action="store_true", help=f"methods besides, one after the other: {', '.join(FURTHER)}")
     parser.add_argument("--only", type=int, default=None)
     parser.add_argument("--json", action="store_true", help="print rows for tests/oracle/peaks.json too")
     given = parser.parse_args()
@@ -173,6 +249,8 @@ def main() -> int:
     for index in range(given.count) if given.only is None else [given.only]:
         rng = random.Random(f"{given.seed}/{index}")
         config, options = draw(rng, KINDS[index % len(KINDS)])
+        if given.further:
+            draw_further(rng, config, options, FURTHER[index % len(FURTHER)])
         try:
             expected, found = theirs(config, options), peak_cases.ours(config, options)
         except symsim.errors.InputError as refused:
