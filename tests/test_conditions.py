@@ -328,7 +328,7 @@ TRUTHS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(conditions(quantities(LEAVES), TRUTHS))
 def test_what_a_tree_shows_reads_back(tree: Node):
     text = show(tree)
@@ -377,7 +377,7 @@ def on_arrays(tree: Node, points: list[tuple[int, ...]]) -> Any:
     return np.broadcast_to(found, len(points)).tolist()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     conditions(quantities(SMALL, EXACT_ON_ARRAYS, (0, 3)), st.just(Node("lt", (A, B)))) | quantities(SMALL, EXACT_ON_ARRAYS, (0, 3)),
     POINTS,
@@ -390,7 +390,7 @@ def test_arrays_mean_what_numbers_mean(tree: Node, points: list[tuple[int, ...]]
         assert exact == found or (exact != exact and found != found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(quantities(SMALL, EXACT_ON_ARRAYS, (0, 2)), quantities(SMALL, EXACT_ON_ARRAYS, (0, 2)), st.sampled_from([1, -1, -2]), POINTS)
 def test_quotients_of_arrays_are_near_the_exact_ones(above: Node, below: Node, exponent: int, points: list[tuple[int, ...]]):
     for part in (*parts(above), *parts(below)):

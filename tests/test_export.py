@@ -116,7 +116,7 @@ def _of_torchtitan(options: dict[str, Any], architecture: Any) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_a_target_can_say_comes_back(kind: str, data: st.DataObject) -> None:
     asked = data.draw(sayable(kind))

@@ -332,7 +332,7 @@ def holds(fact: Fact, at: dict[str, Number]) -> bool:
     return value == 0 if fact.relation == "=" else value > 0 if fact.relation in ("<", ">") else value >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_trees, st.lists(st.sampled_from(_FACTS), max_size=3, unique=True), st.lists(_points, min_size=12, max_size=12))
 def test_what_facts_decide_is_equal_where_they_hold(tree: Expr, facts: list[str], points: list[dict[str, Number]]) -> None:
     names = tree.symbols()

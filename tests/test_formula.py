@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
@@ -43,7 +43,6 @@ def test_arithmetic_is_evaluation(left: Expr, right: Expr, at: dict[str, int]) -
     assert minimum(left, right).evaluate(at) == min(a, b)
 
 
-@settings(deadline=None)  # the first example imports SymPy
 @given(trees, points)
 def test_sympy_view_has_the_same_value(tree: Expr, at: dict[str, int]) -> None:
     seen = view(tree)

@@ -221,7 +221,7 @@ def size(value: Expr) -> int:
     return len(str(value))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EXPRESSIONS.filter(lambda e: size(e) < 4000))
 def test_what_an_expression_prints_reads_back(value: Expr):
     again = parse(str(value))

@@ -195,7 +195,7 @@ def _any_case(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return name, size, {"f": f, "x": x, "w": w, "r": r, "c": c, "pair": pair}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(_any_case())
 def test_closed_form_is_the_replay(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     """Makespan and activations of every schedule, wherever its conditions hold."""
@@ -234,7 +234,7 @@ def _steps(entries: Order, count: int, m: int) -> Order:
     return tuple(tuple(later(slot, k) for k in range(count) for slot in row) for row in entries)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_any_case())
 def test_steps_that_follow_without_a_barrier(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     """From the end of one step to the end of the next, where every rank goes on by itself: `apart`, and never more than with a barrier."""

@@ -573,7 +573,7 @@ def test_csv_as_printed(tmp_path: Path):
 ROW = st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(), st.booleans(), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(ROW, max_size=20))
 def test_csv_reads_back_exactly(rows: list[tuple[int, float, bool, str]]):
     tp, t_step, fits, schedule = zip(*rows, strict=True) if rows else ((), (), (), ())

@@ -309,7 +309,7 @@ def test_one_number_set_under_two_names() -> None:
         split_settings(["B_hbm=1 TB/s", "accelerator.memory_bandwidth=2 TB/s"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever is done to the text, the reader answers with a system or with one sentence."""
