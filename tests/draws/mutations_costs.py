@@ -167,7 +167,7 @@ MEMORY = (
             "static.gradients + first_layers(rank)",
             "memory.py",
         ),
-        ("of what is reserved 0.94 is used", 'rational("0.94")', 'rational("0.95")', "memory.py"),
+        ("of what is reserved a share is in use", "rational(str(rank.strategy.allocator_in_use))", 'rational("0.95")', "memory.py"),
     )
     + of(
         "cost/memory_narrow.py",
