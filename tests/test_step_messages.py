@@ -18,6 +18,7 @@ from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
 from symsim.ir.messages import Message
+from symsim.pipeline.shared import groups_of_stages
 from symsim.report import render_markdown
 
 MODELS = ("llama3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-next-80b-a3b", "gemma-3-4b", "qwen3-0.6b")
@@ -100,7 +101,7 @@ def test_what_is_listed_is_what_is_priced(model: str, strategy: str, monkeypatch
         assert listed == mine
         assert all(m.group.evaluate(at) > 1 for m in result.stage_messages(stage))
         for m in priced:
-            axes = groups(result.strategy, result.lowered.mesh, 3 if m.axis == "embd" and m.group == expr(3) else 2)[m.axis]
+            axes = groups(result.strategy, result.lowered.mesh, groups_of_stages(result.model, result.strategy))[m.axis]
             members = Fraction(1)
             for a in axes:
                 members *= Fraction(a.degree.evaluate(at))
