@@ -12,6 +12,7 @@ from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 
@@ -91,6 +92,14 @@ def test_saved_tensors_of_named_operations_wait_there(pp: int, alive: int) -> No
     for moment in ("M_at_forward_dense", "M_at_backward_dense"):
         assert plain[moment] - away[moment] == (alive * held - 2) * each
     assert away["A_dense"] == plain["A_dense"]
+
+
+@pytest.mark.parametrize("options", ["offload_operations=attention.core", "recompute=selective,recompute_operations=attention.core"])
+def test_operations_are_named_in_layers_whose_kinds_are_two_words(options: str) -> None:
+    model = load_model("beam-501b-a23b").architecture
+    assert any("_" in kind for kind in model.layer_kinds)
+    plain, named = derive(model, Strategy()), derive(model, load_strategy(options))
+    assert plain.stage_numbers(plain.stages[0])["M_stage_activations"] != named.stage_numbers(named.stages[0])["M_stage_activations"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.trained import depths
+from symsim.inputs.trained import depths, respelt
 from symsim.pipeline.stages import stages
 
 
@@ -86,7 +86,7 @@ def named_operations(option: str, asked: Iterable[str], architecture: Architectu
     from symsim.lowering.lower import declared_alone
 
     declared = declared_alone(architecture)
-    layers = [[op.name for op in declared[kind].ops] for kind in architecture.kind_names()]
+    layers = [[op.name for op in declared[kind].ops] for kind in respelt(architecture).kind_names()]
     known = dict.fromkeys(name.rsplit(".", n)[0] for names in layers for name in names for n in range(name.count(".") + 1))
     for one in asked:
         for end in one.split(".."):
