@@ -115,7 +115,7 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
     model = "mixtral-8x7b" if fact.startswith(("router", "top_k", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
     model = "qwen1.5-moe-a2.7b" if fact.startswith("shared") else model
     model = {"norm_in_fp32": "gpt3-175b", "norm_scale_cast": "llama4-scout"}.get(fact, model)
-    strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact == "router_is_linear" else "fusion=eager"
+    strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact in ("router_is_linear", "linears_of_its_own") else "fusion=eager"
     code = symsim.load_model(model).modelling
     monkeypatch.setitem(MODULE_CODE, code, ModuleCode(router_in_fp32=fact == "router_weight_in_fp32", norm_weight_in_fp32=fact == "norm_weight_cast"))
 
@@ -124,5 +124,5 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
         return [repr((b.placed.block.ops, b.placed.block.tensors)) for b in blocks.values()]
 
     before = kernels()
-    monkeypatch.setitem(MODULE_CODE, code, replace(MODULE_CODE[code], **{fact: True}))
+    monkeypatch.setitem(MODULE_CODE, code, replace(MODULE_CODE[code], **{fact: frozenset({"o_proj"}) if fact == "linears_of_its_own" else True}))
     assert kernels() != before

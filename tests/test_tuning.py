@@ -384,3 +384,28 @@ def test_adapters_of_experts_have_a_rank_of_their_own() -> None:
     assert trained(None) - trained(16) == 0
     assert trained(None) - trained(4) == 12 * each
     assert trained(4, "attention") == trained(None, "attention")
+
+
+IBERT = {"model_type": "ibert", "vocab_size": 30, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 24}
+
+
+@pytest.mark.parametrize(
+    ("options", "trained"),
+    [("tuner_type=lora", 4 * (36 + 36)), ("tuner_type=lora,use_dora=true", 4 * (36 + 36) + 36), ("tuner_type=oft,oft_block_size=4", 9 * 6)],
+)
+def test_modules_of_their_own_have_no_adapters(options: str, trained: int) -> None:
+    """I-BERT's layers are of no torch.nn.Linear, and its head's transformation is one, as peft 0.21 counts what it trains."""
+    model = read_config(IBERT, "ibert", "config.json")[0]
+    result = derive(model, load_strategy(f"fusion=eager,lora_rank=4,{options}"))
+    assert int(result.value("params.trained")) == trained
+    plain = derive(model, load_strategy(f"fusion=te,lora_rank=4,{options}")) if "lora" in options else None
+    assert plain is None or int(plain.value("params.trained")) > trained
+    with pytest.raises(InputError, match="target_modules=q_proj: ibert has modules of its own for it, beside which peft puts no adapters"):
+        derive(model, load_strategy(f"fusion=eager,target_modules=q_proj,{options}"))
+
+
+def test_modules_of_their_own_are_not_stored_in_few_bits() -> None:
+    """bitsandbytes takes the place of torch.nn.Linear alone: of I-BERT that of the head's transformation."""
+    found = derive(read_config(IBERT, "ibert", "config.json")[0], load_strategy("fusion=eager,tuner_type=lora,quantize_base=nf4")).lowered.blocks
+    made = {op.name for block in found.values() for op in block.placed.block.ops if op.kind == "dequantise"}
+    assert made == {"head_transform.dense.dequantise"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Op
+from symsim.ir.operations import Projection
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class ModuleCode:
     """The gated activation works on fp32 copies of both its operands."""
     picks_heads: bool = False
     """_split_heads takes keys and values by a list of one index, which autograd keeps."""
+    linears_of_its_own: frozenset[str] = frozenset()
+    """Weights of linear maps whose modules are no torch.nn.Linear: no library puts adapters beside them, or stores them in few bits."""
 
 
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
@@ -141,6 +144,7 @@ MODULE_CODE = {
     "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True, shared_experts_first=True),
     "hy_v3": _ROUTER,
+    "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,
     "kimi_linear": _ROUTER,
@@ -181,6 +185,11 @@ _LLAMA = ModuleCode()
 def module_code(model: Architecture) -> ModuleCode:
     """What the modules of a model's family do, Llama's where nothing is said."""
     return MODULE_CODE.get(model.modelling, _LLAMA)
+
+
+def of_its_own(op: Op, model: Architecture) -> bool:
+    """Whether a linear map is a module that libraries of adapters and of few bits pass over."""
+    return not module_code(model).linears_of_its_own.isdisjoint(op.of(Projection).labels)
 
 
 def in_order(ops: Sequence[Op], model: Architecture) -> list[Op]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from symsim.algebra.expr import symbol
-from symsim.frameworks.eager_modules import module_code
+from symsim.frameworks.eager_modules import module_code, of_its_own
 from symsim.frameworks.framework import Framework
 from symsim.frameworks.kernels import Profile
 from symsim.frameworks.recompute import KERNEL
@@ -61,7 +61,7 @@ def module_names(op: Op) -> frozenset[str]:
 def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architecture) -> bool:
     """Whether a linear map has an adapter. Of a router that is a linear module all_linear means that too."""
     labels = set(op.of(Projection).labels)
-    if not module_names(op).isdisjoint(strategy.exclude_modules or ()):
+    if not module_names(op).isdisjoint(strategy.exclude_modules or ()) or (not framework.adapts_experts and of_its_own(op, model)):
         return False
     router = not framework.adapts_experts and module_code(model).router_is_linear
     linear = not labels & (framework.unadapted - {"router" if router else ""}) and (framework.adapts_experts or not op.einsums[0].chosen)

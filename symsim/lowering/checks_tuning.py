@@ -5,6 +5,7 @@ from __future__ import annotations
 from symsim.algebra.expr import product
 from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.choices import FRAMEWORKS
+from symsim.frameworks.eager_modules import of_its_own
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.tuning import named, tunes
@@ -110,6 +111,8 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
             raise InputError(f"{field}={cut(name)}: no linear map is called so: {nearest(name, [ALL_LINEAR, *known])}")
         if "lm_head" in known[name].of(Projection).labels and field == "target_modules":
             raise InputError(f"target_modules={name}: adapters beside the output layer are not modelled; modules_to_save=lm_head trains it whole")
+        if field == "target_modules" and not framework.adapts_experts and of_its_own(known[name], architecture):
+            raise InputError(f"target_modules={name}: {architecture.name} has modules of its own for it, beside which peft puts no adapters")
         if name in joint:
             own = " and ".join(joint[name].of(Projection).labels)
             raise InputError(f"{field}={name}: {own} are one product here, which has one adapter: give {joint[name].name}")

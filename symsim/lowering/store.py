@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symsim.frameworks.eager_modules import of_its_own
 from symsim.frameworks.kernels import Profile
 from symsim.ir.block import Block, Op, Tensor, rebuild
 from symsim.ir.operations import PRODUCTS, Cast, Dequantise, Projection
@@ -37,6 +38,8 @@ def store(block: Block, profile: Profile) -> Block:
 
 def _is_stored(op: Op, block: Block, profile: Profile) -> bool:
     if op.kind not in PRODUCTS or block.tensors[op.inputs[1]].gradient:
+        return False
+    if not profile.framework.adapts_experts and of_its_own(op, profile.model):
         return False
     ours = not _WHOLE & set(op.of(Projection).labels) and not block.tensors[op.inputs[1]].borrowed
     return ours and (profile.strategy.quantize_experts or not op.einsums[0].chosen)

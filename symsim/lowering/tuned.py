@@ -79,11 +79,14 @@ def _trained(strategy: Strategy, block: Block, at: int | None, model: Architectu
 
 
 def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
-    framework = FRAMEWORKS[strategy.fusion]
-    adapters = strategy.tuner_type != "full"
-    linear = [op for op in block.ops if adapters and op.kind in LINEAR]
-    adapted = any(is_target(op, strategy, framework, model) or set(op.of(Projection).labels) & set(strategy.target_modules) for op in linear)
-    return adapted or any(_trained(strategy, block, at, model))
+    return _adapted(strategy, block, model) or any(_trained(strategy, block, at, model))
+
+
+def _adapted(strategy: Strategy, block: Block, model: Architecture) -> bool:
+    """Whether a linear map of the block has an adapter."""
+    framework, named_so = FRAMEWORKS[strategy.fusion], set(strategy.target_modules)
+    linear = [op for op in block.ops if strategy.tuner_type != "full" and op.kind in LINEAR]
+    return any(is_target(op, strategy, framework, model) or not named_so.isdisjoint(op.of(Projection).labels) for op in linear)
 
 
 def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
@@ -175,6 +178,7 @@ def trains_anything(model: Architecture, strategy: Strategy) -> bool:
     """Whether any parameter or adapter is trained."""
     model = _untuned(model)
     blocks = declared_alone(model)
-    if any(any(_trained(strategy, blocks[name], None, model)) for name in blocks if name not in model.layer_kinds):
+    ends = (block for name, block in blocks.items() if name not in model.layer_kinds)
+    if any(_adapted(strategy, block, model) or any(_trained(strategy, block, None, model)) for block in ends):
         return True
     return any(k.trains for k in tuned(model, strategy).layer_kinds.values() if isinstance(k, TunedKind))
