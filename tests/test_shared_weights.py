@@ -10,8 +10,11 @@ import pytest
 import symsim
 from symsim.algebra.kinds import spelt
 from symsim.api.result import Result, derive
+from symsim.cost.memory_backward import gradients_ahead
+from symsim.cost.memory_rank import rank_of
 from symsim.cost.reduce import narrow_of_block, update_messages
 from symsim.errors import InputError
+from symsim.evaluation.traffic import stage_messages
 from symsim.inputs.hf import read_config
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
@@ -57,7 +60,7 @@ def test_copies_of_what_is_borrowed_are_kept_once() -> None:
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
-        ("pp=3", "layers of zamba2-7b read what the embedding made, which no framework"),
+        ("pp=3,tuner_type=lora", "give pp=1, or tuner_type=full"),
         ("zero=3,dp=2,prefetch_bucket_size=10", "what prefetch_bucket_size does then is not known"),
         ("zero=3,dp=2,tuner_type=lora", "give zero=2, or tuner_type=full"),
         ("tp=3", "tp=3 does not divide num_attention_heads=32"),
@@ -168,10 +171,50 @@ def test_a_block_that_layers_share_is_gathered_beside_their_own_weights() -> Non
     known = {**result.values, **result.stage_numbers(result.stages[0])}
     messages = [m for m in update_messages(result.lowered, result.derivation) if m.phase == "forward"]
     gathered = sum(int(m.count.evaluate(known) * m.payload.evaluate(known)) for m in messages)
-    block = 7168 * 3 * 7168 + 7168 * 3584 + 3 * 3584 * 14336 + 7168 + 3584
-    assert gathered == 7_356_749_648 + 11 * block
+    assert gathered == 7_356_749_648 + 11 * BLOCK
     scattered = [m for m in update_messages(result.lowered, result.derivation) if m.op == "reduce_scatter"]
     assert sum(int(m.count.evaluate(known) * m.payload.evaluate(known)) for m in scattered) == 7_356_749_648
+
+
+BLOCK = 7168 * 3 * 7168 + 7168 * 3584 + 3 * 3584 * 14336 + 7168 + 3584
+
+
+@pytest.mark.parametrize("strategy", ["pp=3", "pp=27,dp=2,zero=1", "pp=3,vpp=9"])
+def test_stages_have_copies_of_a_block_and_adapters_of_their_own(strategy: str) -> None:
+    """Zamba2-7B: each stage has a copy of each of the two blocks that its layers use; adapters and projections are each layer's own."""
+    result = zamba2(strategy)
+    pp = int(result.values["pp"])
+    uses = [i for i, kind in enumerate(k for s in result.model.layers for k in s.kinds * s.repeat) if "hybrid" in kind]
+    copies = sum(len({n % 2 for n, i in enumerate(uses) if any(c.first <= i < c.last for c in s.chunks)}) for s in result.stages)
+    assert copies > 2
+    assert sum(_of_stages(result, "P_stage")) == 7_356_749_648 + 3584 * 32000 + (copies - 2) * BLOCK
+    sums = [one for stage in range(pp) for one in _sums(result, stage)]
+    assert sum(calls for _, calls, _ in sums) == copies and {n for _, calls, n in sums if calls} == {BLOCK}
+
+
+def test_what_the_embedding_made_goes_from_stage_to_stage() -> None:
+    """Beside the stream, in its layout, and its gradient back; a stage keeps what came until its backward."""
+    result = zamba2("pp=3,tp=2,sp=true,num_microbatches=6")
+    one = 4096 * 3584 // 2
+    for stage, ways in zip(result.stages, (1, 2, 1), strict=True):
+        counted = Counter[tuple[str, int]]()
+        for m in (m for m in stage_messages(result, stage) if m.op == "p2p"):
+            moved = sum(int(n.evaluate(result.values)) for n in (m.send_elements, m.receive_elements))
+            counted[m.phase, moved] += int(m.count.evaluate(result.values))
+        assert counted == {("forward", one): 2 * ways, ("backward", one): 2 * ways}
+    stages = [result.stage_numbers(stage) for stage in result.stages]
+    assert [int(n["M_stage_activations"] - n["alive_i"] * n["A_stage"]) for n in stages] == [0, 2 * 2 * one, 2 * one]
+
+
+def test_time_and_gradients_of_what_goes_beside_the_stream() -> None:
+    """Two tensors take twice the time of one; the gradient waits at every layer but those behind the last that reads."""
+    model, strategy = load_model("zamba2-7b").architecture, load_strategy("pp=3,num_microbatches=6")
+    alone = model.model_validate(model.model_dump() | {"layers": [{"repeat": 81, "kinds": ["mamba"]}]})
+    sent = [derive(m, strategy, system=load_system("h100-sxm")).step_numbers["tc"] for m in (model, alone)]
+    assert sent[0] == pytest.approx(2 * sent[1], rel=1e-12) and sent[1] > 0
+    result = zamba2("pp=3")
+    waits = [gradients_ahead(rank_of(result.derivation, result.lowered), kind) for kind in KINDS]
+    assert [int(w.evaluate(result.values | {"loss_i": last})) for w in waits for last in (0, 1)] == [2 * 4096 * 3584 * n for n in (1, 1, 1, 0, 1, 0)]
 
 
 def test_a_layer_borrows_what_there_is() -> None:

@@ -12,7 +12,7 @@ from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, kept
 from symsim.cost.memory_mirrored import mirrored, of_other
-from symsim.cost.memory_rank import LIVENESS, Rank, away, define_away, define_stage, saved_layers, stream, total
+from symsim.cost.memory_rank import LIVENESS, Rank, ahead, away, define_away, define_stage, saved_layers, stream, total
 from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Delayed, Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
@@ -100,7 +100,7 @@ def define_activations(rank: Rank) -> Activations:
     of_depths, depths_alive = _last_chunk(rank)
     define_away(rank)
     waiting = total(away(rank, k) * layers(k).expr for k in rank.model.kind_names())
-    saved = of_stage("A").expr + _sent(rank) - waiting
+    saved = of_stage("A").expr + _sent(rank) + _come(rank) - waiting
     offloaded = _offloaded_layers(rank)
     earlier = define_stage(
         rank,
@@ -158,6 +158,13 @@ def _sent(rank: Rank) -> Expr:
     if rank.strategy.pp == 1 or rank.strategy.deallocate_pipeline_outputs:
         return ZERO
     return stream(rank) * (symbol("vpp") - symbol("loss_i"))
+
+
+def _come(rank: Rank) -> Expr:
+    """What came to the stage's chunks beside the stream, which is theirs until their backward (as the stream is, which the first layer keeps); and of
+    the first chunk what it has sent on so, where that is not freed then."""
+    freed = symbol("first_i") if rank.strategy.deallocate_pipeline_outputs else ZERO
+    return ahead(rank) * (symbol("vpp") - freed) if rank.strategy.pp > 1 and ahead(rank) else ZERO
 
 
 def _offloaded_layers(rank: Rank) -> Expr | None:

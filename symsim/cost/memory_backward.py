@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.held import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
-from symsim.cost.memory_rank import Rank, on_device, saved_layers, stream, total
+from symsim.cost.memory_rank import Rank, ahead, on_device, saved_layers, stream, total
 from symsim.cost.shared_weights import lent_by_stage
 from symsim.cost.states import parameter_type
 from symsim.ir.block import WIDTHS
@@ -58,6 +58,17 @@ def embedded(rank: Rank, name: str) -> Expr:
         return ZERO
     others = maximum(0, total(layers(k).expr for k in rank.model.kind_names()) - 1)
     return stream(rank) * symbol("first_i") * minimum(1, others)
+
+
+def gradients_ahead(rank: Rank, name: str) -> Expr:
+    """Bytes of gradients of what layers read beside the stream: sums over the layers that read it, which wait until the first of these has run
+    backward. Behind the last of them, on the last stage, there are none."""
+    if name not in rank.model.layer_kinds or not rank.lowered.passed_on[1:]:
+        return ZERO
+    order = [kind for segment in reversed(rank.model.layers) for kind in reversed(segment.kinds * segment.repeat)]
+    reads = {kind for kind in order if any(n in rank.lowered.blocks[kind].placed.block.inputs for _, n in rank.lowered.passed_on[1:])}
+    last = next(i for i, kind in enumerate(order) if kind in reads)
+    return ahead(rank) * (1 - symbol("loss_i") if order.index(name) <= last else ONE)
 
 
 def pairs_run(rank: Rank) -> Expr:
@@ -136,12 +147,13 @@ def rebuilt(rank: Rank, name: str, again: bool) -> Expr:
 
 
 def gradients_after(rank: Rank, name: str) -> Expr:
-    """PyTorch's gradients that exist before this block's backward: of the head, and, where the step has one micro-batch, of kinds of layers
-    behind it."""
+    """Gradients that exist before this block's backward: of what layers read beside the stream, and PyTorch's of the head, and, where the step has
+    one micro-batch, of kinds of layers behind it."""
+    ahead_of_it = gradients_ahead(rank, name)
     if rank.framework.main_gradients or role_of(name).behind:
-        return ZERO
+        return ahead_of_it
     behind = total(_trained(rank, k) for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
-    return _of_head(rank) + (_lent(rank) if name in rank.model.layer_kinds else ZERO) + _waiting(rank, behind)
+    return ahead_of_it + _of_head(rank) + (_lent(rank) if name in rank.model.layer_kinds else ZERO) + _waiting(rank, behind)
 
 
 def at_first(rank: Rank, name: str, before: Iterable[str], again: bool) -> Expr:

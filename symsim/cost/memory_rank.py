@@ -107,6 +107,11 @@ def stream(rank: Rank) -> Expr:
     return elements(placed, "x") * WIDTHS[placed.block.tensors["x"].dtype]
 
 
+def ahead(rank: Rank) -> Expr:
+    """Bytes of what layers read beside the stream."""
+    return total(elements(placed, name) * WIDTHS[placed.block.tensors[name].dtype] for placed, name in rank.lowered.passed_on[1:])
+
+
 def total(values: Iterable[Expr]) -> Expr:
     return sum(values, ZERO)
 

@@ -325,19 +325,20 @@ def _dealt_out(lowered: Lowered, unit: Unit, summed: Message) -> list[Message]:
     return made
 
 
-def boundary(lowered: Lowered) -> Message:
-    """One boundary tensor, to the next chunk: `[s/(c t), b, h]` (Megatron-Core schedules.py), a share of it where ranks that
-    all have the whole tensor send one each."""
-    placed = lowered.blocks[HEAD].placed
-    n = elements(placed, "x") / (lowered.mesh.degree("tp") if _gathers(lowered) else 1)
-    return Message("forward", "p2p", "pp", symbol("pp"), n, n, placed.block.tensors["x"].dtype, "activation")
-
-
-def boundary_shape(lowered: Lowered) -> Message | None:
-    """The three numbers that say a boundary tensor's shape, sent ahead of it (Megatron-Core p2p_communication.py _communicate_shapes)."""
-    if not lowered.profile.strategy.variable_seq_lengths:
-        return None
-    return replace(boundary(lowered), send_elements=ONE * 3, receive_elements=ONE * 3, dtype="int64", what="shape")
+def boundary(lowered: Lowered) -> list[Message]:
+    """What goes to the next chunk: of the stream `[s/(c t), b, h]` (Megatron-Core schedules.py), and of each tensor that layers read beside it
+    (every tensor of a stage's results is sent: DeepSpeed runtime/pipe/engine.py _exec_send_activations, torch distributed/pipelining/stage.py); a
+    share where ranks that all have the whole tensor send one each. Where shapes vary, the three numbers of each are sent ahead of it
+    (Megatron-Core p2p_communication.py _communicate_shapes)."""
+    made, shares = [], lowered.mesh.degree("tp") if _gathers(lowered) else 1
+    for placed, name in lowered.passed_on:
+        n = elements(placed, name) / shares
+        tensor = placed.block.tensors[name]
+        what = "activation beside the stream" if tensor.borrowed else "activation"
+        one = Message("forward", "p2p", "pp", symbol("pp"), n, n, tensor.dtype, what)
+        shape = replace(one, send_elements=ONE * 3, receive_elements=ONE * 3, dtype="int64", what="shape")
+        made += [shape, one] if lowered.profile.strategy.variable_seq_lengths else [one]
+    return made
 
 
 def _gathers(lowered: Lowered) -> bool:
@@ -346,10 +347,10 @@ def _gathers(lowered: Lowered) -> bool:
 
 def pipeline_messages(lowered: Lowered, sends: "Expr | int", receives: "Expr | int") -> list[Message]:
     """Boundary tensors of a stage, forward to the next chunk and its gradient back."""
-    tensor, shape, made = boundary(lowered), boundary_shape(lowered), []
+    made: list[Message] = []
     directions = (("forward", sends, receives), ("backward", receives, sends))
-    for (phase, out, back), one in ((way, one) for way in directions for one in (shape, tensor) if one is not None):
-        what = one.what if phase == "forward" else f"gradient of the {one.what}" if one is tensor else f"{one.what} of the gradient"
+    for (phase, out, back), one in ((way, one) for way in directions for one in boundary(lowered)):
+        what = one.what if phase == "forward" else f"gradient of the {one.what}" if one.what != "shape" else f"{one.what} of the gradient"
         if out:
             made.append(replace(one, phase=phase, receive_elements=ZERO, what=f"{what}, sent", count=ONE * out))
         if back:
@@ -360,13 +361,12 @@ def pipeline_messages(lowered: Lowered, sends: "Expr | int", receives: "Expr | i
 def arrivals(lowered: Lowered) -> list[Message]:
     """What stage i gathers over tensor ranks after shares of a boundary tensor have come, every micro-batch (Megatron-LM until
     2022, p2p_communication.py _communicate: with scatter_gather_tensors_in_pipeline and without sequence parallelism)."""
-    if not _gathers(lowered):
-        return []
-    one, made = boundary(lowered), []
-    for phase, often in (("forward", "received_i"), ("backward", "returned_i")):
-        what = f"{one.what} on arrival" if phase == "forward" else f"gradient of the {one.what} on arrival"
-        group, n = lowered.mesh.degree("tp"), one.send_elements
-        made.append(Message(phase, "all_gather", "tp", group, n, n * group, one.dtype, what, symbol(often)))
+    made: list[Message] = []
+    for one in (m for m in boundary(lowered) if m.what != "shape" and _gathers(lowered)):
+        for phase, often in (("forward", "received_i"), ("backward", "returned_i")):
+            what = f"{one.what} on arrival" if phase == "forward" else f"gradient of the {one.what} on arrival"
+            group, n = lowered.mesh.degree("tp"), one.send_elements
+            made.append(Message(phase, "all_gather", "tp", group, n, n * group, one.dtype, what, symbol(often)))
     return made
 
 

@@ -32,7 +32,6 @@ from symsim.cost.orthogonal import orthogonal_messages, update_seconds
 from symsim.cost.reduce import (
     arrivals,
     boundary,
-    boundary_shape,
     bucket_size,
     expert_groups,
     reductions,
@@ -240,7 +239,7 @@ def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
     strategy = lowered.profile.strategy
     seconds = Quantity(ZERO, SECOND)
     if strategy.pp > 1:
-        seconds = total((network.seconds(m) for m in (boundary_shape(lowered), boundary(lowered)) if m is not None), SECOND)
+        seconds = total(map(network.seconds, boundary(lowered)), SECOND)
         if strategy.batch_p2p_sync and lowered.profile.assumptions["host_launch"] == "counted":
             seconds = seconds + Quantity(symbol("t_launch"), SECOND)
     book.define(Key("tc", "pipeline"), seconds, "one boundary tensor sent to the next stage", unit=SECOND, latex="t_c")

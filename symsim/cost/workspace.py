@@ -133,9 +133,8 @@ class _Walk:
         """Moments of these operations: `kept` storages stay, `held` ones stay to the end, `present` are there already, and stay but for those
         that are `passing`."""
         live: dict[str, Expr] = {}
-        for name in self.placed.block.inputs:
-            for root in self.own([name]):
-                live[root] = self.size(root)
+        for root in self.own(n for n in self.placed.block.inputs if not self.placed.block.tensors[n].borrowed):
+            live[root] = self.size(root)
         live |= present
         stay = {*held, *(root for root in present if root not in passing)}
         moments = []

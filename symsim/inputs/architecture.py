@@ -345,13 +345,11 @@ class Architecture(Part):
 
     @property
     def reads_ahead(self) -> str:
-        """What layers read beside the stream, which was made before the layer in front of them; "" if nothing."""
+        """What layers read beside the stream that is other for each of them, and was made before the layer in front; "" if nothing."""
         kinds = [self.layer_kinds[k] for k in self.kind_names()]
         if self.per_layer_input is not None:
             return "embeddings of their own"
-        if any(kind.shared_keys for kind in kinds):
-            return "keys and values of earlier layers"
-        return "what the embedding made" if any(kind.shared_block != "none" for kind in kinds) else ""
+        return "keys and values of earlier layers" if any(kind.shared_keys for kind in kinds) else ""
 
     @property
     def last_kind(self) -> str:

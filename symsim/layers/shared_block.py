@@ -19,7 +19,7 @@ def shared_block(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     net.dim("h2", 2 * net.dims["h"].size)
     with net.within("shared_block", borrows=borrows):
         both = net.tensor("concat", "b s h2")
-        net.op("concat", "concat", [x, net.input("embedded", "b s h")], [both])
+        net.op("concat", "concat", [x, net.input("embedded", "b s h", borrowed=True)], [both])
         t = n.norm(net, both, "input_norm", "h2", kind=model.normalization, bias=model.norm_bias)
         with net.within("attention", "attention"):
             t = _attention(net, t, model, kind)
