@@ -99,3 +99,37 @@ def test_a_pyramid_of_experts_is_a_sentence() -> None:
         job(*PLAIN, *"--num-experts 64 64 128 --world-size 64".split())
     with pytest.raises(InputError, match="num_experts is 6 8; it should be a number"):
         job(*PLAIN[: PLAIN.index("--deepspeed")], "--num-experts", "6", "8")
+
+
+SCRIPT = """ZERO=1
+MICRO=4
+CONFIG=./ds_$SLURM_JOBID.json
+cat <<END > $CONFIG
+{
+  "train_micro_batch_size_per_gpu": $MICRO,
+  "zero_optimization": {"stage": $ZERO, "reduce_bucket_size": 90000000},
+  "data_types": {"grad_accum_dtype": "fp32"},
+  "bf16": {"enabled": true}
+}
+END
+deepspeed --num_nodes 2 --num_gpus 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --bf16 --vocab-size 50257 \\
+    --max-position-embeddings 2048 --micro-batch-size $MICRO --global-batch-size 512 --zero-stage $ZERO --deepspeed --deepspeed_config $CONFIG
+"""
+
+
+def test_the_json_that_a_script_writes_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(SCRIPT)
+    strategy = dict(job(str(file)).strategy or {})
+    assert (strategy["ddp_bucket_size"], strategy["grad_reduce_in_fp32"], strategy["dp"]) == (90_000_000, True, 16)
+    # another that is given stands in its place
+    other = tmp_path / "ds.json"
+    other.write_text(json.dumps({"zero_optimization": {"stage": 1, "reduce_bucket_size": 70_000_000}, "train_micro_batch_size_per_gpu": 4}))
+    assert (job(str(file), str(other)).strategy or {})["ddp_bucket_size"] == 70_000_000
+    file.write_text(SCRIPT.replace("90000000", "${BUCKET}"))
+    made = job(str(file))
+    assert (made.strategy or {})["ddp_bucket_size"] == 500_000_000
+    assert any("train.sh:7: $BUCKET has no value; --var BUCKET=VALUE gives it" in note for note in made.notes)
+    file.write_text(SCRIPT.replace('"stage": $ZERO,', '"stage": ,'))
+    with pytest.raises(InputError, match=r"train\.sh:7: not JSON"):
+        job(str(file))

@@ -236,7 +236,8 @@ def test_an_argument_that_is_not_given_names_its_place_and_its_use() -> None:
         ("\nx ${A%.*}", "s:2: ${A%.*} has no value; --var A=VALUE gives it"),
         ("A=b; x ${A/[b]/c}", "s:1: ${A/[b]/c} is an expansion that is not followed here; write its value out"),
         ("x $(echo 1 | tr 1 2)", "s:1: the output of 'echo 1 | tr 1 2' is not known, since nothing is run"),
-        ("x $(basename $A)", "s:1: the output of 'basename $A' is not known, since nothing is run"),
+        ("x $(basename $A)", "s:1: $A has no value; --var A=VALUE gives it"),
+        ("x $(ls $A)", "s:1: the output of 'ls $A' is not known, since nothing is run"),
         ("x $TP", "s:1: $TP has no value; --var TP=VALUE gives it"),
         ("if [ -f y ]; then A=1; else A=2; fi\nx $A", "s:1: $A: it depends on the condition, which only a run could tell; --var A=VALUE gives it"),
         ('if [ "$M" = 7b ]; then A=1; else A=2; fi\nx $A', "s:1: $M has no value; --var M=VALUE gives it"),
@@ -379,3 +380,64 @@ def test_numbers_that_are_none_name_no_argument_and_no_element() -> None:
     for digits in ("9" * 5000, "²", "9" * 30):
         assert commands(f"x ${{{digits}}}", "s")[0].words[1].why
         assert commands(f"A=(1 2)\nx ${{A[{digits}]}}", "s")[0].words[1].why
+
+
+def files(text: str) -> dict[str, tuple[str, str | None]]:
+    last = commands(text, "s")[-1]
+    return {name: (word.text, word.why) for name, word in last.files.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ('A=7\ncat > f <<E\n{"a": $A}\nE\nx', '{"a": 7}\n'),
+        ("cat <<'E' >f\n$A `b`\nE\nx", "$A `b`\n"),
+        ("cat <<-E > f\n\ta\n\tE\nx", "a\n"),
+        ("cat > f <<E 2>/dev/null\na \\$b\nE\nx", "a $b\n"),
+        ("echo one > f; echo two >> f; x", "one\ntwo\n"),
+        ("cat > f <<E\na\nE\necho b > f\nx", "b\n"),
+        ("cat <<E > f\nan odd ` mark\nE\nx", "an odd ` mark\n"),
+    ],
+)
+def test_what_a_script_writes_into_a_file_is_known(text: str, written: str) -> None:
+    assert files(text) == {"f": (written, None)}
+
+
+def test_a_file_that_is_written_otherwise_or_in_one_branch_alone_is_not_known() -> None:
+    assert files("cat > f <<E\na\nE\nmake > f\nx") == {}
+    branches = "if [ $A = 1 ]; then cat > f <<E\na\nE\nelse echo b > f; fi\nx"
+    assert files(branches)["f"][1] == "s:1: $A has no value; --var A=VALUE gives it"
+    assert files("cat > f <<E\n$A\nE\nx")["f"] == ("$A\n", "s:2: $A has no value; --var A=VALUE gives it")
+
+
+def test_a_file_goes_by_a_name_that_only_a_run_could_tell() -> None:
+    last = commands("D=run_$(date)\ncat > $D/f <<E\na\nE\nx $D/f", "s")[-1]
+    assert last.files[last.words[1].text].text == "a\n"
+
+
+def test_a_script_knows_where_it_lies() -> None:
+    for word in ("${BASH_SOURCE[0]}", "$0"):
+        text = f'H=$(cd "$(dirname "{word}")/.." && pwd)\nx $H $(realpath $H/a/../b) "$(basename {word} .sh)"'
+        assert [word.known() for word in commands(text, "a/b/run.sh")[-1].words] == ["x", "a", "a/b", "run"]
+    assert commands("x $(cd $A && pwd)", "s")[-1].words[1].why == "s:1: $A has no value; --var A=VALUE gives it"
+
+
+def test_a_script_beside_is_followed_whether_it_is_sourced_or_started(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("TP=4\nf() { G=8; }\n")
+    (tmp_path / "inner.sh").write_text("x $1 $TP $PP\nTP=9\n")
+    (tmp_path / "jobs").mkdir()
+    begin = 'source "$(dirname "$0")/../env.sh"\nf\nexport TP\n'
+    for start in ("bash ../inner.sh", "sbatch --nodes=2 ../inner.sh", "srun -l bash ../inner.sh"):
+        (tmp_path / "jobs" / "run.sh").write_text(f"{begin}PP=2 {start} 7B\ny $TP $G $PP\n")
+        found = scripts([((tmp_path / "jobs" / "run.sh").read_text(), str(tmp_path / "jobs" / "run.sh"))])
+        assert [[word.text for word in command.words] for command in found] == [["x", "7B", "4", "2"], ["y", "4", "8", "$PP"]]
+    # a file elsewhere is not looked at
+    text = f". {Path(__file__)}\nx"
+    assert [command.words[0].text for command in commands(text, str(tmp_path / "jobs" / "run.sh"))] == ["x"]
+
+
+def test_scripts_that_start_each_other_end_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("bash b.sh\n")
+    (tmp_path / "b.sh").write_text("bash a.sh\n")
+    with pytest.raises(InputError, match="start or source each other too often"):
+        commands("bash a.sh", str(tmp_path / "c.sh"))

@@ -602,3 +602,16 @@ def test_how_rows_are_parted_over_context_ranks() -> None:
     assert placed_of(command.format("contiguous")).cp_partition_mode == "contiguous"
     assert placed_of(command.format("zigzag")).cp_partition_mode == "zigzag"
     assert "one of zigzag, contiguous" in told(command.format("stripes"))
+
+
+def test_settings_that_a_script_writes(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+
+    def zero(name: str, text: str, end: str = "'END'") -> int:
+        file.write_text(f"D=out/$(date +%s)\ncat > $D/s.json << {end}\n{text}\nEND\nswift sft --model Qwen/Qwen2.5-7B --{name} $D/s.json\n")
+        return int((load_job("swift", str(file)).strategy or {})["zero"])
+
+    assert zero("deepspeed", '{"zero_optimization": {"stage": 2}}') == 2
+    assert zero("fsdp", '{"fsdp": "full_shard auto_wrap", "fsdp_config": {"fsdp_version": 2}}') == 3
+    with pytest.raises(InputError, match=r"train\.sh:3: \$Z has no value; --var Z=VALUE gives it \(for deepspeed\)"):
+        zero("deepspeed", '{"zero_optimization": {"stage": $Z}}', "END")

@@ -26,6 +26,8 @@ WHOLE = frozenset(
     tensor_parallel.tp tensor_parallel.partition_config weight_quantization mesh_param expert_parallel comms_config""".split()
 )
 
+_MISPLACED = """elastic_checkpoint offload_optimizer offload_optimizer.device offload_optimizer.pin_memory offload_param offload_param.device
+    offload_param.pin_memory overlap_comm contiguous_gradients"""
 _ZERO = """load_from_fp32_weights elastic_checkpoint ignore_unused_parameters pipeline_loading_checkpoint override_module_apply
     log_trace_cache_warnings enable_sanity_checks save_muon_momentum_buffer_in_memory cpu_offload_use_pin_memory legacy_stage1 grad_hooks"""
 _HOST = """offload_optimizer.pin_memory offload_optimizer.buffer_count offload_optimizer.nvme_path offload_optimizer.fast_init
@@ -105,6 +107,12 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "read where ranks split a sequence", "seq_parallel_communication_data_type"),
     **silent("not_modelled", "an embedding's gradient as rows and indices: bytes of the rows used alone", "sparse_gradients"),
     **silent("no_cost_effect", "never read by ZeRO", "disable_allgather"),
+    **silent("no_cost_effect", "not read at this place: zero_optimization has a key of this name, and DeepSpeed passes over others", _MISPLACED),
+    **silent(
+        "no_cost_effect",
+        "no key of DeepSpeed's, which passes over it",
+        "deepspeed logging.log_level fp16.opt_level fp16.fp16_scale_tolerance",
+    ),
     **silent("not_modelled", "one graph launched for many kernels: the host bounds nothing", "graph_harvesting"),
     **silent("not_modelled", "attention over chosen blocks: the share of scores that the layout leaves", "sparse_attention"),
     **silent("not_modelled", _COMPRESSED, "compression_training quantize_training weight_quantization"),

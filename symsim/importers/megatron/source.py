@@ -23,9 +23,11 @@ from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.repeated import read_repeated
 from symsim.importers.shell.options import Option, options
-from symsim.importers.shell.reader import Command, assigned, scripts, value_of
+from symsim.importers.shell.reader import Command, assigned, scripts
 from symsim.importers.shell.scope import Word
 from symsim.importers.shell.slurm import header
+from symsim.importers.shell.texts import json_written
+from symsim.importers.shell.words import value_of
 from symsim.inputs.reading import Document, read_json, read_text
 
 Dialect = Literal["arguments", "fields", "recipe"]
@@ -155,6 +157,19 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
             _override(found, match, Word(match[2], word.where, word.why))
         return
     _arguments(found, rest)
+    _settings(found, command)
+
+
+def _settings(found: Source, command: Command) -> None:
+    """DeepSpeed's JSON, where the script writes it and no other is given."""
+    named = found.given.get("deepspeed_config")
+    text = command.files.get(str(named.value)) if named is not None else None
+    if text is None or found.settings is not None:
+        return
+    if text.why is not None:
+        found.notes.append(f"the JSON that {cut(found.name)} writes for DeepSpeed is not read: {text.why}")
+    else:
+        found.settings = json_written(text)
 
 
 def _open(commands: Sequence[Command]) -> None:
@@ -205,19 +220,19 @@ def _tells(text: str) -> bool:
 
 
 def _ranks(found: Source, launcher: Sequence[Word], text: str) -> None:
-    """The number of ranks that torchrun, or a job's header, starts."""
+    """The number of ranks that torchrun, DeepSpeed's launcher, or a job's header, starts."""
     given: dict[str, Word] = {}
     for one in options(launcher, short=True)[1]:
         if one.values:
             given[one.name.lstrip("-").replace("-", "_")] = one.values[0]
     asked = header(text)
-    nodes = _whole(given.get("nnodes") or given.get("N")) or asked.get("nodes")
-    each = _whole(given.get("nproc_per_node") or given.get("ntasks_per_node") or given.get("gpus_per_node"))
+    nodes = _whole(given.get("nnodes") or given.get("num_nodes") or given.get("N")) or asked.get("nodes")
+    each = _whole(given.get("nproc_per_node") or given.get("num_gpus") or given.get("ntasks_per_node") or given.get("gpus_per_node"))
     each = each or max((asked.get(name, 0) for name in ("ntasks-per-node", "gpus-per-node", "gres")), default=0) or None
     if each is not None:
         found.world = each * (nodes or 1)
         found.ranks = f"{nodes or 1} nodes of {each} ranks"
-    unknown = next((given[name].why for name in ("nproc_per_node", "nnodes") if name in given and given[name].why), None)
+    unknown = next((given[name].why for name in ("nproc_per_node", "nnodes", "num_gpus", "num_nodes") if name in given and given[name].why), None)
     if unknown and (each is None or nodes is None):
         found.world, found.ranks = None, ""
         found.notes.append(f"the number of ranks is not known: {unknown}")

@@ -16,7 +16,7 @@ _DATA = (".yaml", ".yml", ".json", ".toml", ".py")
 _FILES = (*_SCRIPTS, *_DATA, ".txt", ".env")
 # what asks for an argument, and what takes them all
 _ASKED = re.compile(r"\$\{?!?([#@*]|[1-9][0-9]{0,2})")
-_TAKEN = re.compile(r"^\s*(?:shift|for\s+\w+\s*(?:;|\bdo\b|$))", re.MULTILINE)
+_TAKEN = re.compile(r"^\s*(?:shift|(?:source|\.)\s|for\s+\w+\s*(?:;|\bdo\b|$))", re.MULTILINE)
 _LONGEST = 2**20
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 # a key of another file, in dots

@@ -13,16 +13,20 @@ from symsim.errors import InputError, cut
 from symsim.importers.shell.tokens import Token, tokens_of
 
 _DEEPEST = 40
-_REDIRECT = frozenset(["&>>", "&>", ">>", "<<<", ">&", "<&", ">|", "<>", "<", ">"])
+_REDIRECT = frozenset(["&>>", "&>", ">>", "<<<", "<<", ">&", "<&", ">|", "<>", "<", ">"])
 _ENDS = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"])
 
 
 @dataclass(frozen=True)
 class Simple:
-    """A command with the assignments before it."""
+    """A command with the assignments before it. output: the file that it writes into, behind what is there where added. text: what it reads,
+    of lines in the script."""
 
     words: tuple[Token, ...]
     line: int
+    output: Token | None = None
+    added: bool = False
+    text: Token | None = None
 
 
 @dataclass(frozen=True)
@@ -246,10 +250,14 @@ class _Parser:
 
     def simple(self, line: int) -> Simple:
         words = []
+        output, added, text = None, False, None
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
             if token.operator in _REDIRECT:
-                self.redirections()
+                target = self.redirected()
+                if token.operator in (">", ">|", ">>") and target is not None and not target.source.startswith("/dev/"):
+                    output, added = target, token.operator == ">>"
+                text = target if token.operator == "<<" else text
                 continue
             if token.operator:
                 if token.operator == "(":
@@ -259,13 +267,19 @@ class _Parser:
             self.at += 1
         if not words and self.at < len(self.tokens) and self.tokens[self.at].operator == "(":
             raise self.error("'(' is not expected here")
-        return Simple(tuple(words), line)
+        return Simple(tuple(words), line, output, added, text)
 
     def redirections(self) -> None:
         while self.at < len(self.tokens) and self.tokens[self.at].operator in _REDIRECT:
-            self.at += 1
-            if self.at < len(self.tokens) and not self.tokens[self.at].operator:
-                self.at += 1
+            self.redirected()
+
+    def redirected(self) -> Token | None:
+        """What stands behind the operator here, where it is a word."""
+        self.at += 1
+        if self.at >= len(self.tokens) or self.tokens[self.at].operator:
+            return None
+        self.at += 1
+        return self.tokens[self.at - 1]
 
     def newlines(self) -> None:
         while self.peek() == "\n":

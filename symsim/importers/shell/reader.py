@@ -10,39 +10,42 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import natural
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
-from symsim.importers.shell.scope import NUMBER, Scope, Value, Word
+from symsim.importers.shell.outputs import output
+from symsim.importers.shell.scope import NUMBER, WRITTEN, Scope, Value, Word
 from symsim.importers.shell.slurm import scheduled
-from symsim.importers.shell.statements import asks_for_arguments, asks_for_environment, is_test, text_run, tokens_in
-from symsim.importers.shell.tokens import Token, tokens_of
+from symsim.importers.shell.statements import asks_for_arguments, asks_for_environment, is_test, script_run, text_run, tokens_in
+from symsim.importers.shell.texts import beside
+from symsim.importers.shell.tokens import ASSIGNMENT, Token
 from symsim.importers.shell.words import Expansion
 from symsim.importers.shell.writers import printed, written
+from symsim.inputs.reading import read_text
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
 # NAME=$1, NAME="${1:-default}"
 _NAMED = re.compile(r"([A-Za-z_]\w*)=\"?\$\{?([1-9][0-9]{0,2})(?:[:}\"].*)?", re.ASCII | re.DOTALL)
 _SILENT = frozenset(["true", ":", "echo", "printf"])
 _MOST_STEPS = 20_000
 _MOST_WORDS = 20_000
+_LONGEST_SOURCED = 2**19
 # turns of a loop that counts
 _MOST_TURNS = 2_000
-# what joins commands, or leads their output elsewhere
-_JOINING = frozenset("| |& & && || < > >> << <<< ( )".split())
 _DEEPEST = 20
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command as it would be run: its words, and the assignments before it (`NPROC_PER_NODE=8 megatron sft ..`) with all exported."""
+    """A command as it would be run: its words, and the assignments before it (`NPROC_PER_NODE=8 megatron sft ..`) with all exported.
+    files: the texts of files that the script writes before, by their names."""
 
     words: tuple[Word, ...]
     line: int
     environment: Mapping[str, Word]
+    files: Mapping[str, Word] = field(default_factory=dict)
 
 
 def commands(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Command]:
@@ -95,15 +98,8 @@ def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | No
     for text, where in texts:
         scope.begin()
         _Reader(scope, where).read(_begun(scope, text, where))
-    names = [name for name in scope.values if name not in scope.given]
+    names = [name for name in scope.values if name not in scope.given and not name.startswith(WRITTEN)]
     return {name: tuple(scope.word(piece, texts[-1][1]) for piece in expand.unquoted(name)) for name in names}
-
-
-def value_of(text: str, where: str, variables: Mapping[str, str] | None = None) -> Word:
-    """A text of a configuration file with its $VARs and ${VAR:-default}s put in, from the variables given."""
-    scope = Scope(dict(variables or {}))
-    expand = Expansion(scope, where)
-    return scope.word(expand.inside(expand.clean(text), 0), where).at(where)
 
 
 class _Exit(Exception):
@@ -128,7 +124,7 @@ class _Reader:
     def __init__(self, scope: Scope, where: str, deep: int = 0) -> None:
         self.scope, self.where, self.deep = scope, where, deep
         self.expand = Expansion(scope, where)
-        self.expand.written = self.written
+        self.expand.written = lambda text, line: output(text, self.where, line, self.expand, self.simple)
         self.found: list[Command] = []
         self.functions: dict[str, Group] = {}
         self.steps = 0
@@ -239,7 +235,7 @@ class _Reader:
     def skip(self, *bodies: Statements) -> None:
         """Variables that only these bodies set have no value: the script has them itself, and no environment gives them."""
         for body in bodies:
-            self.scope.skipped |= {match[1] for token in tokens_in(body) if (match := _ASSIGNMENT.match(token.source)) is not None}
+            self.scope.skipped |= {match[1] for token in tokens_in(body) if (match := ASSIGNMENT.match(token.source)) is not None}
 
     def alternatives(self, bodies: Sequence[Statements], line: int, what: str, why: str = "") -> None:
         """One of the bodies runs, and which is not known: what they set differently is not known either."""
@@ -334,33 +330,12 @@ class _Reader:
             self.expand.counted(parts[2], loop.line)
         raise _Unsure
 
-    def written(self, text: str, line: int) -> str | None:
-        """What commands in $( .. ) write: assignments, then one command that only writes its words, all of them known; None for others."""
-        try:
-            statements = parse(text, self.where, line)
-        except InputError:
-            return None
-        simple = [joined.statement for joined in statements if isinstance(joined.statement, Simple) and joined.joint == ";" and not joined.negated]
-        if not simple or len(simple) < len(statements) or any(token.operator in _JOINING for token in tokens_of(text, self.where, line)):
-            return None
-        before = dict(self.scope.values)
-        try:
-            for one in simple[:-1]:
-                if not all(_ASSIGNMENT.match(token.source) for token in one.words):
-                    return None
-                self.simple(one)
-            pieces = [piece for token in simple[-1].words for piece in self.expand.fields(token)]
-            known = all(self.scope.reason(piece) is None for piece in pieces)
-            return written([self.scope.plain(piece) for piece in pieces]) if known else None
-        finally:
-            self.scope.values = before
-
     def simple(self, simple: Simple) -> bool | None:
         if len(simple.words) == 1 and simple.words[0].source == "((":
             return self.expand.arithmetic_test(simple.words[0])
         prefix: dict[str, Value] = {}
         rest = list(simple.words)
-        while rest and (match := _ASSIGNMENT.match(rest[0].source)) is not None:
+        while rest and (match := ASSIGNMENT.match(rest[0].source)) is not None:
             prefix[match[1]] = self.assigned(rest[0], match)
             rest = rest[1:]
         if not rest:
@@ -369,7 +344,7 @@ class _Reader:
             return True
         if rest[0].source in _DECLARING:
             for token in rest[1:]:
-                match = _ASSIGNMENT.match(token.source)
+                match = ASSIGNMENT.match(token.source)
                 if match is not None:
                     self.scope.set(match[1], self.assigned(token, match))
                 if rest[0].source == "export":
@@ -381,7 +356,24 @@ class _Reader:
         pieces = [piece for token in rest for piece in self.expand.fields(token)]
         if len(pieces) > _MOST_WORDS:
             raise InputError(f"{self.where}:{simple.line}: a command of more than {_MOST_WORDS} words")
+        if simple.output is not None:
+            self.wrote(simple, simple.output, pieces)
         return self.command(pieces, prefix, simple.line)
+
+    def wrote(self, simple: Simple, output: Token, pieces: list[str]) -> None:
+        """Keep what a command writes into a file: `cat > FILE << END`, or words of its own."""
+        name = WRITTEN + self.scope.plain(self.expand.text(output))
+        words = [self.scope.plain(piece) for piece in pieces]
+        if words == ["cat"] and simple.text is not None:
+            text = self.expand.text(simple.text)
+        else:
+            known = written(words) if all(self.scope.reason(piece) is None for piece in pieces) else None
+            if known is None:
+                self.scope.values.pop(name, None)
+                return
+            text = self.scope.marked(known, f"{self.where}:{simple.line}")
+        held = self.scope.values.get(name, "") if simple.added else ""
+        self.scope.set(name, (held if isinstance(held, str) else "") + text)
 
     def assigned(self, token: Token, match: re.Match[str]) -> Value:
         """The value that NAME=.., NAME+=.. or NAME=( .. ) gives."""
@@ -426,7 +418,10 @@ class _Reader:
             if [word.text for word in words[1:2]] == ["--"]:
                 self.scope.positional, self.scope.shifted, self.scope.called = [*pieces[2:]], 0, True
             return True
-        self.scope.sources |= name in ("source", ".")
+        if name in ("source", ".") and len(words) > 1:
+            file = beside(words[1], self.where)
+            self.scope.sources |= file is None
+            return self.sourced(file, line) if file is not None else None
         if name == "unset":
             for word in words[1:]:
                 self.scope.values.pop(word.text, None)
@@ -439,8 +434,29 @@ class _Reader:
         inner = text_run(words)
         if inner is not None:
             return self.again(pieces[inner], line)
-        self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where)))
+        at = script_run(words)
+        if at is not None and (file := beside(words[at], self.where)) is not None:
+            return self.sourced(file, line, pieces[at + 1 :], prefix)
+        self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where), self.scope.files(where)))
         return None
+
+    def sourced(self, file: str, line: int, started: Sequence[str] | None = None, prefix: Mapping[str, Value] = {}) -> bool | None:
+        """Follow another script: one that is sourced, or one that is started, with its arguments and what is exported alone."""
+        self.deeper(line, "scripts that start or source each other too often")
+        scope, outer = self.scope, (self.scope.values, self.scope.positional, self.scope.shifted, self.scope.called)
+        reader = _Reader(scope, file, self.deep)
+        reader.functions = self.functions if started is None else {}
+        if started is not None:
+            scope.values = {name: value for name, value in scope.values.items() if name in scope.exported or name.startswith(WRITTEN)} | dict(prefix)
+            scope.exported |= prefix.keys()
+            scope.positional, scope.shifted, scope.called = [*started], 0, True
+        try:
+            self.found += reader.read(_begun(scope, read_text(file, _LONGEST_SOURCED), file))
+        finally:
+            self.deep -= 1
+            if started is not None:
+                scope.values, scope.positional, scope.shifted, scope.called = outer
+        return True
 
     def shift(self, words: Sequence[Word]) -> bool:
         """`shift`, `shift N`. InputError where N is not known."""
@@ -480,4 +496,4 @@ class _Reader:
         self.deep += 1
 
 
-__all__ = ["Command", "assigned", "commands", "scripts", "value_of"]
+__all__ = ["Command", "assigned", "commands", "scripts"]

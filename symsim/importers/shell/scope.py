@@ -19,6 +19,8 @@ _LONGEST = 2**20
 _MOST_ARGUMENTS = 1000
 # the variable that holds the number of arguments
 NUMBER = "#"
+# what the name of a file that the script writes begins with, among those of variables
+WRITTEN = ">"
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,14 @@ class Scope:
         mark = PLACE.search(text)
         empty = not self.sources and self.reason(text) is not None and not self.plain(self.emptied(text)) and HERE not in text
         return Word(self.plain(text), self._places[int(mark[1])] if mark else where, self.reason(text), empty)
+
+    def files(self, where: str) -> dict[str, Word]:
+        """What the script has written so far, by the names of files as they are spelt."""
+        return {
+            name.removeprefix(WRITTEN): replace(self.word(text, where), text=self.plain(text))
+            for name, text in self.values.items()
+            if name.startswith(WRITTEN) and isinstance(text, str)
+        }
 
     def environment(self, prefix: Mapping[str, Value], where: str) -> dict[str, Word]:
         """The variables that a command sees."""

@@ -10,6 +10,8 @@ from symsim.importers.shell.scope import Word
 from symsim.importers.shell.tokens import Token
 
 _VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::?-)?\}?\"?")
+_SHELLS = ("bash", "sh")
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 
 
@@ -54,6 +56,16 @@ def text_run(words: Sequence[Word]) -> slice | None:
     if words[0].text == "eval":
         return slice(1, None)
     for at, (shell, dash) in enumerate(zip(words, words[1:-1], strict=False)):
-        if shell.text.rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", dash.text):
+        if shell.text.rpartition("/")[2] in _SHELLS and re.fullmatch(r"-[a-z]*c", dash.text):
             return slice(at + 2, at + 3)
     return None
+
+
+def script_run(words: Sequence[Word]) -> int | None:
+    """Where the script stands that a command starts with a shell, or with Slurm; None for another command."""
+    starts = words[0].text.rpartition("/")[2] in (*_SHELLS, "sbatch", "srun", "exec", "nohup")
+    if not starts and not words[0].text.startswith("./"):
+        return None
+    behind = _SHELLS if words[0].text == "srun" else ()
+    scripts = [at for at, word in enumerate(words) if word.text.endswith(_SCRIPTS) and "=" not in word.text]
+    return next((at for at in scripts if not behind or words[at - 1].text.rpartition("/")[2] in behind), None)

@@ -1,11 +1,13 @@
 """A shell script as words and operators: quotes, escapes, `$..` and lists, each piece with its line.
 
 word = { text | 'text' | "text" | "$NAME" | "${..}" | "$(..)" | "$((..))" | "`..`" }, or NAME=( { word } )
+The text that ends with WORD follows `<<` as a word of its own, quoted where WORD is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +16,8 @@ from symsim.errors import InputError, cut
 PartKind = Literal["text", "parameter", "arithmetic", "command"]
 _OPERATORS = (";;", "&&", "||", "|&", "&>>", "&>", ">>", "<<<", "<<-", "<<", ">&", "<&", ">|", "<>", ";", "|", "&", "(", ")", "<", ">")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\s]*\])?\+?=", re.ASCII)
+# NAME=, NAME[..]=, NAME+= at the beginning of a word
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\s]*\])?(\+?)=", re.ASCII | re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # what ((..)) may follow
 _BEFORE = ("\n", ";", "&&", "||", "|", "(", "&")
@@ -55,7 +59,9 @@ def words_of(text: str, where: str, line: int) -> tuple[Token, ...]:
 class _Lexer:
     def __init__(self, text: str, where: str, line: int) -> None:
         self.text, self.where, self.line, self.at = text, where, line, 0
-        self.heredocs: list[tuple[str, bool]] = []
+        # texts behind << whose lines have not come yet, and those that have, in the order of their <<
+        self.heredocs: list[tuple[str, bool, bool]] = []
+        self.bodies: list[Token] = []
 
     def error(self, line: int, what: str) -> InputError:
         return InputError(f"{self.where}:{line}: {what}")
@@ -65,7 +71,7 @@ class _Lexer:
         while True:
             self._blank()
             if self.at >= len(self.text):
-                return found
+                return list(self._with_bodies(found))
             found += self._token(not found or found[-1].operator in _BEFORE or found[-1].source in _WORDS_BEFORE)
 
     def _blank(self) -> None:
@@ -86,7 +92,7 @@ class _Lexer:
         if self.text[start] == "\n":
             self.at += 1
             self.line += 1
-            self._skip_heredocs()
+            self._read_heredocs()
             return [Token((), line, "\n", "\n")]
         if first and self.text.startswith("((", start):
             inner = self._balanced("(", ")")
@@ -100,24 +106,45 @@ class _Lexer:
                 self.at += len(operator)
                 if operator in ("<<", "<<-"):
                     self._blank()
-                    self.heredocs.append((self._word().source.strip("'\"\\"), operator == "<<-"))
-                    return []
+                    word = self._word().source
+                    delimiter = word.strip("'\"\\")
+                    self.heredocs.append((delimiter, operator == "<<-", delimiter == word))
+                    return [Token((), line, "<<", "<<")]
                 return [Token((), line, operator, operator)]
         return [self._word()]
 
-    def _skip_heredocs(self) -> None:
-        for delimiter, indented in self.heredocs:
-            start = self.line
+    def _with_bodies(self, found: list[Token]) -> Iterator[Token]:
+        """The tokens, with the text behind each `<<`; of one at the end of all, nothing."""
+        bodies = iter(self.bodies)
+        for token in found:
+            yield token
+            if token.operator == "<<" and (body := next(bodies, None)) is not None:
+                yield body
+
+    def _read_heredocs(self) -> None:
+        for delimiter, indented, expanded in self.heredocs:
+            start, rows = self.line, ""
             while True:
                 if self.at >= len(self.text):
                     raise self.error(start, f"the text that ends with {cut(delimiter)} has no end")
                 end = self.text.find("\n", self.at)
                 end = len(self.text) if end < 0 else end
                 row = self.text[self.at : end].rstrip("\r")
+                row = row.lstrip("\t") if indented else row
                 self.at = end + 1
                 self.line += 1
-                if (row.lstrip("\t") if indented else row) == delimiter:
+                if row == delimiter:
                     break
+                rows += row + "\n"
+            parts = [Part("text", rows, True, start)]
+            if expanded:
+                # as between quotes, but that quotes are text
+                try:
+                    parts = _Lexer(rows.replace('"', '\\"') + '"', self.where, start)._quoted(start)
+                except InputError:
+                    # a mark of the shell in a text for others
+                    pass
+            self.bodies.append(Token(tuple(parts), start, rows))
         self.heredocs = []
 
     def _word(self) -> Token:

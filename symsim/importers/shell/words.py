@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import natural
 from symsim.importers.shell.arithmetic import Arithmetic, Unfit
 from symsim.importers.shell.conditions import Condition
-from symsim.importers.shell.scope import BEGIN, HARD, HERE, KEPT, NUMBER, PLACE, SOFT, Scope, Value
+from symsim.importers.shell.scope import BEGIN, HARD, HERE, KEPT, NUMBER, PLACE, SOFT, Scope, Value, Word
 from symsim.importers.shell.tokens import Part, Token, words_of
 from symsim.importers.shell.writers import changed
 
@@ -23,6 +23,8 @@ _PART = re.compile(r":([^:,]+)(?::([^:,]+))?")
 # ((NAME++)), ((NAME += ..)): the only arithmetic that sets a variable here
 _COUNTED = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*(?:(?P<post>\+\+|--)|(?P<operator>[-+*/%]?)=(?!=)(?P<rest>.*))"
                       r"|(?P<pre>\+\+|--)(?P<counted>[A-Za-z_]\w*))\s*", re.ASCII | re.DOTALL)  # fmt: skip
+# the script's own name
+_ITSELF = ("0", "BASH_SOURCE")
 _INDIRECT = re.compile(r"!([A-Za-z_]\w*|[0-9]+|#)", re.ASCII)
 
 
@@ -35,8 +37,8 @@ class Expansion:
         self.doubt = ""
         # the variable whose value is expanded, which --var could give
         self.naming = ""
-        # what a command writes, where it only writes its words
-        self.written: Callable[[str, int], str | None] = lambda text, line: None
+        # what a command writes, where it only writes its words; else why that is not known, where a word is the reason
+        self.written: Callable[[str, int], tuple[str | None, str | None]] = lambda text, line: (None, None)
 
     def clean(self, text: str) -> str:
         """The text without the characters that marks are made of."""
@@ -86,10 +88,12 @@ class Expansion:
             counted = _EXPR.fullmatch(part.text)
             if counted is not None:
                 return self.arithmetic(re.sub(r"[\\'\"]", "", counted[1]), part.line)
-            written = self.written(part.text, part.line)
+            written, why = self.written(part.text, part.line)
             if written is not None:
                 return self.scope.marked(written.rstrip("\n"), where)
             source = f"$({part.text})"
+            if why is not None:
+                return self.scope.unknown(source, why)
             given = f"; --var {self.naming}=VALUE gives it" if self.naming else ""
             return self.scope.unknown(source, f"{where}: the output of '{cut(part.text.strip())}' is not known, since nothing is run{given}")
         if part.kind == "arithmetic":
@@ -220,6 +224,8 @@ class Expansion:
         value = self.scope.get(name)
         if name in ("?", "$", "!", "-"):
             return self.scope.unknown(source, f"{where}: {source} is not known, since nothing is run")
+        if value is None and name in _ITSELF and index in (None, "[0]"):
+            return self.scope.marked(self.where, where)
         if value is None and index in ("[@]", "[*]") and not self.scope.sources:
             # no environment has lists
             return []
@@ -290,3 +296,10 @@ class Expansion:
             return held
         except (Unfit, IndexError):
             return None
+
+
+def value_of(text: str, where: str, variables: Mapping[str, str] | None = None) -> Word:
+    """A text of a configuration file with its $VARs and ${VAR:-default}s put in, from the variables given."""
+    scope = Scope(dict(variables or {}))
+    expand = Expansion(scope, where)
+    return scope.word(expand.inside(expand.clean(text), 0), where).at(where)

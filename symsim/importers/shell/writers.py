@@ -20,6 +20,11 @@ def written(words: Sequence[str]) -> str | None:
     return writer(words[1:]) if writer is not None else None
 
 
+def writes(words: Sequence[str]) -> bool:
+    """Whether the command is one of those."""
+    return bool(words) and words[0] in _WRITERS
+
+
 def changed(text: str, operator: str, pattern: str, other: str) -> str | None:
     """A value behind ${NAME#..}, ##, %, %%, /, //, ,, or ^^; None where that is not followed. other: in the place of what / finds."""
     if operator in (",,", "^^"):
@@ -85,4 +90,11 @@ def _dirname(words: Sequence[str]) -> str | None:
     return (posixpath.dirname(words[0].rstrip("/")) or ("/" if words[0].startswith("/") else ".")) + "\n" if len(words) == 1 else None
 
 
+def _resolved(words: Sequence[str]) -> str | None:
+    """A path as it is: links are not followed, since no file is looked at."""
+    words = [word for word in words if word not in ("-f", "-e", "-m", "-s", "--")]
+    return posixpath.normpath(words[0]) + "\n" if len(words) == 1 and words[0] and not words[0].startswith("-") else None
+
+
 _WRITERS: dict[str, Callable[[Sequence[str]], str | None]] = {"echo": _echo, "printf": printed, "basename": _basename, "dirname": _dirname}
+_WRITERS |= dict.fromkeys(("realpath", "readlink"), _resolved)

@@ -13,6 +13,7 @@ from symsim.importers.keys import Given, Unresolved, of_document
 from symsim.importers.shell.options import options
 from symsim.importers.shell.reader import Command, commands
 from symsim.importers.shell.scope import Word
+from symsim.importers.shell.texts import json_written
 from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _OF_TRAINER = frozenset(
     """per_device_train_batch_size gradient_accumulation_steps deepspeed fsdp gradient_checkpointing learning_rate warmup_ratio
     attn_impl max_steps""".split()
 )
+# arguments that name a file of settings, which a script may write
+_CONFIGURED = frozenset(["deepspeed", "fsdp"])
 _LARGEST = 2**20
 
 
@@ -114,6 +117,10 @@ def _of_command(command: Command, where: str) -> Run:
         arguments[name] = (
             Given("true", option.where) if not values else values[0] if len(values) == 1 else Given([one.value for one in values], option.where)
         )
+    for name in _CONFIGURED & arguments.keys():
+        text = command.files.get(str(arguments[name].value))
+        if text is not None:
+            arguments[name] = Given(json_written(text).data if text.why is None else Unresolved(text.text, text.why), text.where)
     program, method = found[:2] if found is not None else _guessed(arguments, where)
     if found is None:
         notes.append(f"taken as arguments of '{program} {method}'")
