@@ -112,8 +112,9 @@ cat <<END > $CONFIG
   "bf16": {"enabled": true}
 }
 END
-deepspeed --num_nodes 2 --num_gpus 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --bf16 --vocab-size 50257 \\
-    --max-position-embeddings 2048 --micro-batch-size $MICRO --global-batch-size 512 --zero-stage $ZERO --deepspeed --deepspeed_config $CONFIG
+deepspeed --num_nodes 2 --num_gpus 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 \\
+    --bf16 --vocab-size 50257 --max-position-embeddings 2048 --micro-batch-size $MICRO \\
+    --global-batch-size 512 --zero-stage $ZERO --deepspeed --deepspeed_config $CONFIG
 """
 
 

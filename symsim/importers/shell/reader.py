@@ -121,8 +121,9 @@ class _Unsure(Exception):
 class _Reader:
     """Goes through the statements of one script."""
 
-    def __init__(self, scope: Scope, where: str, deep: int = 0) -> None:
-        self.scope, self.where, self.deep = scope, where, deep
+    def __init__(self, scope: Scope, where: str, deep: int = 0, around: tuple[str, ...] = ()) -> None:
+        # around: the scripts that lead here, none of which is followed again
+        self.scope, self.where, self.deep, self.around = scope, where, deep, (*around, where)
         self.expand = Expansion(scope, where)
         self.expand.written = lambda text, line: output(text, self.where, line, self.expand, self.simple)
         self.found: list[Command] = []
@@ -419,7 +420,7 @@ class _Reader:
                 self.scope.positional, self.scope.shifted, self.scope.called = [*pieces[2:]], 0, True
             return True
         if name in ("source", ".") and len(words) > 1:
-            file = beside(words[1], self.where)
+            file = beside(words[1], self.around)
             self.scope.sources |= file is None
             return self.sourced(file, line) if file is not None else None
         if name == "unset":
@@ -435,7 +436,7 @@ class _Reader:
         if inner is not None:
             return self.again(pieces[inner], line)
         at = script_run(words)
-        if at is not None and (file := beside(words[at], self.where)) is not None:
+        if at is not None and (file := beside(words[at], self.around)) is not None:
             return self.sourced(file, line, pieces[at + 1 :], prefix)
         self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where), self.scope.files(where)))
         return None
@@ -444,7 +445,7 @@ class _Reader:
         """Follow another script: one that is sourced, or one that is started, with its arguments and what is exported alone."""
         self.deeper(line, "scripts that start or source each other too often")
         scope, outer = self.scope, (self.scope.values, self.scope.positional, self.scope.shifted, self.scope.called)
-        reader = _Reader(scope, file, self.deep)
+        reader = _Reader(scope, file, self.deep, self.around)
         reader.functions = self.functions if started is None else {}
         if started is not None:
             scope.values = {name: value for name, value in scope.values.items() if name in scope.exported or name.startswith(WRITTEN)} | dict(prefix)
