@@ -3,10 +3,13 @@ DeepseekV4HyperHead; torch 2.13: parameters, FlopCounterMode, storages that forw
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from symsim.api.result import Result, derive
 from symsim.inputs.architecture import Architecture, HyperConnections
+from symsim.inputs.attention import Attention
 from symsim.inputs.hf import read_config
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
@@ -63,3 +66,55 @@ def test_fused_kernels_make_the_iterations_again() -> None:
 def test_what_does_not_go_together() -> None:
     with pytest.raises(ValueError, match="hyper_connections go without parallel_block"):
         connected(load_model("gpt-neox-20b").architecture, 2)
+
+
+HY = SMALL | {"model_type": "hy_v4", "num_hidden_layers": 2, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+HY |= {"v_head_dim": 10, "index_topk": 7, "index_n_heads": 2, "index_head_dim": 20, "hc_mult": 3, "mlp_layer_types": ["dense", "dense"]}
+
+
+def hy(strategy: str) -> Result:
+    return derive(read_config(HY, "small", "config.json")[0], load_strategy(f"seq_length=32,{strategy}"))
+
+
+def test_independent_streams_are_spread_and_not_mixed() -> None:
+    """HY V4: two weights of every stream at a site, no matrix of streams, and a norm that scales what was projected; all tokens by tokens."""
+    result = hy("fusion=eager")
+    block = result.lowered.blocks["dense"].placed.block
+    held = {t.name.rsplit(".", 2)[-2 if t.name.endswith("weight") else -1]: t for t in block.parameters() if "mlp_connection" in t.name}
+    assert sorted(held) == ["base", "fn", "scale"]
+    assert [int(elements(result.lowered.blocks["dense"].placed, held[name].name).evaluate(result.numbers)) for name in sorted(held)] == [
+        6,
+        6 * 192,
+        2,
+    ]
+    assert not {"mix_streams"} & {op.kind for op in block.ops}
+    products = [p for op in block.ops if "connection" in op.name for p in op.products]
+    assert products == [("b", "s", "w_r", "n_r", "h")] * 2
+    adapted = hy("fusion=eager,tuner_type=lora").lowered.blocks["dense"].placed.block.tensors
+    assert not any("connection" in name and "lora" in name for name in adapted)  # a parameter, and no linear module
+
+
+def test_a_gate_of_values_reads_what_tensor_ranks_gather() -> None:
+    """The gate of every value of latent attention is of a rank's heads, and the stream that it reads is gathered for it and scattered back."""
+    with_gate, model = hy("tp=2,sp=true"), read_config(HY, "small", "config.json")[0]
+    spec = model.attention.model_copy(update={"output_gate": False})
+    without = derive(model.model_copy(update={"attention": spec}), load_strategy("seq_length=32,tp=2,sp=true"))
+
+    def sent(result: Result) -> Counter[tuple[str, str, str]]:
+        block = result.lowered.blocks["dense"]
+        both = [("forward", block.differentiated.forward_messages), ("backward", block.backward_messages)]
+        return Counter((phase, m.op, str(m.send_elements)) for phase, messages in both for _, m in messages)
+
+    more = sent(with_gate) - sent(without)
+    again = ("backward", "all_gather", "b*h*s/tp")
+    assert more == {("forward", "all_gather", "b*h*s/tp"): 1, ("backward", "reduce_scatter", "b*h*s"): 1, again: 1}
+    assert int(with_gate.value("params.total") - without.value("params.total")) == 2 * 64 * 4 * 10
+    placed = with_gate.lowered.blocks["dense"].placed
+    held = [int(elements(placed, name).evaluate(with_gate.numbers)) for name in ("attention.sinks", "attention.gate_proj.weight")]
+    assert held == [4 // 2, 64 * 4 * 10 // 2]
+
+
+def test_what_a_gate_of_latent_attention_goes_without() -> None:
+    spec = read_config(HY, "small", "config.json")[0].attention.model_dump()
+    with pytest.raises(ValueError, match="fused_gate and gate_head_bias of an output_gate go with kind: gqa"):
+        Attention.model_validate(spec | {"fused_gate": True})

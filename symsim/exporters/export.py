@@ -113,6 +113,8 @@ def _beyond(model: Architecture) -> str:
         return "attention.qk_norm: plain" if model.attention.qk_norm == "plain" else "embedding_norm_weight"
     if own := next((name for name in ("latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm") if getattr(model.attention, name)), ""):
         return f"attention.{own}"
+    if model.attention.kind == "mla" and (model.attention.output_gate or model.attention.sinks):
+        return "attention.output_gate of latent attention" if model.attention.output_gate else "attention.sinks of latent attention"
     if model.attention.head_gate or (model.attention.kind == "gqa" and model.attention.v_head_dim):
         return "attention.head_gate" if model.attention.head_gate else "attention.v_head_dim"
     return ""

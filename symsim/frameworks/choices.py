@@ -46,7 +46,7 @@ TE = Framework(
     launches=LAUNCHES,
     losses_in_kernels=("unfused",),  # tensor_parallel/cross_entropy.py
     reduces_beside=True,  # tensor_parallel/layers.py LinearWithGradAccumulationAndAsyncCommunication
-    unadapted=frozenset({"lm_head", "router", "shared_expert_gate"}),  # no linear modules of their own: moe/router.py, shared_experts.py
+    unadapted=frozenset({"lm_head", "router", "shared_expert_gate", "fn"}),  # no linear modules of their own: moe/router.py, shared_experts.py
     fp8=True,
     state_types=False,  # optimizer/optimizer_config.py
 )

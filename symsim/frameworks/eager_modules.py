@@ -144,6 +144,7 @@ MODULE_CODE = {
     "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True, shared_experts_first=True),
     "hy_v3": _ROUTER,
+    "hy_v4": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True),
     "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,

@@ -72,7 +72,7 @@ class Framework:
     """All linear maps are targets with the experts' among them."""
     scales_as_it_adds: bool = False
     """What an adapter makes is scaled and added to the base's result in one kernel."""
-    unadapted: frozenset[str] = frozenset({"lm_head", "router"})
+    unadapted: frozenset[str] = frozenset({"lm_head", "router", "fn"})
     """Weights of linear maps that are targets only by name."""
 
     # what may be asked for

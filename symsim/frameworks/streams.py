@@ -8,6 +8,7 @@ from typing import Any
 from symsim.frameworks.kernels import Kernels, Lowering
 from symsim.frameworks.primitives import cast, run
 from symsim.ir.block import Op
+from symsim.ir.operations import Norm
 
 
 def te_hyper_weights(k: Kernels, op: Op) -> None:
@@ -22,6 +23,14 @@ def te_collapse(k: Kernels, op: Op) -> None:
 def te_mix(k: Kernels, op: Op) -> None:
     """Mixing and spreading in one kernel."""
     k.emit("mix_streams", op.inputs, op.outputs, saves=op.inputs, **mixing_products())
+
+
+def te_spread(k: Kernels, op: Op) -> None:
+    k.emit("spread_over_streams", op.inputs, op.outputs, saves=op.inputs[:2])
+
+
+def te_scale_by_norm(k: Kernels, op: Op) -> None:
+    k.emit("scale_by_norm", op.inputs, op.outputs, saves=op.inputs, attrs=op.attrs)
 
 
 def mixing_products() -> dict[str, Any]:
@@ -43,10 +52,11 @@ def eager_hyper_weights(k: Kernels, op: Op) -> None:
 
     pre, *others = op.outputs
     run(k, "scale", [run(k, "sigmoid", [part(pre)])], into=pre)
-    if not others:
+    for post in others[:1]:
+        run(k, "scale", [run(k, "sigmoid", [part(post)])], into=post)
+    if len(others) < 2:
         return
-    post, mixing = others
-    run(k, "scale", [run(k, "sigmoid", [part(post)])], into=post)
+    mixing = others[1]
     b, s, first, second = k.dims_of(mixing)
     now = run(k, "scale", [run(k, "softmax", [part(mixing)])])
     turns = [first, *[second, first] * (connection.sinkhorn_iterations - 1)]
@@ -72,5 +82,33 @@ def eager_mix(k: Kernels, op: Op) -> None:
     run(k, "add", [placed, mixed], into=op.outputs[0])
 
 
-TE: Mapping[str, Lowering] = {"hyper_weights": te_hyper_weights, "collapse_streams": te_collapse, "mix_streams": te_mix}
-EAGER: Mapping[str, Lowering] = {"hyper_weights": eager_hyper_weights, "collapse_streams": eager_collapse, "mix_streams": eager_mix}
+def eager_spread(k: Kernels, op: Op) -> None:
+    """What goes to every stream is multiplied and added in fp32 (HYV4DecoderLayer)."""
+    post, y, x = op.inputs
+    placed = run(k, "mul", [post, cast(k, y, "fp32")], k.dims_of(x))
+    cast(k, run(k, "add", [placed, cast(k, x, "fp32")]), k.tensors[x].dtype, into=op.outputs[0])
+
+
+def eager_scale_by_norm(k: Kernels, op: Op) -> None:
+    """The inverse of the root of the mean of squares, by which what was projected is multiplied (HYV4UnweightedRMSNorm)."""
+    made, wide = op.inputs
+    over = op.of(Norm).over
+    rows = [d for d in k.dims_of(wide) if d not in over]
+    mean = run(k, "mean", [run(k, "pow", [wide])], rows, kind="index", op_kind="norm", over=over)
+    run(k, "mul", [made, run(k, "rsqrt", [mean], kind="index")], k.dims_of(made), into=op.outputs[0])
+
+
+TE: Mapping[str, Lowering] = {
+    "hyper_weights": te_hyper_weights,
+    "collapse_streams": te_collapse,
+    "mix_streams": te_mix,
+    "spread_over_streams": te_spread,
+    "scale_by_norm": te_scale_by_norm,
+}
+EAGER: Mapping[str, Lowering] = {
+    "hyper_weights": eager_hyper_weights,
+    "collapse_streams": eager_collapse,
+    "mix_streams": eager_mix,
+    "spread_over_streams": eager_spread,
+    "scale_by_norm": eager_scale_by_norm,
+}

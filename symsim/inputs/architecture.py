@@ -22,6 +22,7 @@ class HyperConnections(Part):
     streams: Size = 4
     sinkhorn_iterations: Size = Field(20, description="turns in which rows and columns of the mixing matrix are made to sum to one")
     averaged: bool = Field(False, description="the streams end in their mean, not in a sum by weights that they make")
+    independent: bool = Field(False, description="streams are not mixed, and their norm scales what is projected of them (iHC, HY V4)")
 
 
 class AltUp(Part):
@@ -60,6 +61,7 @@ class Moe(Part):
     gated: bool = True
     activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
     clamped: bool = Field(False, description="gates and values of all experts are clamped before the activation (DeepSeek-V4)")
+    clamped_shared: bool = Field(True, description="those of shared experts are among what is clamped (not in HY V4)")
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
     moe_shared_expert_intermediate_size: Size | None = Field(None, description="total width of the shared experts")
     moe_shared_expert_gate: bool = False

@@ -28,7 +28,9 @@ class Attention(Part):
     )
     qk_norm_bias: bool | None = Field(None, description="biases in the norms of queries and keys, and of mla's latents; default: norm_bias")
     qk_norm_position: Literal["before_rope", "after_rope"] = "before_rope"
-    output_gate: bool = Field(False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next)")
+    output_gate: bool = Field(
+        False, description="a query-sized gate computed in the qkv GEMM (Qwen3-Next); mla: a gate of every value, of its own (HY V4)"
+    )
     fused_gate: bool = Field(False, description="the modelling code has queries and output_gate in one linear map (Qwen3-Next)")
     head_gate: bool = Field(False, description="a gate for every head, of a projection of its own, on what attention gives (Ling 3.0, Laguna)")
     gate_activation: Literal["sigmoid", "softplus"] = Field("sigmoid", description="of output_gate and head_gate (softplus: Laguna)")
@@ -80,8 +82,8 @@ class Attention(Part):
             missing = [n for n in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, n) is None]
             if missing:
                 raise ValueError(f"kind: mla needs {', '.join(missing)}")
-            if self.output_gate:
-                raise ValueError("output_gate goes with kind: gqa; kind: mla has head_gate")
+            if self.output_gate and (self.fused_gate or self.gate_head_bias):
+                raise ValueError("fused_gate and gate_head_bias of an output_gate go with kind: gqa")
         if self.latent_gate and (self.kind != "mla" or self.q_lora_rank is None):
             raise ValueError("latent_gate goes with kind: mla and a q_lora_rank, of which queries and their gate are made")
         if self.kind == "gqa" and self.num_query_groups and self.num_attention_heads % self.num_query_groups:

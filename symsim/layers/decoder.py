@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.inputs.architecture import Architecture, HyperConnections, LayerKind
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.altup import corrected, laurel, predicted
@@ -76,7 +76,7 @@ def _layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         ln2 = normed(x, "pre_mlp") if "pre_mlp" in model.norms else ln1
         return n.add(net, n.add(net, attended, fed(ln2), "add_branches"), x, "add_residual")
     if model.hyper_connections:
-        return _among_streams(net, x, kind, {"attention": mixed, "mlp": fed}, normed)
+        return _among_streams(net, x, model.hyper_connections, kind, {"attention": mixed, "mlp": fed}, normed)
     predictions, x = predicted(net, x) if model.altup else ("", x)
     active = x
     if kind.mixer != "none":
@@ -148,10 +148,12 @@ def _gated_by_itself(net: Net, y: str, position: str) -> str:
         return n.multiply(net, y, n.activate(net, (logits,), "gate", "sigmoid", in_fp32=True), "gated")
 
 
-def _among_streams(net: Net, x: str, kind: LayerKind, sites: Mapping[str, Callable[[str], str]], normed: Callable[[str, str], str]) -> str:
+def _among_streams(
+    net: Net, x: str, spec: HyperConnections, kind: LayerKind, sites: Mapping[str, Callable[[str], str]], normed: Callable[[str, str], str]
+) -> str:
     """`x[b s n_r h] -> y[b s n_r h]`: mixer and network read a sum of the residual streams each, between norms, and go back to all of them."""
     for site, what in (("attention", kind.mixer), ("mlp", kind.ffn)):
         if what != "none":
-            read, post, mixing = opened(net, x, site)
+            read, post, mixing = opened(net, x, site, spec)
             x = closed(net, x, normed(sites[site](normed(read, f"pre_{site}")), f"post_{site}"), post, mixing, site)
     return x

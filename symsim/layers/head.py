@@ -17,7 +17,7 @@ def _final_norm(net: Net, x: str, model: Architecture) -> str:
 def task_head(net: Net, x: str, model: Architecture, task: str) -> str:
     """`x[b s h] -> loss`: norm and scores `[b s y]`, of every token, or of the last (transformers modeling_layers.py); embeddings `[b h]` have no
     scores, and their loss runs over them."""
-    x = collapsed(net, x, model.hyper_connections.averaged) if model.hyper_connections else ended(net, x) if model.altup else x
+    x = collapsed(net, x, model.hyper_connections) if model.hyper_connections else ended(net, x) if model.altup else x
     if model.final_norm:
         x = _final_norm(net, x, model)
     if task == "token_cls":
@@ -58,7 +58,7 @@ def head(net: Net, x: str, model: Architecture, *, final_norm: bool = True, tied
 
     tied: the weight is the embedding's; borrows: the whole output layer is another head's.
     """
-    x = collapsed(net, x, model.hyper_connections.averaged) if model.hyper_connections else ended(net, x) if model.altup else x
+    x = collapsed(net, x, model.hyper_connections) if model.hyper_connections else ended(net, x) if model.altup else x
     if final_norm and model.final_norm:
         x = _final_norm(net, x, model)
     if model.head_transform:

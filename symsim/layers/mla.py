@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
-from symsim.layers.attention import gated_by_head
+from symsim.layers.attention import gate_of, gated_by_head
 from symsim.layers.indexer import indexer
 
 
@@ -16,6 +16,8 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     flat = spec.flat_heads and not kind.rope
     net.dim("d_kv", net.dims["d_qk" if flat else "d_k"].size + net.dims["d_v"].size)
     net.dim("r_kd", net.dims["r_k"].size + net.dims["d_r"].size)
+
+    values_gate = gate_of(net, net.einsum("b s h, a d_v h -> b s a d_v", x, Weight("gate_proj", spec.gate_bias)), spec) if spec.output_gate else ""
 
     def normed(latent: str, name: str, rank: str) -> str:
         return n.norm(net, latent, name, rank, kind=model.normalization, bias=model.qk_norm_bias) if spec.latent_norm else latent
@@ -56,7 +58,10 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     chosen = ""
     if spec.dsa_indexer_topk:
         chosen = net.table("chosen_before", "b s k_x", "int32") if kind.shared_index else indexer(net, x, q_source, q_rot, k, spec, kind)
-    o = n.attend(net, (q_rot, k, v), scores="b s a d_qk, b z a d_qk -> b s a z", values="b s a z, b z a d_v -> b s a d_v", chosen=chosen)
+    scores, values = "b s a d_qk, b z a d_qk -> b s a z", "b s a z, b z a d_v -> b s a d_v"
+    o = n.attend(net, (q_rot, k, v), scores=scores, values=values, sinks=spec.sinks, chosen=chosen)
+    if values_gate:
+        o = n.multiply(net, values_gate, o, "gated")
     if spec.head_gate:
         o = gated_by_head(net, x, o, spec)
     if gate:

@@ -27,8 +27,9 @@ def moe(net: Net, x: str, model: Architecture, stream: str = "") -> str:
         with net.within("latent", "router"):
             y = net.einsum("b s ell, h ell -> b s h", y, Weight("fc2_latent_proj", spec.latent_bias))
     if spec.moe_shared_expert_intermediate_size:
+        clamped = spec.clamped and spec.clamped_shared
         with net.within("shared_experts", "shared_experts"):
-            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias, clamped=spec.clamped)
+            shared = mlp(net, x, width="f_s", gated=spec.gated, activation=spec.activation, bias=spec.shared_expert_bias, clamped=clamped)
         if spec.moe_shared_expert_gate:
             with net.within("shared_expert_gate", "router"):
                 gate = n.sigmoid(net, net.einsum("b s h, one h -> b s one", x, Weight("shared_expert_gate")), "gate")

@@ -18,7 +18,7 @@ from symsim.ir.operations import PRODUCTS, Cast, Dequantise, Projection
 from symsim.ir.quantised import STORED
 from symsim.lowering.adapt import AGAIN
 
-_WHOLE = frozenset({"lm_head", "router", "shared_expert_gate", "lora_A", "lora_B"})
+_WHOLE = frozenset({"lm_head", "router", "fn", "shared_expert_gate", "lora_A", "lora_B"})
 
 
 def store(block: Block, profile: Profile) -> Block:

@@ -329,6 +329,7 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "rope_parameters": lambda d: None,
     },
     "beam": {"rope_parameters": lambda d: None, "head_dim": HEAD},
+    "hy_v4": {"hc_mult": within(1, 4), "hidden_act": lambda d: "silu" if d.rng.random() < 0.9 else "relu"},
     "deepseek_v4": {
         "layer_types": layer_types("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"),
         "compress_rates": lambda d: d.maybe(
@@ -500,7 +501,7 @@ REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "h
             "deepseek_v4": ("o_groups", "head_dim", "num_key_value_heads", "index_head_dim", "q_lora_rank", "rope_parameters"),
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
-            "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",),
+            "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",), "hy_v4": ("hidden_act",),
             "albert": ("embedding_size", "num_hidden_groups", "hidden_dropout_prob"), "esm": ("position_embedding_type",),
             "rembert": ("input_embedding_size", "output_embedding_size"),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),

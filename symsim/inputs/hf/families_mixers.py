@@ -17,6 +17,7 @@ from symsim.inputs.hf.patterns_mixers import (
     deepseek_v4_part,
     gated_by_norms,
     glm_indexers,
+    hy_indexers,
     indexed_turns,
     kimi_mixers,
     lfm2_mixers,
@@ -111,6 +112,13 @@ MIXING: dict[str, Family] = {
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
                           unread=_LATENT_UNREAD),
+    "hy_v4": Family(
+        {"indexer_types": None}, attention=_SPARSE_ATTENTION | {"sinks": True, "output_gate": True, "output_gate_bias": False},
+        moe=DEEPSEEK_MOE | {"clamped": True, "clamped_shared": False}, mixers=hy_indexers, ffns=sparse_from(1),
+        model={"hyper_connections": lambda c: {"streams": c.integer("hc_mult"), "independent": True}},
+        require={"hidden_act": ("silu", "routed experts have a clamped SwiGLU whatever the others have")},
+        unread=_LATENT_UNREAD | {"hc_eps": "small constant of a gate", "hc_magnitude": "scale, clamp or noise, elementwise",
+                                 "swiglu_limit": "scale, clamp or noise, elementwise", "learnable_sink_init": "initial weights"}),
     "mistral_large4_text": Family(
         {"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2, "no_rope_layer_interval": 4},
         attention=_SPARSE_ATTENTION | {"q_lora_rank": None, "flat_heads": True, "log_scaling": True, "dsa_indexer_input_norm": True},

@@ -85,6 +85,15 @@ def glm_indexers(c: Config) -> list[LayerKind]:
     if types is None:
         every, offset = max(c.integer("index_topk_freq", 0), 1), c.integer("index_skip_topk_offset", 0)
         types = ["shared" if max(i - offset + 1, 0) % every else "full" for i in range(c.depth)]
+    return _indexed(c, types)
+
+
+def hy_indexers(c: Config) -> list[LayerKind]:
+    """configuration_hy_v4.py: the first layer has an indexer, and of the others one in four."""
+    return _indexed(c, c.items("indexer_types", str, c.depth) or ["shared" if i and (i - 1) % 4 else "full" for i in range(c.depth)])
+
+
+def _indexed(c: Config, types: list[str]) -> list[LayerKind]:
     wrong = [t for t in types if t not in ("full", "shared")]
     if wrong:
         raise InputError(f"{c.where}: key 'indexer_types' names '{wrong[0]:.40}'; a layer's indexer is full or shared.")

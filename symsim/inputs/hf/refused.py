@@ -20,7 +20,6 @@ REFUSED: dict[str, str] = {
         "its layers are run several times a token": "hrm_text",
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
         "its head has the wrapper's sizes, not the text tower's": "ovis2",
-        "its residual streams are mixed by another rule than mHC's, and chosen keys have softmax offsets": "hy_v4",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",
         "its indexer chooses blocks of keys": "minimax_m3_vl minimax_m3_vl_text",
         "queries and keys are convolved, and routers read the router before them": "zaya",
