@@ -115,13 +115,16 @@ def _of_torchtitan(options: dict[str, Any], architecture: Any) -> dict[str, Any]
     return options
 
 
-@pytest.mark.parametrize("kind", TARGETS)
+FILES = [(kind, suffix) for kind, target in TARGETS.items() for suffix in target.suffix.split() or [""]]
+
+
+@pytest.mark.parametrize(("kind", "suffix"), FILES)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_what_a_target_can_say_comes_back(kind: str, data: st.DataObject) -> None:
+def test_what_a_target_can_say_comes_back(kind: str, suffix: str, data: st.DataObject) -> None:
     asked = data.draw(sayable(kind))
     with tempfile.TemporaryDirectory() as directory:
-        paths, said = export(kind, asked, Path(directory) / f"job{TARGETS[kind].suffix.split(' ')[0]}")
+        paths, said = export(kind, asked, Path(directory) / f"job{suffix}")
         job = symsim.load_job(kind, *map(str, paths))
     assert job.strategy is not None
     back, there = plain(load_strategy(job.strategy)), plain(asked.strategy)
@@ -338,3 +341,27 @@ def test_what_no_file_can_say_is_refused(tmp_path: Path) -> None:
         export("megatron", Asked(symsim.load_model("gemma-4-12b"), load_strategy("tp=1")), tmp_path / "x.sh")
     with pytest.raises(InputError, match="cannot say what gemma-4-e2b has: per_layer_input"):
         export("megatron", Asked(symsim.load_model("gemma-4-e2b"), load_strategy("tp=1")), tmp_path / "x.sh")
+
+
+def test_the_newest_torchtitan_takes_a_function(tmp_path: Path) -> None:
+    strategy = load_strategy("tp=2,sp=true,dp=4,zero=3,fusion=compile,tp_comm_overlap=true,cross_entropy_fusion=chunked,cross_entropy_chunks=16")
+    (path,), said = export("torchtitan", Asked(symsim.load_model("llama3-8b"), strategy), tmp_path / "job.py")
+    text = path.read_text()
+    assert not [sentence for sentence in said if "cannot say" in sentence]
+    assert 'model_spec = model_registry("8B")' in text and "from torchtitan.models.llama3 import model_registry" in text
+    assert "enable_async_tensor_parallel=True" in text and "num_chunks=16" in text and "disable_cuda_graphs=True" in text
+    compile(text, str(path), "exec")  # it is Python; nothing of it is run
+    graphs = load_strategy("dp=4,zero=3,fusion=eager,cuda_graph_impl=full_iteration")
+    (path,), said = export("torchtitan", Asked(symsim.load_model("llama3-8b"), graphs), tmp_path / "job.py")
+    assert "disable_cuda_graphs" not in path.read_text() and not [sentence for sentence in said if "cannot say" in sentence]
+
+
+def test_what_the_newest_torchtitan_has_no_more(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="torchtitan has no llama2 since 2026-02"):
+        export("torchtitan", Asked(symsim.load_model("llama2-7b"), load_strategy("dp=4,zero=3")), tmp_path / "job.py")
+    narrow = load_strategy("dp=4,zero=3,fp8=tensorwise")
+    assert any("scales every row" in one for one in export("torchtitan", Asked(symsim.load_model("llama3-8b"), narrow), tmp_path / "job.py")[1])
+    assert not any("scales every row" in one for one in export("torchtitan", Asked(symsim.load_model("llama3-8b"), narrow), tmp_path / "job.toml")[1])
+    ring = load_strategy("dp=2,cp=2,zero=3,fusion=eager,cp_comm_type=p2p")
+    _, said = export("torchtitan", Asked(symsim.load_model("llama3-8b"), ring), tmp_path / "job.py")
+    assert "torchtitan cannot say cp_comm_type=p2p: what is written means all_gather" in said

@@ -125,3 +125,24 @@ def test_a_configuration_is_named() -> None:
         made("dens")
     with pytest.raises(InputError, match="is no argument of torchtitan"):
         made("dense", "steps")
+
+
+def test_the_model_is_of_the_registry_that_is_imported(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    body = 'def train():\n    return Trainer.Config(model_spec=model_registry("8B"), training=TrainingConfig(max_context_length=2048))\n'
+    path.write_text(f"from torchtitan.models.qwen3 import model_registry\n{body}")
+    job = load_job("torchtitan", str(path))
+    assert job.architecture is not None and job.architecture.name == "qwen3-8b"
+    parts = 'parallelism=ParallelismConfig(pipeline_parallel_degree=2, module_fqns_per_model_part=[["tok_embeddings", %s], [%s, "norm", "lm_head"]])'
+    layers = [f'"layers.{layer}"' for layer in range(36)]
+    split = parts % (", ".join(layers[:20]), ", ".join(layers[20:]))
+    path.write_text(f"from torchtitan.models.qwen3 import model_registry\n{body.replace('training=', split + ', training=')}")
+    assert strategy(load_job("torchtitan", str(path)))["pipeline_model_parallel_layout"] == "Et*20|t*16L"
+
+
+def test_float8_is_scaled_by_rows_where_no_recipe_is_given(tmp_path: Path) -> None:
+    spec = 'model_registry("8B", converters=[Float8LinearConverter.Config(%smodel_compile_enabled=True)])'
+    job = written(tmp_path, f"    return Trainer.Config(model_spec={spec % ''})")
+    assert strategy(job)["fp8"] == "tensorwise"
+    row = next(row for row in job.rows if row.key == "model_spec.converters.0.recipe_name")
+    assert (row.value, row.fate) == ("(default)", "not_modelled") and "every row" in row.why

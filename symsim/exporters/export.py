@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,15 @@ _LABELS = {"name", "source", "fact", "modelling"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be written; assumptions: those that differ from their defaults; idle: those that move nothing, so that they are not lost."""
+    """What is to be written; assumptions: those that differ from their defaults; idle: those that move nothing, so that they are not lost.
+    suffix: of the file, where a target has several."""
 
     architecture: Architecture
     strategy: Strategy
     system: System | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
     idle: Collection[str] = ()
+    suffix: str = ""
 
 
 def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]:
@@ -55,6 +57,7 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
 
     InputError as `files`, and for what cannot be written.
     """
+    asked = replace(asked, suffix=place.suffix)
     target, made = TARGETS.get(kind), files(kind, asked, place)
     assert target is not None
     said = [*lost(kind, asked, made), *import_module(f"symsim.exporters.{target.module}").said(asked)]

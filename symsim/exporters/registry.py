@@ -22,5 +22,5 @@ TARGETS: dict[str, Target] = {
     "megatron": Target("megatron", ".sh", "Megatron-LM"),
     "simumax": Target("simumax", "", "SimuMax"),
     "swift": Target("swift", ".yaml", "ms-swift"),
-    "torchtitan": Target("torchtitan", ".toml", "torchtitan"),
+    "torchtitan": Target("torchtitan", ".toml .py", "torchtitan"),
 }

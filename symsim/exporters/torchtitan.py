@@ -1,4 +1,4 @@
-"""A torchtitan TOML: a model by its name and flavor, the mesh, batch, precision, recomputation and the optimizer.
+"""A torchtitan TOML: a model by its name and flavor, the mesh, batch, precision, recomputation and the optimizer; or the same in Python.
 
 Keys: torchtitan at the parent of 9810191bb (2026-02-23, the last with TOML files), config/job_config.py.
 """
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.exporters import torchtitan_python
 from symsim.importers.torchtitan.reader import SCHEDULES, spread
 from symsim.importers.torchtitan.tables import FLAVORS
 from symsim.inputs.architecture import Architecture
@@ -37,7 +38,7 @@ Section = dict[str, Any]
 
 
 def files(asked: "Asked") -> dict[str, str]:
-    """train.toml. InputError for a model that is no flavor of torchtitan's."""
+    """train.toml, or train.py where a file in Python is asked for. InputError for a model that is no flavor of torchtitan's."""
     a, s = asked.architecture, asked.strategy
     name, flavor = _flavor(a)
     sections: dict[str, Section] = {
@@ -56,6 +57,8 @@ def files(asked: "Asked") -> dict[str, str]:
         sections[f"quantize.linear.{_CONVERTERS[s.fp8]}"] = {"filter_fqns": ["output", "router.gate"]}
     if s.fusion == "compile":
         sections["compile"] = {"enable": True}
+    if asked.suffix == ".py":
+        return {"train.py": torchtitan_python.text(asked, name, flavor, sections)}
     text = f"# {a.name} on {s.world_size} ranks; for the last torchtitan with TOML files (the parent of 9810191bb, 2026-02-23)\n"
     for section, keys in sections.items():
         text += f"\n[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
@@ -63,6 +66,8 @@ def files(asked: "Asked") -> dict[str, str]:
 
 
 def said(asked: "Asked") -> list[str]:
+    if asked.suffix == ".py" and asked.strategy.fp8 == "tensorwise":
+        return ["torchtitan scales every row of a product in 8 bits, not a tensor, since 2026-02"]
     return []
 
 

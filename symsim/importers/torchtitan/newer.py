@@ -176,6 +176,10 @@ def _converted(found: dict[str, Given], old: dict[str, str]) -> None:
         if section.startswith("quantize.grouped_mm"):
             found.setdefault(f"{section}.fqns", Given(["experts"], found[key].where))
             old.setdefault(f"{section}.fqns", f"{key}.{number} ({name})")
+        if name == "Float8LinearConverter":
+            # of a TOML file it is a scale for a tensor
+            found.setdefault(f"{section}.recipe_name", Given("rowwise", found[key].where))
+            old.setdefault(f"{section}.recipe_name", f"{key}.{number}.recipe_name")
     found["model.converters"] = Given([_SECTION_OF.get(str(name), str(name)) for name in names], found.pop(key).where)
     old["model.converters"] = key
 

@@ -327,7 +327,7 @@ def _parts(keys: Keys) -> list[str]:
     return found
 
 
-_MODULES = {"tok_embeddings": "E", "norm": "", "output": "L"}
+_MODULES = {"tok_embeddings": "E", "norm": "", "output": "L", "lm_head": "L"}
 
 
 _SPELT = {

@@ -76,7 +76,7 @@ def read_registry(path: str, arguments: Sequence[str]) -> Configuration:
         for other in [other for other in given if other.startswith(f"{key}.")] if isinstance(one.value, _Chosen) else []:
             del given[other]
         given[key] = Given(one.value.name, one.where) if isinstance(one.value, _Chosen) else one
-    folder = Path(path).parent.name
+    folder = reader.model() or Path(path).parent.name
     return Configuration(given, module or (Given(folder, path) if folder else None), reader.place_of(str(name.value)))
 
 
@@ -146,6 +146,10 @@ class _Reader:
             for name, node in self.functions.items()
             if not name.startswith("_") and len(node.args.args) == len(node.args.defaults) and all(d is not None for d in node.args.kw_defaults)
         ]
+
+    def model(self) -> str:
+        """The module of the models whose registry the file imports; "" where it stands beside it."""
+        return self.imported.get("model_registry", "").removesuffix(".config_registry").rpartition(".")[2]
 
     def keys(self, made: Made, above: str, depth: int) -> dict[str, Given]:
         """Every value by its dotted name; what is made of classes also by the class: `loss` is ChunkedLossWrapper. Members of lists by number."""
