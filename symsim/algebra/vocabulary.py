@@ -52,6 +52,7 @@ m_x     | m_x           | 1    | tokens of an entry
 G_o     | G_o           | 1    | groups of heads that are projected each by itself
 r_o     | r_o           | 1    | width of what a group of heads is projected to
 k_x     | k_x           | 1    | keys that an indexer chooses for a query
+c_x     | c_x           | 1    | keys of a block, where an indexer chooses blocks
 a_x     | a_x           | 1    | heads of an indexer
 d_x     | d_x           | 1    | head dimension of an indexer
 w       | w             | 1    | attention window, or chunk, in tokens

@@ -74,8 +74,9 @@ def count_parameters(lowered: Lowered, book: Derivation) -> None:
 def derived_sizes(book: Derivation, lowered: Lowered) -> None:
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     own = {kind: own_keys(model, kind) for kind in model.kind_names()}
+    block = symbol("c_x") if model.attention.dsa_indexer_block else ONE
     reaches: set[str] = {model.layer_kinds[k].reach for k in model.kind_names() if not own[k]}
-    reaches |= {"chosen"} if model.attention.dsa_indexer_topk and model.attention.kind == "mla" else set()
+    reaches |= {"chosen"} if model.attention.dsa_indexer_topk and (model.attention.kind == "mla" or block != ONE) else set()
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
         ("both", "n_b", "the same before and behind it"),
@@ -85,7 +86,8 @@ def derived_sizes(book: Derivation, lowered: Lowered) -> None:
         ("chosen", "n_k", "the same among those that an indexer chose"),
     ):
         if reach in reaches:
-            keys = Quantity(keys_per_query(assume["causal"], reached_by(name, assume), strategy) * attended(strategy, assume))
+            each = keys_per_query(assume["causal"], reached_by(name, assume), strategy, block=block)
+            keys = Quantity(each * attended(strategy, assume))
             book.define(Key(name, "sizes"), keys, meaning, latex=name, assumptions=("causal",))
     for kind, dims in own.items():
         for dim in dims:

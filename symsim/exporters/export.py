@@ -100,7 +100,7 @@ def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:
 
 
 _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", "rotary_fraction", "keys_as_values", "shared_keys", "norms",
-             "activation_sparsity", "beside_experts", "weights", "gated_norms")  # fmt: skip
+             "activation_sparsity", "beside_experts", "weights", "gated_norms", "indexer")  # fmt: skip
 
 
 def _beyond(model: Architecture) -> str:
@@ -114,7 +114,14 @@ def _beyond(model: Architecture) -> str:
                 return f"{field_of} of its layers {name}"
     if model.attention.qk_norm == "plain" or model.embedding_norm_weight is not None:
         return "attention.qk_norm: plain" if model.attention.qk_norm == "plain" else "embedding_norm_weight"
-    if own := next((name for name in ("latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm") if getattr(model.attention, name)), ""):
+    if own := next(
+        (
+            name
+            for name in ("latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm", "dsa_indexer_block")
+            if getattr(model.attention, name)
+        ),
+        "",
+    ):
         return f"attention.{own}"
     if model.attention.kind == "mla" and (model.attention.output_gate or model.attention.sinks):
         return "attention.output_gate of latent attention" if model.attention.output_gate else "attention.sinks of latent attention"

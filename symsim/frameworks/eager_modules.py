@@ -159,6 +159,7 @@ MODULE_CODE = {
     "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
     "granitemoeshared": ModuleCode(shared_gate_up_joined=True),
     "mistral_large4_text": ModuleCode(router_in_fp32=True, router_gathers=True),
+    "minimax_m3_vl_text": ModuleCode(rotary_concatenates=True, shared_experts_first=True, shared_gate_up_joined=True),
     "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
     "modernbert": ModuleCode(rotary_in_fp32=True),
     "modernbert-decoder": ModuleCode(rotary_in_fp32=True),

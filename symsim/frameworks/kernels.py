@@ -256,12 +256,12 @@ def pool(k: Kernels, op: Op) -> None:
 
 
 def index_scores(k: Kernels, op: Op) -> None:
-    """Queries against the keys of all tokens, a ReLU, and the weighted sum over heads."""
-    _, keys, weights = (k.dims_of(t) for t in op.inputs)
-    head, width = weights[-1], keys[-1]
+    """Queries against the keys of all tokens; a ReLU and the weighted sum over heads where these have weights, else the best of every block."""
+    queries, keys, *weights = (k.dims_of(t) for t in op.inputs)
+    head, width = next(d for d in queries if d not in ("b", "s", keys[-1])), keys[-1]
     narrow = "fp8" if k.profile.assumptions["dsa_index_scores"] == "fp8" else ""
     seen = op.of(Scoring).keys
-    products = [("b", "s", head, seen, width), *([("b", "s", seen, head)] if seen == "n_z" else [])]
+    products = [("b", "s", head, seen, width), *([("b", "s", seen, head)] if seen == "n_z" and weights else [])]
     k.emit("index_scores", op.inputs, op.outputs, products=products, attrs=Scoring(narrow, seen))
 
 

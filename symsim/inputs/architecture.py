@@ -44,7 +44,7 @@ class Mlp(Part):
 
     ffn_hidden_size: Size
     gated: bool = True
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
     bias: bool = False
     down_bias: bool | None = Field(None, description="a bias behind the last projection; default: bias (GTE)")
     inner_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of what is activated (GTE, ModernBERT)")
@@ -118,6 +118,7 @@ class LayerKind(Part):
     )
     in_turn: Size = Field(1, description="what is borrowed is that of the last so many layers that hold weights for others, in turn")
     shared_index: bool = Field(False, description="without an indexer: the keys that the last layer with one chose (GLM-5)")
+    indexer: bool = Field(True, description="its attention is to what an indexer chooses, where attention has one; false: to all (MiniMax-M3)")
     norms: tuple[Literal["pre_attention", "post_attention", "pre_mlp", "post_mlp"], ...] | None = Field(
         None, description="where this kind has norms, when not where the model has (OLMo Hybrid)"
     )
@@ -311,8 +312,9 @@ class Architecture(Part):
     def _compressed(self) -> None:
         for kind in self.kind_names():
             spec = self.layer_kinds[kind]
-            if spec.mixer == "attention" and self.attention.dsa_indexer_topk and self.attention.kind != "mla":
-                raise ValueError(f"layer kind '{kind}' has mixer: attention, where dsa_indexer_topk needs kind: mla")
+            asks = self.attention.dsa_indexer_topk and self.attention.kind != "mla" and not self.attention.dsa_indexer_block
+            if spec.mixer == "attention" and asks:
+                raise ValueError(f"layer kind '{kind}' has mixer: attention, where dsa_indexer_topk needs kind: mla, or dsa_indexer_block")
             if spec.mixer != "compressed_attention":
                 if spec.compression or spec.chosen_entries:
                     raise ValueError(f"layer kind '{kind}' has compression or chosen_entries, which go with mixer: compressed_attention")

@@ -63,6 +63,9 @@ class Attention(Part):
     dsa_indexer_topk: Size | None = Field(None, description="mla: keys that a query attends to, which an indexer chooses (DeepSeek-V3.2)")
     dsa_indexer_n_heads: Size | None = None
     dsa_indexer_head_dim: Size | None = None
+    dsa_indexer_block: Size | None = Field(
+        None, description="gqa: keys are chosen by blocks of so many, the query's own with them, for each head of the indexer apart (MiniMax-M3)"
+    )
     dsa_indexer_input_norm: bool = Field(False, description="the indexer's queries are made of what attention reads, normed (Mistral Large 4)")
 
     @model_validator(mode="after")
@@ -70,7 +73,12 @@ class Attention(Part):
         indexer = [n for n in ("dsa_indexer_topk", "dsa_indexer_n_heads", "dsa_indexer_head_dim") if getattr(self, n) is None]
         if 0 < len(indexer) < 3:
             raise ValueError(f"an indexer needs {', '.join(indexer)} too")
-        if not indexer and self.q_lora_rank is None and not self.dsa_indexer_input_norm:
+        if self.dsa_indexer_block and (self.kind != "gqa" or (self.dsa_indexer_topk or 1) % self.dsa_indexer_block):
+            raise ValueError("dsa_indexer_block goes with kind: gqa, and has to divide dsa_indexer_topk, the keys that a query attends to")
+        heads = self.num_attention_heads
+        if self.dsa_indexer_block and heads % (self.dsa_indexer_n_heads or 1):
+            raise ValueError(f"dsa_indexer_n_heads {self.dsa_indexer_n_heads} does not divide num_attention_heads {heads}, and each chooses for some")
+        if not indexer and self.q_lora_rank is None and not self.dsa_indexer_input_norm and not self.dsa_indexer_block:
             raise ValueError(
                 "dsa_indexer_topk needs a q_lora_rank, or dsa_indexer_input_norm: the indexer reads the queries' latent, or what they do"
             )

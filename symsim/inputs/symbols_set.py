@@ -35,6 +35,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "k_x": ("attention", "dsa_indexer_topk"),
     "a_x": ("attention", "dsa_indexer_n_heads"),
     "d_x": ("attention", "dsa_indexer_head_dim"),
+    "c_x": ("attention", "dsa_indexer_block"),
     "H_k": ("linear_attention", "linear_num_key_heads"),
     "H_v": ("linear_attention", "linear_num_value_heads"),
     "D_k": ("linear_attention", "linear_key_head_dim"),

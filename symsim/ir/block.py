@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
-from symsim.algebra.expr import ONE, Expr, floor, symbol
+from symsim.algebra.expr import ONE, Expr, ceil, floor, symbol
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import nearest
 from symsim.ir.einsum import Einsum, IRError, fault, parsed
@@ -59,6 +59,11 @@ class Dim:
 def whole_parts(size: Expr, length: Expr) -> Expr:
     """How many parts of a length a dimension has, a rest left out."""
     return floor(size / length)
+
+
+def all_parts(size: Expr, length: Expr) -> Expr:
+    """How many parts of a length a dimension has, the last with what is left."""
+    return ceil(size / length)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.attention import Attention
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
+from symsim.layers.indexer import block_indexer
 
 
 def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
@@ -20,7 +21,10 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     gate, keys = others[: spec.output_gate], others[spec.output_gate :]
     if kind.shared_keys:
         keys = [net.input(name, "b s g d", borrowed=True) for name in ("keys", "values")]
-    o = attended(net, (q, keys[0], keys[-1]), model, kind)
+    chosen = ""
+    if spec.dsa_indexer_block and kind.indexer:
+        chosen = block_indexer(net, x, model)
+    o = attended(net, (q, keys[0], keys[-1]), model, kind, chosen)
     if spec.gate_head_bias:
         net.parameter("gate_bias", "a")
     if spec.output_gate:
@@ -48,9 +52,9 @@ def gate_of(net: Net, logits: str, spec: Attention) -> str:
     return narrow
 
 
-def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: LayerKind) -> str:
+def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: LayerKind, chosen: str = "") -> str:
     """`q[b s a d], k[b s g d], v[b s g e] -> o[b s a e]`: norms and RoPE where the model has them, core attention. Keys and values of another layer
-    come normed and turned."""
+    come normed and turned. chosen: what an indexer chose."""
     spec, (q, k, v) = model.attention, qkv
     d_v = net.dims_of(v)[-1]
     fraction = spec.rotary_fraction if kind.rotary_fraction is None else kind.rotary_fraction
@@ -90,4 +94,5 @@ def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: Lay
         values=f"b s a z, b z g(a) {d_v} -> b s a {d_v}",
         reach=kind.reach,
         sinks=spec.sinks if kind.sinks is None else kind.sinks,
+        chosen=chosen,
     )

@@ -1,10 +1,11 @@
-"""The indexer of DeepSeek sparse attention (DeepSeek-V3.2, arXiv 2512.02556): which keys a query attends to."""
+"""The indexer of DeepSeek sparse attention (DeepSeek-V3.2, arXiv 2512.02556): which keys a query attends to; and one that chooses blocks of keys
+(MiniMax-M3)."""
 
 from __future__ import annotations
 
-from symsim.inputs.architecture import LayerKind
+from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.attention import Attention
-from symsim.ir.block import Net, Weight
+from symsim.ir.block import Dim, Net, Weight, all_parts
 from symsim.layers import notation as n
 
 
@@ -39,4 +40,26 @@ def indexer(net: Net, x: str, latent: str, query: str, key: str, spec: Attention
         scored = [n.detached(net, t, name) for t, name in ((query, "query"), (key, "key"))]
         loss = net.tensor("loss", "b s", "fp32")
         net.op("index_loss", "loss", [turned[0], keys, weights, *scored, chosen], [loss])
+    return chosen
+
+
+def block_indexer(net: Net, x: str, model: Architecture) -> str:
+    """`x[b s h] -> chosen[b s a_x n_x]`: every query is held against one key of each token in `a_x` heads; in each of these the blocks of `c_x` keys
+    are chosen whose best key has the best scores (transformers models/minimax_m3_vl/modeling_minimax_m3_vl.py MiniMaxM3VLIndexer). No gradient.
+    What turns queries and keys is attention's tables, as far as an indexer's head goes."""
+    net.dims["z_x"] = Dim(all_parts(net.dims["s"].size, net.dims["c_x"].size))
+    net.dims["n_x"] = Dim(net.dims["k_x"].size / net.dims["c_x"].size)
+    with net.within("indexer", part="indexer"):
+        x = n.detached(net, x, "x")
+        made = []
+        for name, heads in (("q", "a_x"), ("k", "one")):
+            t = net.einsum(f"b s h, {heads} d_x h -> b s {heads} d_x", x, Weight(f"{name}_proj"))
+            t = n.norm(net, t, f"{name}_norm", "d_x", kind=model.normalization, unit_offset=model.norm_unit_offset)
+            made.append(n.rope(net, t, f"rope_{name}", "d", fraction=model.attention.rotary_fraction))
+        net.dim("z", "s")
+        keys = n.whole(net, made[1], "k_gather", "b z one d_x", sequence=True)
+        scores = net.tensor("scores", "b s a_x z_x", "fp32")
+        net.op("index_scores", "scores", [made[0], keys], [scores])
+        chosen = net.tensor("chosen", "b s a_x n_x", "int32", "index")
+        net.op("choose", "choose", [scores], [chosen])
     return chosen

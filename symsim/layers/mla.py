@@ -56,7 +56,7 @@ def mla(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
             q_rot = n.scaled_by_position(net, q_rot, "softmax_scaling", "a")
         v = packed(net, v)
     chosen = ""
-    if spec.dsa_indexer_topk:
+    if spec.dsa_indexer_topk and kind.indexer:
         chosen = net.table("chosen_before", "b s k_x", "int32") if kind.shared_index else indexer(net, x, q_source, q_rot, k, spec, kind)
     scores, values = "b s a d_qk, b z a d_qk -> b s a z", "b s a z, b z a d_v -> b s a d_v"
     o = n.attend(net, (q_rot, k, v), scores=scores, values=values, sinks=spec.sinks, chosen=chosen)

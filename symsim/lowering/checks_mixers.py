@@ -110,6 +110,8 @@ def _indexer_loss(architecture: Architecture, strategy: Strategy) -> None:
     asked = f"dsa_indexer_loss={strategy.dsa_indexer_loss}"
     if architecture.attention.dsa_indexer_topk is None:
         raise InputError(f"{asked} trains an indexer, and {architecture.name} has none; give dsa_indexer_loss=none")
+    if architecture.attention.dsa_indexer_block:
+        raise InputError(f"{asked} trains an indexer that chooses keys, and that of {architecture.name} chooses blocks; give dsa_indexer_loss=none")
     if strategy.fusion != "te":
         raise InputError(f"{asked} needs fusion=te: transformers does not train an indexer")
     if strategy.cp > 1:

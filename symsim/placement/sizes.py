@@ -94,6 +94,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "k_x": at.dsa_indexer_topk,
         "a_x": at.dsa_indexer_n_heads,
         "d_x": at.dsa_indexer_head_dim,
+        "c_x": at.dsa_indexer_block,
         "r": strategy.lora_rank if strategy.tuner_type == "lora" else None,
         "r_e": strategy.lora_expert_rank if strategy.tuner_type == "lora" else None,
         "o": strategy.oft_block_size if strategy.tuner_type == "oft" else None,
@@ -179,10 +180,11 @@ def entries_per_query(causal: str, m_x: Expr, most: Expr | None = None) -> Expr:
     return (m_x * seen * (seen - 1) / 2 + seen * (s - m_x * seen + 1)) / s
 
 
-def keys_per_query(causal: str, reach: str, strategy: Strategy, *, w: Expr = WINDOW, m_x: Expr = ONE) -> Expr:
+def keys_per_query(causal: str, reach: str, strategy: Strategy, *, w: Expr = WINDOW, m_x: Expr = ONE, block: Expr = ONE) -> Expr:
     """Mean number of keys a query is charged for (assumption `causal`); in packed sequences those of its own document.
 
-    reach: both: all before and behind it, whatever `causal` says; all; chosen: query i sees min(i, k_x) keys; window: min(i, w) keys, so
+    reach: both: all before and behind it, whatever `causal` says; all; chosen: query i sees min(i, k_x) keys, of the `block` that it is in those
+    up to itself; window: min(i, w) keys, so
     the exact mean is w' - w'(w'-1)/(2s) with w' = min(w, s); band: those of a window to either side, itself once; chunk: it
     sees those since the last multiple of w, so floor(s/w) chunks of w(w+1)/2 pairs and a last one of r(r+1)/2, r = s mod w. compressed: those of a
     window and all entries of m_x tokens before it; picked: at most k_x of these.
@@ -215,6 +217,10 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy, *, w: Expr = WIN
         rest = s - chunks * w
         return (chunks * w * (w + 1) + rest * (rest + 1)) / (2 * s)
     most = minimum(symbol("k_x") if reach == "chosen" else w, s)
+    if reach == "chosen" and block != ONE:
+        rest = s - most
+        part = rest - floor(rest / block) * block
+        return (most * (most + 1) + 2 * rest * (most - block) + floor(rest / block) * block * (block + 1) + part * (part + 1)) / (2 * s)
     return most - most * (most - 1) / (2 * s)
 
 

@@ -329,6 +329,17 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "rope_parameters": lambda d: None,
     },
     "beam": {"rope_parameters": lambda d: None, "head_dim": HEAD},
+    "minimax_m3_vl_text": {
+        "layer_types": layer_types("minimax_m3_sparse", "full_attention"),
+        "index_n_heads": lambda d: d.rng.choice([n for n in range(1, d.heads + 1) if d.heads % n == 0]),
+        "index_head_dim": lambda d: d.head_dim,
+        "index_block_size": within(2, 9),
+        "index_topk_blocks": within(1, 4),
+        "dense_intermediate_size": WIDTH,
+        "head_dim": HEAD,
+        "num_key_value_heads": lambda d: d.groups,
+        "shared_intermediate_size": WIDTH,
+    },
     "hy_v4": {"hc_mult": within(1, 4), "hidden_act": lambda d: "silu" if d.rng.random() < 0.9 else "relu"},
     "deepseek_v4": {
         "layer_types": layer_types("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"),
@@ -491,7 +502,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
     },
     "mpt": {"attn_config": lambda d: d.maybe({"attn_pdrop": d.rng.choice([0.0, 0.1]), "clip_qkv": d.maybe(6.0)})},
 }
-PARTIAL_ROTARY = frozenset({"gpt_neox_japanese", "glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe",
+PARTIAL_ROTARY = frozenset({"minimax_m3_vl_text",
+                            "gpt_neox_japanese", "glm", "nemotron", "persimmon", "solar_open", "glm4v_text", "glm4v_moe_text", "glm4", "glm4_moe",
                             "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
@@ -502,6 +514,7 @@ REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "h
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",), "hy_v4": ("hidden_act",),
+            "minimax_m3_vl_text": ("head_dim", "num_key_value_heads", "index_n_heads", "index_head_dim", "shared_intermediate_size"),
             "albert": ("embedding_size", "num_hidden_groups", "hidden_dropout_prob"), "esm": ("position_embedding_type",),
             "rembert": ("input_embedding_size", "output_embedding_size"),
             "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),

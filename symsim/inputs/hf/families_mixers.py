@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, SQUARE, TWO_NORMS, after, experts, sparse
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, SQUARE, TWO_NORMS, after, experts, rotary_fraction, sparse
 from symsim.inputs.hf.patterns import sparse_from
 from symsim.inputs.hf.patterns_heads import lfm3_mixers
 from symsim.inputs.hf.patterns_mixers import (
     OLMO_DELTA_NET,
     bailing_mixers,
+    block_indexers,
     deepseek_v4_mixers,
     deepseek_v4_part,
+    frequent_experts,
     gated_by_norms,
     glm_indexers,
     hy_indexers,
@@ -23,6 +25,7 @@ from symsim.inputs.hf.patterns_mixers import (
     lfm2_mixers,
     lfm2_width,
     mixed,
+    of_indexer,
     olmo_mixers,
     saved_as,
 )
@@ -83,6 +86,11 @@ _KIMI_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts"), "linear
                "linear_head_dim": ("linear_attn_config.head_dim",), "linear_conv_kernel_dim": ("linear_attn_config.short_conv_kernel_size",)}
 
 
+_M3_NAMES = {f"index_{name}": (f"sparse_attention_config.sparse_{theirs}",) for name, theirs in {
+    "n_heads": "num_index_heads", "head_dim": "index_dim", "block_size": "block_size", "topk_blocks": "topk_blocks",
+    "local_blocks": "local_block"}.items()}
+
+
 _MINIMAX_FACTORS = [f"{branch}_{which}_factor" for branch in ("full_attn", "linear_attn", "mlp") for which in ("alpha", "beta")]
 
 
@@ -130,6 +138,20 @@ MIXING: dict[str, Family] = {
         moe=experts("num_local_experts", "intermediate_size"), ffns=sparse, mixers=mixed("linear_attention", lambda i: i % 2 == 0),
         lightning={"block_size": integer("block_size"), "activation": act()}, model={"residual_after_norm": True},
         unread={key: "scale, clamp or noise, elementwise" for key in _MINIMAX_FACTORS} | {"sliding_window": "no layer has one"}),
+    "minimax_m3_vl_text": Family(
+        {"partial_rotary_factor": 1.0, "moe_layer_freq": None, "sparse_attention_config.sparse_attention_freq": None},
+        attention={"qk_norm": "head", "rotary_fraction": rotary_fraction, "dsa_indexer_topk": of_indexer("index_topk_blocks", "index_block_size"),
+                   "dsa_indexer_n_heads": of_indexer("index_n_heads"), "dsa_indexer_head_dim": of_indexer("index_head_dim"),
+                   "dsa_indexer_block": of_indexer("index_block_size")},
+        mlp={"ffn_hidden_size": integer("dense_intermediate_size"), "activation": "swiglu_clamped", "fused_gate_up": True},
+        moe=experts("num_local_experts", "intermediate_size", activation="swiglu_clamped", moe_router_pre_softmax=False,
+                    moe_router_score_function="sigmoid", moe_router_enable_expert_bias="buffer",
+                    moe_shared_expert_intermediate_size=integer("shared_intermediate_size")),
+        mixers=block_indexers, ffns=frequent_experts, model={"norm_unit_offset": True},
+        names=_M3_NAMES | {"num_local_experts": ("num_experts",)},
+        unread={"hidden_act": "the module code fixes a clamped SwiGLU", "rotary_dim": "not read by transformers: partial_rotary_factor says it",
+                **dict.fromkeys(("swiglu_alpha", "swiglu_limit"), "scale, clamp or noise, elementwise"),
+                "index_local_blocks": "of the chosen blocks, how many are those in front of the query"}),
     "kimi_linear": Family(
         attention=MLA, moe=DEEPSEEK_MOE, mixers=kimi_mixers, ffns=sparse_from("first_k_dense_replace"), linear=_KDA,
         names=_KIMI_NAMES, model={"tie_word_embeddings": False},

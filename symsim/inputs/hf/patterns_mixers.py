@@ -102,6 +102,39 @@ def _indexed(c: Config, types: list[str]) -> list[LayerKind]:
     return [LayerKind(shared_index=t == "shared") for t in types]
 
 
+def block_indexers(c: Config) -> list[LayerKind]:
+    """configuration_minimax_m3_vl.py: `layer_types`, or the flags of sparse_attention_config, or attention to all."""
+    types, flags = c.items("layer_types", str, c.depth), c.items("sparse_attention_config.sparse_attention_freq", int)
+    if types is None and flags is not None:
+        types = ["minimax_m3_sparse" if flag else "full_attention" for flag in flags]
+    types = ["full_attention"] * c.depth if types is None else types
+    wrong = [t for t in types if t not in ("minimax_m3_sparse", "full_attention")]
+    if wrong or len(types) < c.depth:
+        said = f"names '{wrong[0]:.40}', which this model_type does not have" if wrong else f"has {len(types)} entries for {c.depth} layers"
+        raise InputError(f"{c.where}: key '{c.look('layer_types')[0]}' {said}.")
+    return [LayerKind(indexer=t == "minimax_m3_sparse") for t in types[: c.depth]]
+
+
+def of_indexer(key: str, times: str = "") -> Value:
+    """A size of the indexer, where a layer has one."""
+
+    def value(c: Config) -> int | None:
+        size = c.integer(key) * (c.integer(times) if times else 1)
+        return size if any(kind.indexer for kind in block_indexers(c)) else None
+
+    return value
+
+
+def frequent_experts(c: Config) -> list[str]:
+    """configuration_minimax_m3_vl.py: `mlp_layer_types`, or the flags of moe_layer_freq, or experts in all layers."""
+    flags = c.items("moe_layer_freq", int)
+    if c.items("mlp_layer_types", str) is None and flags is not None:
+        if len(flags) < c.depth:
+            raise InputError(f"{c.where}: key 'moe_layer_freq' has {len(flags)} entries for {c.depth} layers.")
+        return ["moe" if flag else "mlp" for flag in flags[: c.depth]]
+    return sparse_from(0)(c)
+
+
 def indexed_turns(c: Config) -> list[LayerKind]:
     """configuration_mistral_large4.py: indexers as in GLM-5, and which layers turn queries and keys."""
     turns = c.items("no_rope_layers", int)

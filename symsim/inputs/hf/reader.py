@@ -28,10 +28,12 @@ from symsim.inputs.mixers import CompressedAttention, LightningAttention, Linear
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of attn_config and ffn_config (DBRX, MPT) with dotted names, other dictionaries as they are."""
+    """The keys of attn_config, ffn_config (DBRX, MPT) and their like with dotted names, other dictionaries as they are."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        if key in ("attn_config", "ffn_config", "ffn_config.ffn_act_fn", "linear_attn_config") and isinstance(value, Mapping):
+        if key in ("attn_config", "ffn_config", "ffn_config.ffn_act_fn", "linear_attn_config", "sparse_attention_config") and isinstance(
+            value, Mapping
+        ):
             flat |= _flat({f"{key}.{inner}": v for inner, v in value.items()})
         else:
             flat[key] = value

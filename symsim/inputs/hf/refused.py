@@ -21,7 +21,6 @@ REFUSED: dict[str, str] = {
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
         "its head has the wrapper's sizes, not the text tower's": "ovis2",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",
-        "its indexer chooses blocks of keys": "minimax_m3_vl minimax_m3_vl_text",
         "queries and keys are convolved, and routers read the router before them": "zaya",
         "its streams take in embeddings of several tokens, and an indexer goes with grouped queries": "qwen4_exp qwen4_exp_text",
         "it reads keys and values of another model": "gemma4_assistant gemma4_unified_assistant",
