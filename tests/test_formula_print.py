@@ -31,6 +31,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.program.c_kernel import compiler
 from symsim.program.javascript import javascript
+from symsim.program.together import together
 from symsim.program.unrolled import unroll
 from symsim.report.formula import TARGETS
 
@@ -232,7 +233,7 @@ def test_javascript_is_the_formula(tmp_path: Path) -> None:
         of, values, expected[name] = code_values(name)
         given = json.dumps({n: float(v) for n, v in values.items()})
         script += f"{{\n{of.to('js').replace(strict, '')}\nconsole.log(JSON.stringify({name}({given})));\n}}\n"
-    whole = unroll(result("llama3-70b"), ["b", "B_1"])
+    whole = together([unroll(result("llama3-70b"), ["b", "B_1"])])
     script += f"{{\n{javascript(whole).replace(strict, '')}\nconsole.log(JSON.stringify(kernel({{ b: 1 }})));\n}}\n"
     (tmp_path / "all.js").write_text(strict + script)
     lines = subprocess.run(["node", tmp_path / "all.js"], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()

@@ -9,7 +9,9 @@ import json
 import random
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,20 @@ import symsim
 from symsim.api.result import Result
 from symsim.cost.step_time import check_system
 from symsim.errors import InputError
+from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
 from symsim.grid.stored import shape
 from symsim.lowering.checks import check
 from symsim.page.allowed import Rule, only_possible, rules_of
 from symsim.page.inputs import Input, inputs_of
-from symsim.page.live import kernels, live_section, quoted
-from symsim.page.pipelines import pipelines
+from symsim.page.live import live_section, quoted
+from symsim.page.variants import Variants, variants
 from symsim.program.javascript import javascript
 from symsim.program.scalar import kernel_source
+from symsim.program.together import together
 from symsim.program.unrolled import Unrolled, unroll
 from symsim.report import write_report
+from symsim.report.choices import OF_RECOMPUTATION
 from symsim.report.machine import tier_of
 from symsim.report.step import Step
 
@@ -40,6 +45,7 @@ CASES = [
     ("deepseek-v2-lite", "tp=2,sp=true,etp=1,ep=4,pp=3,dp=8,num_microbatches=8", "h800-sxm"),
     ("gemma-2-9b", "cp=2,cp_comm_type=a2a,pp=6,dp=4,num_microbatches=8,zero=1", "a100-sxm-80"),
 ]
+DUALPIPE = ("deepseek-v3", "deepseek-v3-2048", "h800-sxm")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
@@ -51,6 +57,10 @@ def result_of(case: tuple[str, str, str | None]) -> Result:
 @cache
 def unrolled_of(case: tuple[str, str, str | None]) -> Unrolled:
     return unroll(result_of(case), None)
+
+
+def inputs_on(case: tuple[str, str, str | None]) -> list[Input]:
+    return inputs_of(unrolled_of(case).arguments, result_of(case).system)
 
 
 def refusal(inputs: list[Input], rules: list[Rule], values: dict[int, int]) -> str:
@@ -67,8 +77,8 @@ def refusal(inputs: list[Input], rules: list[Rule], values: dict[int, int]) -> s
 def points_of(case: tuple[str, str, str | None], count: int) -> list[dict[str, float]]:
     """Values of all arguments: whole ones that a page offers and does not refuse, others within a factor of ten."""
     draw, found = random.Random(str(case)), []
-    inputs = inputs_of(unrolled_of(case))
-    rules = rules_of(result_of(case), inputs)
+    inputs = inputs_on(case)
+    (rules,) = rules_of([result_of(case)], inputs)
     while len(found) < count:
         whole = {k: draw.choice(one.values) for k, one in enumerate(inputs) if one.values}
         if not refusal(inputs, rules, whole):
@@ -96,7 +106,7 @@ def test_javascript_gives_what_python_gives_at_a_thousand_points(tmp_path: Path)
         space: dict[str, Any] = {}
         exec(kernel_source(unrolled), space)
         expected.append([space["kernel"](**point) for point in points])
-        scripts.append(f"all.push((() => {{ {javascript(unrolled)} return {quoted(points)}.map(kernel); }})());")
+        scripts.append(f"all.push((() => {{ {javascript(together([unrolled]))} return {quoted(points)}.map(kernel); }})());")
     page = f"<title></title><script>const all = [];\n{''.join(scripts)}\ndocument.title = JSON.stringify(all);</script>"
     found = json.loads(titled(page, tmp_path))
     assert sum(map(len, expected)) == 1000
@@ -112,8 +122,8 @@ def test_javascript_gives_what_python_gives_at_a_thousand_points(tmp_path: Path)
 @pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case[0])
 def test_rules_of_the_page_are_those_of_eval(case: tuple[str, str, str]) -> None:
     result = result_of(case)
-    inputs = inputs_of(unrolled_of(case))
-    rules = rules_of(result, inputs)
+    inputs = inputs_on(case)
+    (rules,) = rules_of([result], inputs)
     draw, refused = random.Random(3), 0
     moved = [k for k, one in enumerate(inputs) if one.values and not one.name.startswith("R_")]
     for _ in range(60):
@@ -172,41 +182,74 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
+def chosen(beside: Variants) -> Iterator[tuple[dict[str, str], dict[str, Any], Evaluation | str]]:
+    """Of every combination of what a page offers the labels, the options, and what is made of it."""
+    values = product(*([(choice.name, said, options) for said, options in choice.values] for choice in beside.choices))
+    for found, made in zip(values, beside.made, strict=True):
+        yield {name: said for name, said, _ in found}, {n: v for _, _, options in found for n, v in options.items()}, made
+
+
 @needs_browser
-@pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case[0])
-def test_other_pipelines_of_a_page_are_what_eval_gives(case: tuple[str, str, str], tmp_path: Path) -> None:
-    """Half and twice the stages, and chunks; at sizes that the rules of each allow, the page's sentence where they do not."""
-    result, asked = result_of(case), ("time.step", "mfu", "memory.peak", "params.per_rank", "flops.forward", "world")
-    made = pipelines(result)
-    inputs = inputs_of(unrolled_of(case))
-    draw, points, expected = random.Random(5), [], []
-    for place, (_, other) in enumerate(made):
-        rules = rules_of(other, inputs)
-        for _ in range(5):
+@pytest.mark.parametrize("case", [*CASES[1:3], DUALPIPE], ids=lambda case: case[0])
+def test_other_choices_of_a_page_are_what_eval_gives(case: tuple[str, str, str], tmp_path: Path) -> None:
+    """Every pipeline, recomputation, and sequence parallelism or none; at sizes that the rules of each allow."""
+    result, asked = result_of(case), ("time.step", "mfu", "memory.peak", "memory.activations", "params.per_rank", "flops.recompute", "world")
+    beside, inputs, draw = variants(result), inputs_on(case), random.Random(5)
+    rules = rules_of(beside.derived, inputs)
+    points, expected, seen = [], [], set()
+    for _, options, made in chosen(beside):
+        if isinstance(made, str):
+            continue
+        place = len(seen)
+        seen.add(tuple(sorted(options.items())))
+        for _ in range(80):
             whole = {k: draw.choice(one.values) for k, one in enumerate(inputs) if one.values and not one.name.startswith("R_")}
-            moved = {inputs[k].name: v for k, v in whole.items()} | {"pp": other.strategy.pp, "vpp": other.strategy.vpp}
-            ranks = {k: one.base for k, one in enumerate(inputs) if one.name.startswith("R_")}
-            if not refusal(inputs, rules, {**whole, **{k: int(v) for k, v in ranks.items()}}):
-                there = symsim.derive(*case[:2], system=case[2], overrides={**moved, "B_2": "31 GB/s"})
+            ranks = {k: int(one.base) for k, one in enumerate(inputs) if one.name.startswith("R_")}
+            if not refusal(inputs, rules[place], {**whole, **ranks}):
+                moved = {inputs[k].name: v for k, v in whole.items()}
+                given = {n: getattr(result.strategy, n) for n in result.strategy.model_fields_set}
+                kept = {n: v for n, v in given.items() if not ("recompute" in options and n in OF_RECOMPUTATION)}
+                there = symsim.derive(case[0], {**kept, **options, "global_batch_size": None}, system=case[2], overrides={**moved, "B_2": "31 GB/s"})
                 points.append((place, {**moved, "B_2": 31e9}))
                 expected.append([float(there.value(name)) for name in asked])
-    assert len({place for place, _ in points}) == len(made) > 1 and len({said for said, _ in made}) == len(made)
-    every = kernels([unroll(other, None, asked) for _, other in made])
-    page = f"<title></title><script>{every}document.title = JSON.stringify({quoted(points)}.map(([k, at]) => KERNELS[k](at)));</script>"
+                break
+    assert len({place for place, _ in points}) == len(beside.derived) == len(seen) > 3
+    page = f"<title></title><script>{javascript(together([unroll(one, None, asked) for one in beside.derived]))}"
+    page += f"document.title = JSON.stringify({quoted(points)}.map(([k, at]) => kernel(at, k)));</script>"
     for point, here, there in zip(points, json.loads(titled(page, tmp_path)), expected, strict=True):
         assert [here[name] for name in asked] == pytest.approx(there, rel=1e-9), point
 
 
+_TOLD_VERDICT = "<script>document.title = document.querySelector('#live-verdict').textContent;</script></body>"
+
+
 @needs_browser
-def test_a_page_moves_its_pipeline(tmp_path: Path) -> None:
-    case = CASES[1]
+@pytest.mark.parametrize("case", [*CASES[1:3], DUALPIPE], ids=lambda case: case[0])
+def test_a_page_moves_its_pipeline_and_what_runs_again(case: tuple[str, str, str], tmp_path: Path) -> None:
+    """By menus, whose places stand in the address."""
     write_report(result_of(case), tmp_path / "report.html")
-    told = "<script>document.title = document.querySelector('#live-verdict').textContent;</script></body>"
-    text = (tmp_path / "report.html").read_text().replace("</body>", told)
-    for place, (said, other) in enumerate(pipelines(result_of(case))):
-        assert f'"{said}"' in text
-        step = f"{float(other.value('time.step')):.4g}"
-        assert titled(text, tmp_path, f"#pipeline={place}").startswith(f"One step takes {step} s"), said
+    text = (tmp_path / "report.html").read_text()
+    assert len(text) < 1_500_000
+    beside = variants(result_of(case))
+    for said, _, made in list(chosen(beside))[:: 1 if case is DUALPIPE else 3]:
+        menus = {choice.name: [label for label, _ in choice.values] for choice in beside.choices}
+        assert all(f">{label}</option>" in text for label in said.values())
+        address = "&".join(f"{name}={menus[name].index(label)}" for name, label in said.items())
+        step = float(made.value("time.step")) if not isinstance(made, str) else 0.0
+        expected = f"Cannot run: {made}." if not step else f"One step takes {f'{step:.4g} s' if step >= 1 else f'{1e3 * step:.4g} ms'}"
+        assert titled(text.replace("</body>", _TOLD_VERDICT), tmp_path, f"#{address}").startswith(expected), said
+
+
+def test_what_cannot_run_is_not_offered() -> None:
+    """Experts under tp need sequence parallelism, DualPipe's hidden exchanges no recomputed layers, and tp of 1 splits nothing along a sequence."""
+    offered = {case[0]: {c.name: [said for said, _ in c.values] for c in variants(result_of(case)).choices} for case in (*CASES, DUALPIPE)}
+    assert offered["llama3-8b"] == {"recompute": ["none", "selective, core_attn", "full"]}
+    assert offered["llama3-70b"]["recompute"] == ["full", "none", "selective, core_attn"] and offered["llama3-70b"]["sp"] == ["on", "off"]
+    assert offered["deepseek-v2-lite"].keys() == {"pipeline", "recompute"}
+    assert offered["deepseek-v3"] == {
+        "pipeline": ["pp = 16, vpp = 1", "pp = 8, vpp = 1", "pp = 32, vpp = 1"],
+        "recompute": ["selective, layernorm+mla_up_proj+moe_act", "none"],
+    }
 
 
 _ENDS = """<script>
@@ -243,8 +286,8 @@ def test_sliders_at_their_ends_give_numbers(tmp_path: Path) -> None:
 
 
 def test_values_that_nothing_allows_are_not_offered() -> None:
-    inputs = inputs_of(unrolled_of(CASES[1]))
-    left = {one.name: one.values for one in only_possible(inputs, rules_of(result_of(CASES[1]), inputs))}
+    inputs = inputs_on(CASES[1])
+    left = {one.name: one.values for one in only_possible(inputs, rules_of([result_of(CASES[1])], inputs)[0])}
     # 8 key-value heads, beyond which the formulas are others; a multiple of 4 stages
     assert max({one.name: one.values for one in inputs}["m"]) == max(left["m"])
     assert left["tp"] == (2, 4, 8) and all(m % 4 == 0 for m in left["m"])

@@ -249,20 +249,32 @@ class Expr:
 
     def substitute(self, values: Mapping[str, "Expr | Number"]) -> "Expr":
         """Replace symbols by expressions, inside function arguments too."""
-        if not (self.symbols() & values.keys()):
+        if self.symbols().isdisjoint(values):
             return self
-        total = ZERO
+        terms: dict[Monomial, Number] = {}
         for monomial, coefficient in self.terms.items():
-            moved = tuple(f for f in monomial if _has(f[0], values))
-            term = _made({monomial if not moved else tuple(f for f in monomial if f not in moved): coefficient})
-            for atom, power in moved:
+            same, others = [], []
+            for factor in monomial:
+                atom, power = factor
+                if not _has(atom, values):
+                    same.append(factor)
+                    continue
+                put: Expr | Number
                 if isinstance(atom, Symbol):
-                    base = expr(values[atom.name])
+                    put = values[atom.name]
                 else:
-                    base = _make_call(atom.function, tuple(a.substitute(values) for a in atom.arguments))
-                term = term * (base if power == 1 else base**power)
-            total = total + term
-        return total
+                    put = _make_call(atom.function, tuple(a.substitute(values) for a in atom.arguments))
+                if not isinstance(put, Expr) or put.is_constant:
+                    number = put.constant() if isinstance(put, Expr) else put
+                    coefficient = coefficient * (number if power == 1 else _powered(number, power))
+                else:
+                    others.append(put if power == 1 else put**power)
+            made = _made({tuple(same): coefficient} if coefficient else {})
+            for other in others:
+                made = made * other
+            for found, times in made.terms.items():
+                terms[found] = terms.get(found, 0) + times
+        return Expr(terms)
 
     def diff(self, name: str, values: Mapping[str, Number] | None = None) -> "Expr":
         """The derivative by a symbol, of max, min and `at` along the branch that is active at the values, of ties the first.
@@ -312,6 +324,14 @@ def _divided(numerator: Number, denominator: Number) -> Number:
     if isinstance(numerator, float) or isinstance(denominator, float):
         return numerator / denominator
     return numerator if denominator == 1 else Fraction(numerator) / denominator
+
+
+def _powered(number: Number, power: int) -> Number:
+    if power > 0:
+        return number**power
+    if not number:
+        raise ZeroDivisionError("division by an expression that is zero")
+    return _divided(1, number**-power)
 
 
 def _reading_order(term: tuple[Monomial, Number]) -> list[tuple[tuple[int, str], int]]:

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from symsim.algebra.expr import ZERO, Expr, maximum, of_largest, symbol
+from symsim.algebra.expr import ZERO, Expr, Number, maximum, of_largest, symbol
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import NONE, Definition
 from symsim.algebra.reductions import OverLine, Stages, named, reduced
 from symsim.algebra.typeset import entry, latex
+
+
+class Substitutions:
+    """Values that were put into expressions: what derivations of one model have alike is written once."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[Expr, tuple[str, ...]] = {}
+        self._made: dict[Hashable, Expr] = {}
+
+    def of(self, body: Expr, values: Callable[[str], Expr | Number | None]) -> Expr:
+        """The body with these in place of its symbols; one without a value stays."""
+        names = self._symbols.get(body)
+        if names is None:
+            names = self._symbols[body] = tuple(sorted(body.symbols()))
+        found = [values(name) for name in names]
+        if not any(value is not None for value in found):
+            return body
+        # 2.0 is 2, and not as exact
+        key = (body, *found, *map(type, found))
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = body.substitute({name: value for name, value in zip(names, found) if value is not None})
+        return made
 
 
 class WrittenOut:
@@ -20,8 +43,9 @@ class WrittenOut:
     made: the definitions so far, each after what it uses. placed: names of a stage that depend on its place.
     """
 
-    def __init__(self, definitions: Iterable[Definition], line: Stages):
+    def __init__(self, definitions: Iterable[Definition], line: Stages, substitutions: Substitutions | None = None):
         self.line = line
+        self._put = (substitutions or Substitutions()).of
         self.of_stage = {d.symbol: d for d in definitions if d.key.scope == "stage"}
         self.made: dict[str, Definition] = {}
         placed = {"i"}
@@ -30,6 +54,7 @@ class WrittenOut:
                 placed.add(d.symbol)
         self.placed = frozenset(placed)
         self._known: dict[tuple[str, int], Expr] = {}
+        self._held: dict[int, Mapping[str, Expr]] = {}
 
     def at(self, name: str, stage: int) -> Expr:
         """What a name stands for at a stage: a number, the name of the stage's definition, or the name itself."""
@@ -41,8 +66,10 @@ class WrittenOut:
     def _instance(self, name: str, stage: int) -> Expr:
         if name in self.of_stage:
             own = self.of_stage[name]
-            return self._define(own, own.expr.substitute({s: self.at(s, stage) for s in own.expr.symbols()}), stage)
-        held = self.line.own(stage)
+            return self._define(own, self._put(own.expr, lambda name: self.at(name, stage)), stage)
+        if stage not in self._held:
+            self._held[stage] = self.line.own(stage)
+        held = self._held[stage]
         if name == "i" or name not in held:
             return held.get(name, self.line.also.get(name, symbol(name)))
         said = entry(name)
@@ -61,14 +88,14 @@ class WrittenOut:
         """An expression with its reductions as plain sums and maxima. rising: of which a stage has no less than one that holds no more."""
 
         def at(stage: int, body: Expr, given: Mapping[str, Any]) -> Expr:
-            return body.substitute({**{s: self.at(s, stage) for s in body.symbols() if s not in given}, **given})
+            return self._put(body, lambda name: given[name] if name in given else self.at(name, stage))
 
         body, nodes = named(expression)
         if not nodes and not body.symbols() & self.line.also.keys():
             return expression
         over = OverLine(self.line, at, self.placed, lambda xs: maximum(*xs), of_largest)
         parts = {name: reduced(call, over, rising) for name, call in nodes.items()}
-        return body.substitute({**self.line.also, **parts})
+        return self._put(body, lambda name: parts[name] if name in parts else self.line.also.get(name))
 
 
 def written_out(definitions: Sequence[Definition], line: Stages) -> tuple[Definition, ...]:

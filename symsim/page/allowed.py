@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
 from symsim.grid.stored import deciding
-from symsim.grid.tabulate import tabulate
+from symsim.grid.tabulate import Tables
 from symsim.lowering.checks import RULES
 from symsim.page.inputs import Input
 
@@ -37,12 +37,16 @@ class Rule:
     sentences: tuple[str, ...]
 
 
-def rules_of(result: Evaluation, inputs: Sequence[Input]) -> list[Rule]:
-    """The rules that some combination of the inputs' values breaks."""
+def rules_of(every: Sequence[Evaluation], inputs: Sequence[Input]) -> list[list[Rule]]:
+    """Of each of these derivations of one model the rules that some combination of the inputs' values breaks."""
     moved = [k for k, one in enumerate(inputs) if one.values]
-    fields = _fields(result, inputs, moved)
-    found = (_rule(tabulate(function, fields), inputs, moved) for function in _functions(result))
-    return [rule for rule in found if rule is not None]
+    arrays = {k: np.array(inputs[k].values).reshape([-1 if k == other else 1 for other in moved]) for k in moved}
+    tables, found = Tables(), []
+    for result in every:
+        fields = _fields(result, inputs, arrays)
+        asked = (tables.of(key, function, fields) for key, function in _functions(result))
+        found.append([rule for rule in (_rule(said, inputs, moved) for said in asked) if rule is not None])
+    return found
 
 
 def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]:
@@ -57,30 +61,27 @@ def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]
     return found
 
 
-def _fields(result: Evaluation, inputs: Sequence[Input], moved: Sequence[int]) -> dict[str, Any]:
+def _fields(result: Evaluation, inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, Any]:
     """The strategy's fields, those of inputs as arrays along an axis each."""
     strategy = result.strategy
     fields: dict[str, Any] = {name: getattr(strategy, name) for name in type(strategy).model_fields}
-    for axis, k in enumerate(moved):
-        name = field_of(inputs[k].name)
-        if name in fields:
-            fields[name] = np.array(inputs[k].values).reshape([-1 if other == axis else 1 for other in range(len(moved))])
+    fields |= {name: array for k, array in arrays.items() if (name := field_of(inputs[k].name)) in fields}
     if any(one.name == "m" for one in inputs):
         # the page's micro-batches are what is given
         fields["global_batch_size"] = None
     return fields
 
 
-def _functions(result: Evaluation) -> Iterator[Callable[[Any], str]]:
-    """Of a strategy the sentence that refuses it, or nothing."""
+def _functions(result: Evaluation) -> Iterator[tuple[Hashable, Callable[[Any], str]]]:
+    """Of a strategy the sentence that refuses it, or nothing; before each what tells it from others."""
     model, system = result.model, result.system
     for rule in RULES:
-        yield _said(lambda strategy, rule=rule: rule(model, strategy))  # type: ignore[misc]
+        yield rule, _said(lambda strategy, rule=rule: rule(model, strategy))  # type: ignore[misc]
     if system is not None:
-        yield _said(lambda strategy: check_system(system, strategy))
+        yield "system", _said(lambda strategy: check_system(system, strategy))
     for name, read in deciding(model).items():
         here, why = read(result.strategy), _ANOTHER.format(_WHY.get(name, f"{name} of 1 or above"))
-        yield lambda strategy, read=read, here=here, why=why: "" if read(strategy) == here else why  # type: ignore[misc]
+        yield (name, here), lambda strategy, read=read, here=here, why=why: "" if read(strategy) == here else why  # type: ignore[misc]
 
 
 def _said(rule: Callable[[Any], None]) -> Callable[[Any], str]:
@@ -96,7 +97,8 @@ def _said(rule: Callable[[Any], None]) -> Callable[[Any], str]:
 
 def _rule(said: Any, inputs: Sequence[Input], moved: Sequence[int]) -> Rule | None:
     """From the sentences over the axes of what was read."""
-    if not isinstance(said, np.ndarray) or not said.astype(bool).any():
+    said = np.asarray(said)
+    if not said.astype(bool).any():
         return None
     over = tuple(moved[axis] for axis, size in enumerate(said.shape) if size > 1)
     sentences, numbers = np.unique(said.reshape(-1), return_inverse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,9 @@ from symsim.algebra.expr import Number
 from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import domain
 from symsim.evaluation.quantities import QUANTITIES
-from symsim.program.unrolled import DEGREES, Argument, Unrolled
+from symsim.inputs.system import System
+from symsim.page.variants import Choice
+from symsim.program.unrolled import DEGREES, Argument
 
 Group = Literal["sizes", "machine", "coefficients"]
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -41,19 +43,19 @@ class Input:
     labels: tuple[str, ...] = ()
 
 
-def inputs_of(unrolled: Unrolled) -> list[Input]:
+def inputs_of(arguments: Iterable[Argument], system: System | None) -> list[Input]:
     """One for every argument, in their order, and the memory of an accelerator, which is compared with what they give."""
-    system = unrolled.result.system
-    found = [_input(a) for a in unrolled.arguments]
+    found = [_input(a) for a in arguments]
     if system is not None:
         room = int(system.accelerator.memory.value)
         found.append(Input("memory", "machine", float(room), QUANTITIES["memory.capacity"].meaning, r"M", (), "GiB", 2.0**30))
     return found
 
 
-def of_pipelines(labels: Sequence[str]) -> Input:
-    """Which of several pipelines it is, by its place among them; the page's own is the first."""
-    return Input("pipeline", "sizes", 0, "stages, and chunks of layers that a rank runs", r"p,\,v", tuple(range(len(labels))), labels=tuple(labels))
+def of_choice(choice: Choice) -> Input:
+    """Which of several derivations it is, by its place among them."""
+    labels = tuple(said for said, _ in choice.values)
+    return Input(choice.name, "sizes", 0, choice.meaning, choice.latex, tuple(range(len(labels))), labels=labels)
 
 
 def _input(argument: Argument) -> Input:

@@ -23,8 +23,12 @@ const spoken = (x, unit, name) => {
 
 /* what a state gives, or the sentence of the rule that refuses it */
 const given = values => Object.fromEntries(PAGE.inputs.map((one, k) => [one.name, values[k]]));
+const chosen = values => PAGE.variants[PAGE.inputs.reduce((place, one, k) => one.labels ? place * one.values.length + values[k] : place, 0)];
 const refusal = values => {
-  for (const rule of PAGE.rules[given(values).pipeline || 0]) {
+  const which = chosen(values);
+  if (typeof which === "string") return which;
+  for (const number of PAGE.rules[which]) {
+    const rule = PAGE.rule[number];
     let place = 0;
     for (const k of rule.over) place = place * PAGE.inputs[k].values.length + PAGE.inputs[k].values.indexOf(values[k]);
     if (rule.broken[place]) return rule.sentences[rule.broken[place] - 1];
@@ -34,7 +38,7 @@ const refusal = values => {
 const evaluated = values => {
   const why = refusal(values), set = given(values);
   if (why) return {why};
-  const found = {...KERNELS[set.pipeline || 0](set), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
+  const found = {...kernel(set, chosen(values)), ...(set.memory === undefined ? {} : {"memory.capacity": set.memory})};
   return Object.values(found).every(Number.isFinite) ? found : {why: "what a number that is 0 divides has no value"};
 };
 
@@ -103,7 +107,7 @@ const furthest = now => {
   return said.length ? `The largest that fits with the reserve, each alone and all else as set: ${said.join("; ")}.` : "";
 };
 
-/* sliders: whole numbers by their place among those that are possible, others by steps of equal ratio around the base */
+/* sliders, and menus of what has names: whole numbers by their place among those that are possible, others by steps of equal ratio around the base */
 const possible = k => PAGE.possible[k];
 const places = k => PAGE.inputs[k].whole ? possible(k).length - 1 : STEPS;
 const valueAt = (k, place) => {
@@ -154,6 +158,7 @@ const show = () => {
     at(`row-${k}`).classList.toggle("moved", state[k] !== base[k]);
     const slider = at(`input-${k}`), value = at(`value-${k}`);
     slider.value = placeOf(k, state[k]);
+    if (one.labels) return;
     slider.setAttribute("aria-valuetext", `${shownValue(k, state[k])} ${one.unit}`.trim());
     if (document.activeElement !== value) value.value = shownValue(k, state[k]);
   });
@@ -166,8 +171,10 @@ const soon = () => {
   requestAnimationFrame(() => { waiting = false; show(); });
 };
 PAGE.inputs.forEach((one, k) => {
-  at(`input-${k}`).min = one.share ? 1 : 0;
-  at(`input-${k}`).max = places(k);
+  if (!one.labels) {
+    at(`input-${k}`).min = one.share ? 1 : 0;
+    at(`input-${k}`).max = places(k);
+  }
   at(`input-${k}`).addEventListener("input", event => { state[k] = valueAt(k, Number(event.target.value)); soon(); });
   if (!one.whole) at(`value-${k}`).addEventListener("input", event => {
     const value = Number(event.target.value) * one.scale;

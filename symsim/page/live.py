@@ -10,18 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from typing import Any
 
 from markupsafe import Markup
 
+from symsim.algebra.written import Substitutions
 from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
-from symsim.page.allowed import only_possible, rules_of
-from symsim.page.inputs import SIZES, Input, inputs_of, of_pipelines
-from symsim.page.pipelines import pipelines
+from symsim.inputs.settings import text_of
+from symsim.page.allowed import Rule, only_possible, rules_of
+from symsim.page.inputs import SIZES, Input, inputs_of, of_choice
+from symsim.page.variants import Variants, variants
 from symsim.program.javascript import javascript
-from symsim.program.unrolled import Unrolled, unroll
+from symsim.program.together import together
+from symsim.program.unrolled import unroll
 from symsim.report.machine import meaning, tier_of
 from symsim.report.mathml import mathml
 from symsim.report.picture import COLOURS
@@ -56,36 +60,35 @@ def live_section(result: Evaluation) -> Markup:
     memory = [f"memory.{part}" for part in MEMORY_PARTS]
     results = [name for name in _RESULTS if name == "world" or QUANTITIES[name].symbol in result.derivation.definitions]
     asked = [*results, *times, *memory, "memory.reserve", *(["memory.capacity"] if result.system is not None else [])]
-    made = pipelines(result)
-    every = [unroll(other, None, asked, shortest=False) for _, other in made]
-    unrolled = every[0]
-    inputs = [replace(one, meaning=meaning(result.system, one.name)) if tier_of(one.name) else one for one in inputs_of(unrolled)]
-    rules = [rules_of(other, inputs) for _, other in made]
-    offered = [list(one.values) for one in only_possible(inputs, rules[0])]
-    if len(made) > 1:
-        inputs.append(of_pipelines([said for said, _ in made]))
-        offered.append(list(inputs[-1].values))
+    beside, substitutions = variants(result), Substitutions()
+    made = together([unroll(one, None, asked, substitutions=substitutions) for one in beside.derived])
+    own = [replace(one, meaning=meaning(result.system, one.name)) if tier_of(one.name) else one for one in inputs_of(made.arguments, result.system)]
+    rules = rules_of(beside.derived, own)
+    inputs = [*own, *map(of_choice, beside.choices)]
     data = {
         "inputs": [_as_data(one) for one in inputs],
-        "possible": offered,
-        "rules": [[{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in own] for own in rules],
+        "possible": [list(one.values) for one in only_possible(inputs, rules[0])],
+        **_refusals(beside, rules),
         "results": [{"name": n, "meaning": QUANTITIES[n].meaning.replace("10^12", "10\u00b9\u00b2"), "unit": QUANTITIES[n].unit} for n in results],
         "time": [{"name": n, "label": _time_label(result, n)} for n in times],
         "memory": [{"name": f"memory.{n}", "label": label} for n, label in MEMORY_PARTS.items()] + [{"name": "memory.reserve", "label": "reserve"}],
         "colours": [f"#{c}" for c in COLOURS],
     }
-    script = f"const PAGE = {quoted(data)};\n{kernels(every)}{_script()}"
+    script = f"const PAGE = {quoted(data)};\n{javascript(made)}{_script()}"
     groups = [(title, opened, [(k, one) for k, one in enumerate(inputs) if one.group == group]) for group, title, opened in _GROUPS]
-    fixed = _fixed(result, len(made) > 1)
+    fixed = _fixed(result, [one.name for one in beside.choices])
     tools = {"symbol": lambda one: Markup(mathml(one.latex)), "shown": _shown}
     page = template("live.html.j2", **tools).render(groups=[g for g in groups if g[2]], fixed=fixed, timed=bool(times), script=Markup(script))
     return Markup(page)
 
 
-def kernels(every: Sequence[Unrolled]) -> str:
-    """Functions of JavaScript, one for each pipeline in their order, in an array `KERNELS`."""
-    bodies = ",\n".join(f"(() => {{\n{javascript(one)}return kernel;\n}})()" for one in every)
-    return f"const KERNELS = [\n{bodies}\n];\n"
+def _refusals(beside: Variants, rules: Sequence[Sequence[Rule]]) -> dict[str, object]:
+    """variants: of every combination of what is chosen the place of its derivation, or the sentence that refuses it. rules: of each derivation the
+    numbers of its rules."""
+    places, numbers = count(), dict[Rule, int]()
+    own = [[numbers.setdefault(rule, len(numbers)) for rule in of] for of in rules]
+    every = [{"over": rule.over, "broken": rule.broken, "sentences": rule.sentences} for rule in numbers]
+    return {"variants": [one if isinstance(one, str) else next(places) for one in beside.made], "rules": own, "rule": every}
 
 
 def quoted(data: Any) -> str:
@@ -109,12 +112,13 @@ def _time_label(result: Evaluation, name: str) -> str:
     return words.get(name) or carried(result, name.removeprefix(EXPOSED))
 
 
-def _fixed(result: Evaluation, moves_pipeline: bool) -> str:
+def _fixed(result: Evaluation, chosen: Sequence[str]) -> str:
     """What the page cannot move, in a sentence, and the command that can."""
     strategy = result.strategy
-    depth = [] if moves_pipeline else [f"pp = {strategy.pp}"] + [f"vpp = {strategy.vpp}"] * (strategy.vpp > 1)
+    depth = [] if "pipeline" in chosen else [f"pp = {strategy.pp}"] + [f"vpp = {strategy.vpp}"] * (strategy.vpp > 1)
     ones = [f"{n} = 1" for n in ("tp", "cp", "ep", "dp") if getattr(strategy, n) == 1]
-    return ", ".join([*depth, *ones, "the options of the strategy, as above"])
+    switches = [f"{n} = {text_of(getattr(strategy, n))}" for n in ("recompute", "sp") if n not in chosen and (n != "sp" or strategy.tp > 1)]
+    return ", ".join([*depth, *ones, *switches, "the other options of the strategy, as above"])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What an unrolled derivation gives as a function of JavaScript, which a page runs as its reader moves a size."""
+"""What unrolled derivations give as a function of JavaScript, which a page runs as its reader moves a size or chooses another of them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import json
 
 from symsim.algebra.operators import CALL, GUARD
 from symsim.program.python_text import PythonText
-from symsim.program.steps import lowered
 from symsim.program.straight import LANGUAGES, number, statements
-from symsim.program.unrolled import Unrolled
+from symsim.program.together import Together
 from symsim.program.value import Value
 
 
-def javascript(unrolled: Unrolled) -> str:
-    """The function `kernel` in JavaScript: of an object with the free symbols (the base's number by default), to an object of all
-    quantities by name, as `symsim.program.scalar` gives them."""
-    own, made = LANGUAGES["js"], lowered(unrolled, kept=True)
+def javascript(made: Together) -> str:
+    """The function `kernel` in JavaScript: of an object with the free symbols (the base's number by default) and the place of one of the
+    derivations, to an object of all quantities by name, as `symsim.program.scalar` gives them."""
+    own = LANGUAGES["js"]
     text, lines = statements(own, made.inputs, made.results)
-    results = [f"        {json.dumps(o.name)}: {_rounded(text, o.rounded, *made.outputs[o.name])}," for o in unrolled.outputs]
-    given = ", ".join(f"{a.name} = {number(a.default)}" for a in unrolled.arguments)
-    head = f"function kernel({f'{{ {given} }} = {{}}' if given else ''}) {{"
-    return "\n".join([own.prelude, head, *(f"    {line}" for _, line in lines), "    return {", *results, "    };", "}", ""])
+    results = [f"        {json.dumps(output.name)}: {_rounded(text, output.rounded, *found)}," for output, found in made.outputs]
+    given = ", ".join(f"{a.name} = {number(a.default)}" for a in made.arguments)
+    head = [f"function kernel({f'{{ {given} }}' if given else '_'} = {{}}, place = 0) {{"]
+    if made.told:
+        truths = [list(map(int, own)) for own in made.truths]
+        told = f"    const [{', '.join(made.told)}] = TOLD[place];"
+        head = [f"const TOLD = {json.dumps(truths, separators=(',', ':'))};", *head, told]
+    return "\n".join([own.prelude, *head, *(f"    {line}" for _, line in lines), "    return {", *results, "    };", "}", ""])
 
 
 def _rounded(text: PythonText, rounded: str, value: Value, left_of: Value | None = None) -> str:

@@ -10,7 +10,7 @@ from symsim.program.unrolled import Unrolled
 from symsim.program.value import Value
 
 # an input stands for as many points as this, so that what depends on fewer inputs is computed first
-_POINTS = 1 << 20
+POINTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Lowered:
 
 def lowered(unrolled: Unrolled, *, kept: bool = False) -> Lowered:
     """The steps as values of a program. kept: every step is a value of its own, by its name, which no sum or product reaches into."""
-    program = Program([_POINTS] * max(1, len(unrolled.arguments)), small=0)
+    program = Program([POINTS] * max(1, len(unrolled.arguments)), small=0)
     inputs = {a.name: program.input(a.name, axis) for axis, a in enumerate(unrolled.arguments)}
     known: dict[str, Value] = dict(inputs)
     for step in unrolled.steps:

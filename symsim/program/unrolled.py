@@ -8,9 +8,9 @@ constant disappears into those that use it. Nothing is expanded otherwise: every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import Definition
 from symsim.algebra.reductions import Holdings, Line, named, stages_at, stages_max
 from symsim.algebra.typeset import entry
-from symsim.algebra.written import WrittenOut
+from symsim.algebra.written import Substitutions, WrittenOut
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, nearest
 from symsim.evaluation.evaluated import evaluated
@@ -146,39 +146,37 @@ def _chosen(result: Evaluation, names: Sequence[str]) -> dict[str, Argument]:
 # unrolling -------------------------------------------------------------------------------------------------------------
 
 
-def unroll(result: Evaluation, free: Sequence[str] | None, quantities: Sequence[str] | None = None, *, shortest: bool = False) -> Unrolled:
+def unroll(
+    result: Evaluation,
+    free: Sequence[str] | None,
+    quantities: Sequence[str] | None = None,
+    *,
+    shortest: bool = False,
+    substitutions: Substitutions | None = None,
+) -> Unrolled:
     """The steps to quantities (None: all that there are), over the free symbols (None: all candidates that something stands on).
 
     shortest: where only the sum of a stage's times matters, they are taken as one, and the step's time is reached without its parts.
-    InputError for a name that is no argument, or no quantity.
+    substitutions: those made for derivations of the same model before. InputError for a name that is no argument, or no quantity.
     """
     arguments = candidates(result) if free is None else _chosen(result, free)
-    made = _Unroller(result, arguments, shortest)
+    made = _Unroller(result, arguments, shortest, substitutions or Substitutions())
     outputs = tuple(o for n in (quantities if quantities is not None else made.quantities()) for o in made.outputs(n))
-    steps, used = _needed(made.steps, outputs)
+    steps, used = made.needed(outputs)
     if free is None:
         arguments = {n: a for n, a in arguments.items() if n in used}
     return Unrolled(result, tuple(arguments.values()), steps, outputs, made.kinds)
 
 
-def _needed(steps: Mapping[str, Step], outputs: Iterable[Output]) -> tuple[tuple[Step, ...], set[str]]:
-    """Steps that outputs stand on, in order, and every name that they use."""
-    used = {s for o in outputs for part in (o.body, o.left_of) if part is not None for s in part.symbols()}
-    kept = []
-    for step in reversed(list(steps.values())):
-        if step.name in used:
-            kept.append(step)
-            used |= step.body.symbols()
-    return tuple(reversed(kept)), used
-
-
 class _Unroller:
     """Steps by name, in an order in which each stands after what it uses."""
 
-    def __init__(self, result: Evaluation, free: Mapping[str, Argument], shortest: bool):
-        self.result, self.shortest = result, shortest
-        self.steps: dict[str, Step] = {}
-        self.known: dict[str, Expr | Number] = {n: v for n, v in result.values.items() if n not in free}
+    def __init__(self, result: Evaluation, free: Mapping[str, Argument], shortest: bool, substitutions: Substitutions):
+        self.result, self.shortest, self.substitutions = result, shortest, substitutions
+        # bodies, and what makes a step of one
+        self.steps: dict[str, tuple[Expr, Callable[[Expr], Step]]] = {}
+        # numbers; what is none stands for itself
+        self.known: dict[str, Number] = {n: v for n, v in result.values.items() if n not in free}
         self.kinds: dict[str, str] = {}
         self._derived_symbols(free)
         self._definitions()
@@ -187,14 +185,31 @@ class _Unroller:
 
     # steps -------------------------------------------------------------------------------------------------------------
 
-    def add(self, step: Step) -> None:
+    def add(self, name: str, body: Expr, step: Callable[[Expr], Step]) -> None:
         """Take up a step with what is known folded in; what comes out constant is only known."""
-        body = step.body.substitute(self.known)
+        body = self.substitutions.of(body, self.known.get)
         if body.is_constant:
-            self.known[step.name] = body.constant()
-            return
-        self.steps[step.name] = replace(step, body=body)
-        self.known[step.name] = symbol(step.name)
+            self.known[name] = body.constant()
+        else:
+            self.known.pop(name, None)
+            self.steps[name] = body, step
+
+    def needed(self, outputs: Iterable[Output]) -> tuple[tuple[Step, ...], set[str]]:
+        """Steps that outputs stand on, in order, and every name that they use."""
+        used = {s for o in outputs for part in (o.body, o.left_of) if part is not None for s in part.symbols()}
+        kept = []
+        for name, (body, step) in reversed(self.steps.items()):
+            if name in used:
+                kept.append(step(body))
+                used |= body.symbols()
+        return tuple(reversed(kept)), used
+
+    def has(self, name: str) -> bool:
+        return name in self.known or name in self.steps
+
+    def found(self, name: str) -> Expr:
+        """The number that a name came to, or its step."""
+        return expr(self.known[name]) if name in self.known else symbol(name)
 
     def _derived_symbols(self, free: Mapping[str, Argument]) -> None:
         """Symbols that follow from the free ones, as in symsim.inputs.strategy and symsim.pipeline.schedules.schedule_sizes."""
@@ -221,23 +236,25 @@ class _Unroller:
                 continue
             known = entry(name)
             meaning = "ranks" if name == "world" else "peak rate of an accelerator" if name == "Phi" else known.meaning
-            self.add(Step(name, body, "FLOP/s" if name == "Phi" else known.unit, meaning, name != "Phi", DERIVED))
+            made = Step(name, body, "FLOP/s" if name == "Phi" else known.unit, meaning, name != "Phi", DERIVED)
+            self.add(name, body, partial(_with_body, made))
 
     def _definitions(self) -> None:
         for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.key.scope not in ("stage", "step")]):
-            self.add(_step(definition))
+            self.add(definition.symbol, definition.expr, partial(_step, definition))
 
     def _whole_step(self) -> None:
         for definition in self.result.derivation.definitions.values():
             if definition.key.scope == "step":
-                step, body = _step(definition), self._stage.plain(definition.expr, (_TIME,) if self.shortest else ())
-                self.add(replace(step, body=body, section="Over stages" if named(definition.expr)[1] else step.section))
+                body = self._stage.plain(definition.expr, (_TIME,) if self.shortest else ())
+                section = "Over stages" if named(definition.expr)[1] else definition.key.section
+                self.add(definition.symbol, body, partial(_step, definition, section=section))
 
     # stages ------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _stage(self) -> WrittenOut:
-        return WrittenOut(self.result.derivation.definitions.values(), self._line)
+        return WrittenOut(self.result.derivation.definitions.values(), self._line, self.substitutions)
 
     @cached_property
     def _line(self) -> Line:
@@ -245,7 +262,7 @@ class _Unroller:
         result = self.result
         stages = [result.stage_values(stage) for stage in result.stages]
         m, group = int(result.values["m"]), int(result.values["group"])
-        if "m" not in self.known or not isinstance(self.known["m"], (int, float)):
+        if "m" not in self.known:
             return line_at_any(result.strategy, stages, group)
         return line_of(result.strategy, stages, np.array([m]), np.array([group]))
 
@@ -267,7 +284,7 @@ class _Unroller:
     def _instance(self, name: str, at: int, section: str) -> None:
         made = self._stage.made.get(str(self._stage.at(name, at)))
         if made is not None:
-            self.add(replace(_step(made), meaning=made.meaning.replace(f"stage {at}: ", ""), section=section))
+            self.add(made.symbol, made.expr, partial(_step, made, meaning=made.meaning.replace(f"stage {at}: ", ""), section=section))
 
     def _contents(self, held: Holdings) -> str:
         own = dict(zip(self._line.names, held))
@@ -306,10 +323,10 @@ class _Unroller:
         axis = name.removeprefix(EXPOSED)
         axes = exposed_axes(self.result.derivation) if self.result.system is not None else {}
         if name.startswith(EXPOSED) and axis in axes:
-            yield Output(name, expr(self.known[axes[axis]]), "s", f"messages over {axis} that nothing hides")
+            yield Output(name, self.found(axes[axis]), "s", f"messages over {axis} that nothing hides")
         elif name in definitions:
             own = definitions[name]
-            body = self._over_stages(name) if own.key.scope == "stage" else expr(self.known[name])
+            body = self._over_stages(name) if own.key.scope == "stage" else self.found(name)
             yield Output(name, body, str(own.unit), own.meaning)
         else:
             raise refuse_unknown(name, list(definitions), "quantity")
@@ -320,17 +337,17 @@ class _Unroller:
             assert self.result.system is not None
             return expr(int(self.result.system.accelerator.memory.value))
         if name == "exposed":
-            return sum((expr(self.known[a]) for a in exposed_axes(self.result.derivation).values()), ZERO)
+            return sum((self.found(a) for a in exposed_axes(self.result.derivation).values()), ZERO)
         if name == "world":
             strategy: Strategy = self.result.strategy
-            return expr(self.known.get("world", strategy.world_size))
-        if name in ("N_active", "N_trained") and name not in self.known:
+            return self.found("world") if self.has("world") else expr(strategy.world_size)
+        if name in ("N_active", "N_trained") and not self.has(name):
             name = "N"
         if quantity.over == "fullest":
             fullest = stages_at(symbol(name), symbol("M_stage_peak"))
             key = self.result.derivation.definitions[name].key
             return self._over(name, f"{key.quantity}_fullest_{key.part}", quantity.meaning, fullest)
-        return self._over_stages(name) if quantity.over == "stages" else expr(self.known[name])
+        return self._over_stages(name) if quantity.over == "stages" else self.found(name)
 
     def _over_stages(self, name: str) -> Expr:
         meaning = f"largest over stages: {self.result.derivation.definitions[name].meaning}"
@@ -338,15 +355,21 @@ class _Unroller:
 
     def _over(self, name: str, title: str, meaning: str, body: Expr) -> Expr:
         """A reduction of a stage's definition under a title of its own, made once."""
-        if title not in self.known:
-            definition = _step(self.result.derivation.definitions[name])
-            self.add(replace(definition, name=title, body=self._stage.plain(body), meaning=meaning, section="Over stages"))
-        return expr(self.known[title])
+        if not self.has(title):
+            definition = self.result.derivation.definitions[name]
+            self.add(title, self._stage.plain(body), partial(_step, definition, name=title, meaning=meaning, section="Over stages"))
+        return self.found(title)
 
 
-def _step(definition: Definition) -> Step:
+def _step(definition: Definition, body: Expr, **otherwise: str) -> Step:
+    """A definition with another body, and what else of the step is another."""
     d = definition
-    return Step(d.symbol, d.expr, str(d.unit), d.meaning, d.counts, d.key.section, d.source, d.assumptions)
+    said = {"name": d.symbol, "unit": str(d.unit), "meaning": d.meaning, "section": d.key.section, "source": d.source, **otherwise}
+    return Step(body=body, counts=d.counts, assumptions=d.assumptions, **said)
+
+
+def _with_body(step: Step, body: Expr) -> Step:
+    return replace(step, body=body)
 
 
 def _grouped(definitions: list[Definition]) -> list[Definition]:

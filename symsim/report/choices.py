@@ -20,7 +20,7 @@ from symsim.report.step import Step
 _WORTH = 0.01  # share of a step that a part must have for what shrinks it to be tried
 _MOST_SIZES = 12  # micro-batches that are tried
 # options that are given with `recompute` alone
-_OF_RECOMPUTATION = (
+OF_RECOMPUTATION = (
     *("recompute_method", "recompute_num_layers", "recompute_layers_per_stage", "recompute_modules", "recompute_operations"),
     *("num_microbatches_with_partial_activation_checkpoints", "distribute_saved_activations", "synchronize_checkpoint_boundary"),
 )
@@ -122,7 +122,7 @@ def _options(step: Step) -> Iterator[dict[str, Any]]:
 def _with(result: Evaluation, options: Mapping[str, Any]) -> Evaluation | None:
     """The same with other options; None where it cannot run."""
     ours = {n: getattr(result.strategy, n) for n in result.strategy.model_fields_set}
-    kept = {n: v for n, v in ours.items() if not ("recompute" in options and n in _OF_RECOMPUTATION)}
+    kept = {n: v for n, v in ours.items() if not ("recompute" in options and n in OF_RECOMPUTATION)}
     try:
         return evaluated(result.model, Strategy(**{**kept, **options}), result.assumptions, dict(result.overrides), result.system)
     except InputError:
