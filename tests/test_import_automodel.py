@@ -131,3 +131,36 @@ def test_patterns_take_linear_maps_out(tmp_path: Path) -> None:
     none = job(tmp_path, peft={"dim": 4, "exclude_modules": ["*vision_tower*"]})
     assert "exclude_modules" not in dict(none.strategy or {})
     assert {row.key: row.fate for row in none.rows}["peft.exclude_modules"] == "no_cost_effect"
+
+
+def test_liger_takes_modules_and_not_the_loss(tmp_path: Path) -> None:
+    model = {"pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "use_liger_kernel": True}
+    made = job(tmp_path, model=model)
+    found = dict(made.strategy or {})
+    assert found["fused_kernels"] == ["norm", "activation", "rope"] and "cross_entropy_fusion" not in found
+    split = job(tmp_path, model=model, distributed={"tp_size": 2}, variables={"world": "8"})
+    assert "fused_kernels" not in dict(split.strategy or {})
+    assert {row.key: row.fate for row in split.rows}["model.use_liger_kernel"] == "no_cost_effect"
+
+
+def test_a_model_named_twice_and_its_type(tmp_path: Path) -> None:
+    config = {"_target_": "transformers.AutoConfig.from_pretrained", "pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "name_or_path": "x"}
+    made = job(tmp_path, model={"config": config, "dtype": "float32"})
+    told = {row.key: row for row in made.rows}
+    assert made.architecture is not None and made.architecture.name == "qwen2.5-7b"
+    assert told["model.config.name_or_path"].fate == "no_cost_effect" and told["model.dtype"].fate == "mapped"
+    assert "main_params_dtype" not in dict(made.strategy or {})
+
+
+def test_other_workloads_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="flow_matching trains a model of images or video"):
+        job(tmp_path, flow_matching={"sigma_min": 0.0})
+    made = job(tmp_path, temperature=0.02, dllm={"mask_token_id": 3}, distributed={"autocast_dtype": "bfloat16", "offload_policy": None})
+    told = {row.key: row for row in made.rows}
+    assert told["temperature"].fate == told["dllm.mask_token_id"].fate == told["distributed.autocast_dtype"].fate == "not_modelled"
+    assert told["distributed.offload_policy"].fate == "no_cost_effect"
+
+
+def test_a_mixture_with_tensor_parallelism_splits_its_sequence(tmp_path: Path) -> None:
+    model = {"pretrained_model_name_or_path": "mistralai/Mixtral-8x7B-v0.1"}
+    assert dict(job(tmp_path, model=model, distributed={"tp_size": 4}).strategy or {})["sp"] is True

@@ -742,3 +742,60 @@ def test_overrides_of_a_recipe_that_has_adapters_or_no_experts() -> None:
     assert row(job("model.moe_z_loss_coeff=0.1", model="qwen3-30b-a3b"), "model.moe_z_loss_coeff")[:2] == ("mapped", "moe_z_loss")
     with pytest.raises(InputError, match="mHC"):
         job("model.enable_mhc_connections=true", model="llama3-8b")
+
+
+FLAGSCALE = """
+system:
+  tensor_model_parallel_size: 2
+  sequence_parallel: true
+  use_distributed_optimizer: true
+  precision:
+    bf16: true
+  logging:
+    log_interval: 1
+    wandb_project: ${experiment.exp_name}
+model:
+  num_layers: 80
+  hidden_size: 8192
+  num_attention_heads: 64
+  group_query_attention: true
+  num_query_groups: 8
+  hidden_dim_multiplier: 1.3
+  multiple_of: 4096
+  swiglu: true
+  seq_length: 4096
+  max_position_embeddings: 4096
+  micro_batch_size: 1
+  global_batch_size: 1024
+  optimizer:
+    lr_scheduler:
+      lr: 1.0e-5
+data:
+  tokenizer:
+    tokenizer_path: xxxx
+    vocab_size: 100008
+"""
+
+
+def test_files_of_flagscale_are_arguments_in_sections(tmp_path: Path) -> None:
+    file = tmp_path / "70b.yaml"
+    file.write_text(FLAGSCALE)
+    job = read_job("megatron", [str(file)], Options())
+    assert job.architecture is not None and job.architecture.mlp is not None
+    # 2/3 of 4 h, times 1.3, up to a multiple of 4096: Llama-2 70B's
+    assert (job.architecture.mlp.ffn_hidden_size, job.architecture.num_layers) == (28672, 80)
+    strategy, rows = dict(job.strategy or {}), {row.key: row for row in job.rows}
+    assert (strategy["tp"], strategy["sp"], strategy["precision"], strategy["global_batch_size"]) == (2, True, "bf16", 1024)
+    assert rows["model.multiple_of"].fate == rows["model.hidden_dim_multiplier"].fate == "mapped"
+    assert rows["data.tokenizer.tokenizer_path"].fate == rows["model.optimizer.lr_scheduler.lr"].fate == "no_cost_effect"
+    file.write_text(FLAGSCALE.replace("  multiple_of: 4096\n", "").replace("swiglu: true", "swiglu: true\n  enable_hetero: true"))
+    rows = {row.key: row for row in read_job("megatron", [str(file)], Options()).rows}
+    assert rows["model.enable_hetero"].fate == "not_modelled" and rows["model.hidden_dim_multiplier"].fate == "no_cost_effect"
+
+
+def test_layers_that_run_again_by_their_name_of_2021() -> None:
+    words = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --vocab-size 256 --seq-length 128 --max-position-embeddings 128"
+    job = read_job("megatron", [*words.split(), "--micro-batch-size", "1", "--checkpoint-activations", "--checkpoint-num-layers", "2"], Options())
+    strategy = dict(job.strategy or {})
+    assert (strategy["recompute"], strategy["recompute_method"], strategy["recompute_num_layers"]) == ("full", "uniform", 2)
+    assert next(row for row in job.rows if row.key == "--checkpoint-activations").fate == "mapped"

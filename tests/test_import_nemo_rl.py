@@ -109,3 +109,21 @@ def test_lengths_and_kernels(tmp_path: Path) -> None:
 def test_what_cannot_be_is_a_sentence(tmp_path: Path, policy: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         job(tmp_path, policy)
+
+
+def test_an_exchange_with_a_copy_a_node(tmp_path: Path) -> None:
+    backend = {"automodel_kwargs": {"backend": {"dispatcher": "deepep"}}}
+    experts = {"model_name": "Qwen/Qwen3-30B-A3B", "dtensor_cfg": {"expert_parallel_size": 8, **backend}}
+    made = job(tmp_path, experts)
+    assert made.assumptions["moe_exchange"] == "once_per_node"
+    key = "policy.dtensor_cfg.automodel_kwargs.backend.dispatcher"
+    assert fates(made)[key] == "mapped"
+    alone = job(tmp_path, {**experts, "dtensor_cfg": backend})
+    assert "moe_exchange" not in alone.assumptions and fates(alone)[key] == "no_cost_effect"
+
+
+def test_keys_of_before_and_of_adapters(tmp_path: Path) -> None:
+    lora = {"enabled": True, "dim": 8, "lora_dtype": "bfloat16"}
+    told = fates(job(tmp_path, {"activation_checkpointing_enabled": False, "dtensor_cfg": {"lora_cfg": lora}}))
+    assert told["policy.activation_checkpointing_enabled"] == "no_cost_effect"
+    assert told["policy.dtensor_cfg.lora_cfg.lora_dtype"] == "not_modelled"

@@ -108,3 +108,9 @@ def test_rows_longer_than_any_document_are_a_sentence() -> None:
     dynamic = (f"{ACTOR}.use_dynamic_bsz=true", f"{ACTOR}.ppo_max_token_len_per_gpu=4096", "data.max_response_length=1000000000000001")
     with pytest.raises(InputError):
         job(*dynamic)
+
+
+def test_liger_takes_modules_of_the_model() -> None:
+    found = dict(job("actor_rollout_ref.model.use_liger=True").strategy or {})
+    assert found["fused_kernels"] == ["norm", "activation", "rope"] and "cross_entropy_fusion" not in found
+    assert "fused_kernels" not in dict(job("actor_rollout_ref.model.use_liger=False").strategy or {})

@@ -23,6 +23,17 @@ def liger_kernels(keys: "Keys", key: str, strategy: dict[str, Any], architecture
         keys.note(key, "mapped", to, which)
 
 
+def liger_modules(keys: "Keys", key: str, strategy: dict[str, Any]) -> None:
+    """Liger's kernels in place of a model's modules, where the trainer asks for logits and computes its loss from them."""
+    if not keys.flag(key, False, to="fused_kernels"):
+        return
+    if strategy.get("fusion") == "eager":
+        strategy["fused_kernels"] = list(FUSED)
+        keys.note(key, to="fused_kernels", why="norms, activations and rotary embeddings a kernel each; the loss is of whole logits")
+    else:
+        keys.note(key, "no_cost_effect", why="kernels are fused already")
+
+
 def liger_loss(strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Chunks of a power of two of tokens, whose logits are about as large as the hidden states (Liger-Kernel ops/fused_linear_cross_entropy.py)."""
     strategy["cross_entropy_fusion"] = "liger"

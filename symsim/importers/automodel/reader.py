@@ -19,12 +19,12 @@ from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.llama_factory import OTHER_MODELS
+from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
-from symsim.importers.rules import settle
+from symsim.importers.rules import settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtitan.reader import SCHEDULES
-from symsim.importers.trainer import FUSED
 from symsim.importers.weights import model_of
 from symsim.inputs.hf.reader import read_config
 from symsim.inputs.reading import read_yaml
@@ -39,6 +39,9 @@ _TYPES = {
 _STATES = {key: short for key, short in _TYPES.items() if key != "auto"}
 # a switch of its own until 2026-05, which decides where it is there
 _OLDER = "model.backend.enable_deepep"
+_LIGER = "model.use_liger_kernel"
+_DEPTHS = [f"model.{name}num_nextn_predict_layers" for name in ("", "config.", "text_config.")]
+_DEPTHS += ["model.text_config.num_mtp_modules", "model.text_config.mtp_num_hidden_layers"]
 _DISPATCHERS = {"torch": None, "deepep": "deepep", "uccl_ep": "deepep", "hybridep": "hybridep", "mok": "mok"}
 _STRATEGIES = {"fsdp2": "fsdp2", "megatron_fsdp": "megatron_fsdp", "ddp": "ddp"}
 _MANAGERS = {
@@ -79,6 +82,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _quantised(keys, strategy)
     _stored(keys, strategy)
     narrow_gathers(keys, strategy, "fp8.enable_fsdp_float8_all_gather")
+    split_sequence(keys, strategy, architecture, "Automodel")
     settle(keys, strategy, architecture, "Automodel")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
@@ -90,9 +94,13 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
 def _model(keys: Keys, options: "Options") -> "Architecture | None":
     """The model by its weights' name, or by its config's; depths of multi-token prediction as they are asked for."""
     sized = [key for key in keys.given if key.startswith("model.config.") and key not in keys.table]
+    _refuse_others(keys, options)
     names = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config.name_or_path")
     key = next((name for name in names if name in keys.given), names[0])
     architecture = model_of(keys, key, options)
+    for name in names:
+        if name in keys.given and name != key:
+            keys.note(name, "no_cost_effect", why=f"{key} names the model")
     if architecture is None and key not in keys.given:
         architecture = _of_class(keys, sized)
     for name in sized:
@@ -103,7 +111,7 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     for name in ("vocab_size", "n_embd", "n_head", "n_layer", "n_positions"):
         if f"model.{name}" in keys.given:
             keys.note(f"model.{name}", "no_cost_effect" if options.model else "refused", why="sizes of a model; --of FILE gives one")
-    depths = [keys.integer(name, None, to="mtp_num_layers") for name in ("model.num_nextn_predict_layers", "model.config.num_nextn_predict_layers")]
+    depths = [keys.integer(name, None, to="mtp_num_layers") for name in _DEPTHS]
     keys.flag("model.mtp_use_repeated_layer", False, to="model mtp_use_repeated_layer")
     if any(name.startswith("teacher_model.") for name in keys.given):
         keys.rows["workload"] = Entry("workload", "teacher_model", "not_modelled", why=OTHER_MODELS)
@@ -113,6 +121,13 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     if asked is not None and asked != architecture.mtp_num_layers:
         return architecture.model_copy(update={"mtp_num_layers": min(asked, 64)})
     return architecture
+
+
+def _refuse_others(keys: Keys, options: "Options") -> None:
+    """InputError for a recipe of images or video, which trains no decoder."""
+    other = next((key for key in keys.given if key.startswith("flow_matching.")), None)
+    if other is not None and options.model is None:
+        raise InputError(f"{keys.place(other)}: flow_matching trains a model of images or video; decoders of text are read, --of MODEL gives another")
 
 
 def _of_class(keys: Keys, sized: Sequence[str]) -> "Architecture | None":
@@ -206,8 +221,13 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         _dispatched(keys, strategy, assumptions, exchange)
     elif "model.backend.dispatcher" in keys.given and strategy["ep"] == 1:
         keys.note("model.backend.dispatcher", "no_cost_effect", why="no exchange where experts are not spread over ranks")
-    if keys.flag("model.use_liger_kernel", False):
-        keys.note("model.use_liger_kernel", "not_modelled", why=FUSED)
+    if strategy["tp"] > 1 or strategy["cp"] > 1:
+        # _transformers/kernel_patches.py _apply_preload_overrides
+        keys.flag(_LIGER, False)
+        if _LIGER in keys.given:
+            keys.note(_LIGER, "no_cost_effect", why="switched off with tensor or context parallelism")
+    else:
+        liger_modules(keys, _LIGER, strategy)
     if keys.flag("compile.enabled", False):
         keys.note("compile.enabled", to="fusion", why="te: kernels fused already" if strategy["fusion"] == "te" else "compile")
         strategy["fusion"] = "te" if strategy["fusion"] == "te" else "compile"
@@ -242,12 +262,14 @@ def _dispatched(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str
 
 def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
     strategy["precision"] = keys.choice("distributed.mp_policy.param_dtype", _STATES, "bf16", to="precision")
-    kept = keys.choice("model.torch_dtype", _TYPES, "bf16", to="main_params_dtype")
+    kept = "bf16"
+    for name in ("model.dtype", "model.torch_dtype"):
+        kept = keys.choice(name, _TYPES, kept, to="main_params_dtype")
     sent = keys.choice("distributed.mp_policy.reduce_dtype", _STATES, "fp32", to="grad_reduce_in_fp32")
     strategy["grad_reduce_in_fp32"] = sent == "fp32" or keys.flag("distributed.grad_reduce_in_fp32", False, to="grad_reduce_in_fp32")
     if kept != "fp32":
         strategy["main_params_dtype"] = kept
-        if "model.torch_dtype" not in keys.given:
+        if not {"model.dtype", "model.torch_dtype"} & keys.given.keys():
             keys.note("model.torch_dtype", "derived", "main_params_dtype", "weights are updated in the type of their files, bf16")
 
 

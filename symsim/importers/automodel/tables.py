@@ -19,6 +19,11 @@ _ROUTER = "the router runs again or not in backward: below 1 % of a step"
 _QAT = "weights and activations through 8 and 4 bits and back in every product (QAT)"
 
 
+_VECTORS = "vectors of whole sequences and a loss between them are another workload: no logits of a vocabulary"
+_DIFFUSED = "a model that fills in masked tokens is another workload: attention to both sides, and a loss of its own"
+_DRAFTED = "a model that drafts for another is another workload"
+
+
 def _of(section: str, keys: str) -> str:
     return " ".join(f"{section}.{key}" for key in keys.split())
 
@@ -27,6 +32,19 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", PATHS, "recipe recipe._target_ nvtx separate_meshes"),
     **silent("not_modelled", "fp32 weights with casts: 4 bytes a parameter in place of 2, and a pass over them", "autocast.enabled"),
     **silent("no_cost_effect", "read with autocast.enabled", "autocast.dtype autocast.cache_enabled"),
+    **silent("not_modelled", "casts of what runs in 32 bits around every product: a pass over its inputs", "distributed.autocast_dtype"),
+    **silent(
+        "not_modelled",
+        "parameters, gradients and states wait on the host: up to 16 bytes a parameter off the device, and the update there",
+        "distributed.offload_policy distributed.offload_policy._target_",
+    ),
+    **silent("no_cost_effect", "whether memory that waits on the host is pinned", "distributed.offload_policy.pin_memory"),
+    **silent("not_modelled", _VECTORS, "temperature model.pooling model.l2_normalize model.temperature model.do_distributed_inbatch_negative"),
+    **silent("not_modelled", _DRAFTED, "model.drafter_path model.drafter_loss_weight model.drafter_num_steps"),
+    **silent("not_modelled", "routers alone keep no gradient and no states: below 1 % of them", "model.freeze_router"),
+    **silent("no_cost_effect", PATHS, "model.cache_dir model.text_config.output_hidden_states"),
+    **silent("no_cost_effect", "a number of the loss", "loss_fn.reduction loss_fn.logit_softcapping"),
+    **silent("no_cost_effect", DATA, "packed_sequence.packing_format packed_sequence.balance_media_tokens"),
     **silent("no_cost_effect", RNG, "seed"),
     **silent("no_cost_effect", LENGTH, _of("step_scheduler", "num_epochs max_steps")),
     **silent("not_modelled", SAVING, _of("step_scheduler", "ckpt_every_steps save_checkpoint_every_epoch")),
@@ -130,6 +148,9 @@ SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", SAVING, "checkpoint"),
     **silent("no_cost_effect", LOGS, "wandb mlflow comet moe_metrics benchmark logger"),
     **silent("no_cost_effect", "tests and launches of the project's own", "ci skypilot slurm prewarm"),
-    **silent("not_modelled", OTHER_MODELS, "teacher_model teacher_distributed kd_ratio kd_loss_fn"),
+    **silent("not_modelled", OTHER_MODELS, "teacher_model teacher_distributed kd_ratio kd_loss_fn offload_teacher_model"),
+    **silent("not_modelled", _DIFFUSED, "dllm dflash"),
+    **silent("not_modelled", _DRAFTED, "recipe_args"),
+    **silent("no_cost_effect", "checks between steps", "performance"),
     **silent("no_cost_effect", _TOWERS, "distributed.multimodal"),
 }

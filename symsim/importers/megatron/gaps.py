@@ -229,7 +229,7 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "refused",
-        "a removed name that Megatron-LM refuses; give tensor_model_parallel_size, micro_batch_size, recompute_granularity or lr_warmup_fraction",
-        "model_parallel_size batch_size checkpoint_activations warmup",
+        "a removed name that Megatron-LM refuses; give tensor_model_parallel_size, micro_batch_size or lr_warmup_fraction",
+        "model_parallel_size batch_size warmup",
     ),
 }

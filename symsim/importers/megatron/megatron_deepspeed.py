@@ -111,6 +111,14 @@ def speaks(source: Source) -> bool:
     return source.dialect == "arguments" and (source.settings is not None or bool(_TELLING & source.given.keys()))
 
 
+def recomputed(source: Source) -> None:
+    """Whole layers that run again, by the name that Megatron-LM had for them until 2022-05 and refuses since, and its descendants have."""
+    if "checkpoint_activations" in source.given:
+        source.rename("checkpoint_activations", "recompute_granularity", "full")
+        source.rename("checkpoint_num_layers", "recompute_num_layers")
+        _default(source, "recompute_method", "uniform")
+
+
 def in_megatrons_words(source: Source, lenient: bool) -> None:
     """Put its arguments into Megatron-LM's names and values, and its own defaults where they are others. InputError for what no model here has."""
     for own, name in _NAMES.items():
@@ -121,9 +129,6 @@ def in_megatrons_words(source: Source, lenient: bool) -> None:
             source.given[name] = replace(one, value=spelt.get(str(one.value), one.value))
     if "num_query_groups" in source.given:
         _default(source, "group_query_attention", True)
-    if "checkpoint_activations" in source.given:
-        source.rename("checkpoint_activations", "recompute_granularity", "full")
-        _default(source, "recompute_method", "uniform")
     if _number(source, "context_parallel_size", 1) > 1:
         _default(source, "cp_comm_type", ["a2a"])
     _gates(source)

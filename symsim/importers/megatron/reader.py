@@ -15,7 +15,7 @@ from symsim.importers.assumed import ALLOCATOR, allocator
 from symsim.importers.documents import documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, shown
-from symsim.importers.megatron import megatron_deepspeed, pai
+from symsim.importers.megatron import flagscale, megatron_deepspeed, pai
 from symsim.importers.megatron.adapters import lora
 from symsim.importers.megatron.arguments import SWITCHED_OFF
 from symsim.importers.megatron.bridge import BRIDGE
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _WHO = "Megatron-LM"
 _OPPOSITE = "the opposite"
-TABLE: Mapping[str, Silent] = {**BRIDGE, **SILENT, **GAPS, **pai.TABLE}
+TABLE: Mapping[str, Silent] = {**BRIDGE, **SILENT, **GAPS, **pai.TABLE, **flagscale.TABLE}
 _PACKED = (
     *("reset_attention_mask", "dataloader_inter_document_masking", "sft", "packed_sequence", "enable_packed_sequences"),
     *("packed_sequence_size", "pack_sequences_in_batch", "enable_in_batch_packing", "enable_offline_packing"),
@@ -63,6 +63,8 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
     """The job of arguments, where a program on top of Megatron-LM has further ones in the table."""
     _refuse_others(source, options.lenient, where)
     pai.in_megatrons_words(source)
+    flagscale.in_megatrons_words(source)
+    megatron_deepspeed.recomputed(source)
     deepspeed = megatron_deepspeed.speaks(source)
     if deepspeed:
         megatron_deepspeed.in_megatrons_words(source, options.lenient)

@@ -44,6 +44,8 @@ _RUN_SECTIONS = frozenset(
     env ENV_VARS ft_package METRICS LAUNCHER SKIP_PYTEST N_REPEAT TEST_TYPE MODE BEFORE_SCRIPT AFTER_SCRIPT tensor_inspect opentelemetry
     """.split()
 )
+# sections of FlagScale's training files
+_OF_FLAGSCALE = ("system", "model")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)=(.*)", re.DOTALL)
 _LONGEST_SCRIPT = 2**19
 # of Megatron-LM before 2022-05, where there was no other way than whole layers
@@ -308,6 +310,9 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
     if is_deepspeed(document.data):
         found.settings = document
         return
+    if all(isinstance(document.data.get(section), dict) for section in _OF_FLAGSCALE):
+        _flattened(found, document, (), variables)
+        return
     nested = [key for key, value in document.data.items() if isinstance(value, dict) and (key in _SECTIONS or key in _RUN_SECTIONS)]
     if nested:
         named = "MODEL_ARGS" in nested or "language_model" in nested
@@ -322,6 +327,20 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
             _nested(found, key, "", _resolved(value, document.place((key,)), variables), document.place((key,)))
         else:
             put_field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
+
+
+def _flattened(found: Source, document: Document, path: tuple[str, ...], variables: Mapping[str, str]) -> None:
+    """Arguments in sections of any depth, whose names say nothing (FlagScale, whose runner makes a command line of them)."""
+    section: Any = document.data
+    for name in path:
+        section = section[name]
+    for key, value in section.items():
+        inner = (*path, str(key))
+        if isinstance(value, dict):
+            _flattened(found, document, inner, variables)
+        else:
+            where = document.place(inner)
+            put_field(found, str(key), ".".join(inner), _resolved(value, where, variables), where)
 
 
 def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) -> None:

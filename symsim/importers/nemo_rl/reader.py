@@ -180,12 +180,13 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         strategy |= {"fusion": "te", "gradient_accumulation_fusion": False, "use_precision_aware_optimizer": True}
     for name, option in (("rms_norm", "norm_fusion"), ("rope_fusion", "assume.apply_rope_fusion"), ("experts", "assume.moe_grouped_gemm")):
         keys.text(f"{place}.{name}", "", to=option, why="as this framework's modules have it")
-    keys.text(f"{place}.dispatcher", "", to="moe_token_dispatcher_type")
+    keys.text(f"{place}.dispatcher", "", to="assume.moe_exchange")
     if keys.flag(f"{place}.enable_deepep", False, to="assume.moe_exchange") or str(keys.text(f"{place}.dispatcher", "")) in ("deepep", "hybridep"):
-        keys.note(f"{place}.dispatcher" if f"{place}.dispatcher" in keys.given else f"{place}.enable_deepep", "not_modelled", why=_EXCHANGE)
-
-
-_EXCHANGE = "an exchange with a copy a node: an all-to-all between all ranks is timed"
+        key = f"{place}.dispatcher" if f"{place}.dispatcher" in keys.given else f"{place}.enable_deepep"
+        if strategy["ep"] == 1:
+            keys.note(key, "no_cost_effect", why="no exchange where experts are not spread over ranks")
+        else:
+            assumptions["moe_exchange"] = "once_per_node"
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

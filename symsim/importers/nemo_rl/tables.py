@@ -14,7 +14,9 @@ POLICY = "policy"
 MEGATRON = f"{POLICY}.megatron_cfg"
 DTENSOR = f"{POLICY}.dtensor_cfg"
 _NUMBERS = "numbers of the loss and of rewards"
-_PIECES = "log-probabilities of pieces of the logits: fp32 copies of a piece alone"
+_PIECES = "log-probabilities of pieces of the logits, in fp32 for a piece alone: up to 8 bytes a logit less at the peak"
+_LATE = "logits in 2 bytes until the loss needs them in 4: up to 4 bytes a logit less at the peak"
+_TYPE = "the type of adapters: 2 or 4 bytes a parameter of theirs, some 1 % of the model's"
 _BETWEEN = "of forwards between the updates"
 _PARTS = "which class or kernels make the modules; the same products"
 _COUNTERS = "counters of experts' loads"
@@ -38,18 +40,19 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _PARTS, _of(f"{DTENSOR}.automodel_kwargs", "backend._target_ backend.enable_hf_state_dict_adapter use_liger_kernel")),
     **silent("no_cost_effect", "experts' loads are equal here", _of(f"{DTENSOR}.automodel_kwargs.backend", "fake_balanced_gate")),
     **silent("not_modelled", "PyTorch's cache is emptied around every update: milliseconds", _of(DTENSOR, "clear_cache_every_n_steps")),
-    **silent("no_cost_effect", RATES, _of(f"{DTENSOR}.lora_cfg", "alpha dropout_position lora_A_init use_triton lora_dtype")),
+    **silent("no_cost_effect", RATES, _of(f"{DTENSOR}.lora_cfg", "alpha dropout_position lora_A_init use_triton")),
+    **silent("not_modelled", _TYPE, f"{DTENSOR}.lora_cfg.lora_dtype {MEGATRON}.peft.lora_dtype"),
     **silent(
         "no_cost_effect",
         RATES,
-        _of(f"{MEGATRON}.peft", "alpha dropout_position lora_A_init_method lora_B_init_method a2a_experimental lora_dtype"),
+        _of(f"{MEGATRON}.peft", "alpha dropout_position lora_A_init_method lora_B_init_method a2a_experimental"),
     ),
     **silent("no_cost_effect", RATES, _of(f"{MEGATRON}.optimizer", "adam_eps sgd_momentum")),
     **silent("no_cost_effect", PATHS, _of(MEGATRON, "force_reconvert_from_hf converter_type pipeline_dtype use_gloo_process_groups")),
     **silent("no_cost_effect", DEVICE, _of(MEGATRON, "env_vars force_overwrite_initial_ckpt")),
     **silent("no_cost_effect", "PyTorch's cache is emptied between phases", _of(MEGATRON, "empty_unused_memory_level")),
     **silent("no_cost_effect", _COUNTERS, _of(MEGATRON, "moe_per_layer_logging track_moe_metrics")),
-    **silent("not_modelled", "logits in 2 bytes until they are needed in 4", _of(MEGATRON, "defer_fp32_logits")),
+    **silent("not_modelled", _LATE, _of(MEGATRON, "defer_fp32_logits")),
     **silent("no_cost_effect", "read with use_fused_linear_logprobs", _of(MEGATRON, "fused_linear_logprobs_chunk_size linear_ce_fusion_chunk_size")),
     **silent(
         "no_cost_effect",
@@ -58,6 +61,11 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "an activation's own kernel", _of(MEGATRON, "use_fused_weighted_squared_relu")),
     **silent("not_modelled", COLOCATED, "policy.generation.colocated.enabled"),
+    **silent("no_cost_effect", "of the first version of FSDP, which is gone: dtensor_cfg has its own", f"{POLICY}.activation_checkpointing_enabled"),
+    **silent("no_cost_effect", "towers for images and sound are another workload", f"{POLICY}.is_vlm {MEGATRON}.radio_force_cpe_eval_mode"),
+    **silent("no_cost_effect", "PyTorch's cache is emptied between phases", f"{MEGATRON}.clear_memory_caches_before_refit"),
+    **silent("no_cost_effect", "units of FSDP for experts apart: as many bytes", f"{DTENSOR}.automodel_kwargs.backend.enable_fsdp_optimizations"),
+    **silent("no_cost_effect", "the router's scores in 8 bytes: below 1 % of a step", f"{DTENSOR}.automodel_kwargs.backend.gate_precision"),
     **silent("no_cost_effect", "the loss in one pass with packing", "policy.sequence_packing.fuse_loss"),
     **silent("no_cost_effect", PATHS, "policy.dequantize_base_checkpoint"),
     **silent("no_cost_effect", "which experts were chosen in generation", "policy.router_replay.enabled"),
@@ -75,7 +83,7 @@ SILENT: dict[str, Silent] = {
 
 SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", ROLLOUT, "policy.generation"),
-    **silent("not_modelled", OTHER_MODELS, "policy.draft teacher value policy.value critic distillation"),
+    **silent("not_modelled", OTHER_MODELS, "policy.draft teacher teachers value policy.value critic distillation"),
     **silent(
         "no_cost_effect",
         _NUMBERS,
@@ -92,7 +100,7 @@ SECTIONS: dict[str, Silent] = {
         "towers for images and sound are another workload",
         f"{DTENSOR}.freeze_config {DTENSOR}.automodel_kwargs.freeze_config {MEGATRON}.freeze_config",
     ),
-    **silent("no_cost_effect", PATHS, f"{MEGATRON}.env_vars {DTENSOR}.env_vars policy.hf_config_overrides policy.model_kwargs"),
+    **silent("no_cost_effect", PATHS, f"sif_dir {MEGATRON}.env_vars {DTENSOR}.env_vars policy.hf_config_overrides policy.model_kwargs"),
 }
 
 # of grpo_math_1B.yaml, from which most files start

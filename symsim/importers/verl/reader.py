@@ -17,6 +17,7 @@ from symsim.importers.documents import balanced, documents_said, fitting, free_r
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Unresolved
+from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE
 from symsim.importers.rules import settle
@@ -63,6 +64,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
     balanced(keys, assumptions, "trainer.balance_batch")
     _loss(keys, strategy)
+    liger_modules(keys, f"{MODEL}.use_liger", strategy)
     _adapters(keys, strategy, architecture)
     strategy["clip_grad"] = keys.number(f"{ACTOR}.grad_clip", keys.number(f"{ACTOR}.optim.clip_grad", 1.0, to="clip_grad"), to="clip_grad")
     settle(keys, strategy, architecture, "verl")

@@ -22,7 +22,6 @@ _ADVANTAGES = "how rewards become advantages, between the steps"
 _FORWARDS = "forwards of other models between the steps: another workload"
 _PASS = "one more pass over the logits or two: below 1 % of a step"
 _PIECES = "entropy in pieces, or again in backward: 4 bytes a logit less at the peak"
-_LIGER = "norms, rotary embedding and gates in kernels of their own, one pass each: about 5 % of a step; op by op here"
 _TOWERS = "towers for images and sound are another workload"
 
 
@@ -95,7 +94,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "as the model's own key says", _of(ACTOR, "use_remove_padding megatron.use_remove_padding")),
     **silent("no_cost_effect", "which version of FSDP", _of(f"{ACTOR}.fsdp_config", "strategy")),
-    **silent("not_modelled", _LIGER, _of(MODEL, "use_liger")),
     **silent("no_cost_effect", "read with use_fused_kernels", _of(MODEL, "fused_kernel_options fused_kernel_options.impl_backend")),
     **silent("not_modelled", "a feed-forward network in pieces: its kept tensors for a piece alone", _of(MODEL, "tiled_mlp.enabled")),
     **silent("no_cost_effect", "read with tiled_mlp", _of(MODEL, "tiled_mlp.num_shards")),
@@ -107,6 +105,21 @@ SILENT: dict[str, Silent] = {
         "no_cost_effect",
         "rows rounded up by some tokens",
         _of(f"{ACTOR}.megatron", "pad_bshd_to_minibatch_max pad_to_length pad_to_length_bucket max_seqlen_per_dp_cp_rank"),
+    ),
+    **silent("no_cost_effect", "which log-probabilities the ratio is of", f"{ACTOR}.use_rollout_log_probs"),
+    **silent("no_cost_effect", "a mean over tokens or over samples", f"{ACTOR}.use_token_level_loss"),
+    **silent(
+        "not_modelled",
+        "of earlier versions, where it cut stages into chunks of so many layers: virtual_pipeline_model_parallel_size does",
+        f"{ACTOR}.megatron.num_layers_per_virtual_pipeline_stage",
+    ),
+    **silent(
+        "not_modelled",
+        "of earlier versions: layers that run again, as override_transformer_config says",
+        _of(
+            f"{MODEL}.gradient_checkpointing_kwargs",
+            " ".join(f"activations_checkpoint_{what}" for what in ("method", "granularity", "num_layers")),
+        ),
     ),
     # of Search-R1, VerlTool and others that let an agent call tools
     **silent("no_cost_effect", "which tokens count in the loss", f"{ACTOR}.state_masking"),
@@ -126,11 +139,14 @@ SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", _NUMBERS, f"{ACTOR}.router_replay {ACTOR}.megatron.router_replay {ACTOR}.tis_imp_ratio_cap"),
     **silent("no_cost_effect", _FORWARDS, "distillation"),
     **silent("no_cost_effect", DATA, "data"),
-    **silent("no_cost_effect", SAVING, f"{ACTOR}.checkpoint checkpoint"),
-    **silent("no_cost_effect", LOGS, f"{ACTOR}.profiler global_profiler profiler trace"),
+    **silent("no_cost_effect", SAVING, f"{ACTOR}.checkpoint checkpoint actor_rollout_ref.checkpoint_engine"),
+    **silent("no_cost_effect", LOGS, f"{ACTOR}.profiler {ACTOR}.profile actor_rollout_ref.profiler global_profiler profiler trace"),
     **silent(
-        "no_cost_effect", PATHS, f"{MODEL}.override_config trainer ray_init ray_kwargs transfer_queue hydra defaults actor_rollout_ref.nccl_timeout"
+        "no_cost_effect",
+        PATHS,
+        f"{MODEL}.override_config trainer ray_init ray_kwargs transfer_queue hydra defaults actor_rollout_ref.nccl_timeout",
     ),
+    **silent("no_cost_effect", PATHS, "config-path config-name"),
     **silent("no_cost_effect", "ranks that generate beside those that train", "actor_rollout_ref.hybrid_engine"),
     **silent("no_cost_effect", "prediction of further tokens, used in generation", f"{MODEL}.mtp"),
 }
