@@ -111,3 +111,11 @@ def test_keys_of_deepspeeds_json_that_accelerate_does_not_read(tmp_path: Path) -
     rows = {row.key: row for row in load_job("accelerate", str(path), model="qwen2.5-7b").rows}
     assert rows["deepspeed_config.bf16.enabled"].fate == rows["deepspeed_config.tensor_parallel_size"].fate == "no_cost_effect"
     assert rows["deepspeed_config.zero_stage"].to == "zero"
+
+
+def test_the_launchers_precision_holds_where_the_arguments_name_none(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    told = {row.key: row for row in made.rows}
+    assert made.placed().precision == "bf16" and told["mixed_precision"].fate == "mapped" and "bf16" not in told
+    plain = {row.key: row.fate for row in job(tmp_path, mixed_precision=None).rows}
+    assert plain["bf16"] == "derived"

@@ -139,13 +139,18 @@ def precision(keys: Keys, strategy: dict[str, Any]) -> None:
         keys.note("bf16", "derived", "precision", "fp32, since neither bf16 nor fp16 is set")
 
 
-def update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], key: str = "optim", default: str = "adamw_torch") -> None:
+# of transformers where PyTorch is 2.8 or later (training_args.py); adamw_torch before
+NEWEST, BEFORE = "adamw_torch_fused", "adamw_torch"
+
+
+def update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], key: str = "optim", default: str = NEWEST) -> None:
     """The optimizer, its states' types, and clipping. InputError for a name that no trainer has."""
     if keys.flag("adafactor", False, to="optimizer"):
         OPTIMIZERS["adafactor"].apply(keys, "adafactor", strategy, assumptions)
     elif not keys.has(key):
         OPTIMIZERS[default].apply(keys, key, strategy, assumptions)
-        keys.note(key, "derived", "optimizer", f"{default} by default; {OPTIMIZERS[default].why}".rstrip("; "))
+        why = f"{BEFORE} with PyTorch before 2.8" if default == NEWEST else OPTIMIZERS[default].why
+        keys.note(key, "derived", "optimizer", f"{default} by default; {why}")
     else:
         name = str(keys.text(key)).casefold()
         if name not in OPTIMIZERS:
@@ -227,14 +232,14 @@ def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy["tp"] = tp
 
 
-def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-    """All that TrainingArguments says of a step, in symsim's options and assumptions. The modules run op by op, or compiled."""
+def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], optimizer: str = NEWEST) -> None:
+    """All that TrainingArguments says of a step, in symsim's options and assumptions. Modules run op by op, or compiled. optimizer: by default."""
     strategy["fusion"] = "eager"
     compiled(keys, strategy, *COMPILER)
     deterministic(keys, assumptions, "full_determinism")
     batch(keys, strategy)
     precision(keys, strategy)
     tensor_parallel(keys, strategy)
-    update(keys, strategy, assumptions)
+    update(keys, strategy, assumptions, default=optimizer)
     liger_kernels(keys, "use_liger_kernel", strategy, None)
     recomputation(keys, strategy, assumptions)

@@ -53,7 +53,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     tuned(trainer, strategy, architecture)
     _batch(trainer, options, strategy)
     attention(trainer, assumptions)
-    _precision(keys, strategy)
+    _precision(keys, trainer, strategy)
     kind = keys.choice("distributed_type", {name: name for name in _KINDS}, "NO", to="zero, dp")
     ranked = _ranks(keys, options, kind)
     told: list[Entry] = []
@@ -102,7 +102,7 @@ def _batch(trainer: Keys, options: "Options", strategy: dict[str, Any]) -> None:
             trainer.rows[key] = Entry(option, str(told), "mapped", option, "--var")
 
 
-def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
+def _precision(keys: Keys, trainer: Keys, strategy: dict[str, Any]) -> None:
     kind = keys.choice("mixed_precision", _PRECISIONS, None, to="precision")
     for older in ("fp16",):
         if keys.flag(older, False, to="precision") and kind is None:
@@ -110,6 +110,9 @@ def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
     if kind is None:
         return
     strategy["precision"] = kind
+    if "bf16" not in trainer.given:
+        # the launcher's holds where the arguments ask for none (transformers training_args.py, ACCELERATE_MIXED_PRECISION)
+        trainer.rows.pop("bf16", None)
     if "mixed_precision" in keys.given and str(keys.given["mixed_precision"].value) == "fp8":
         backend = str(keys.text("fp8_config.backend", "AO", to="fp8")).upper()
         # Transformer Engine's default recipe is delayed scaling (utils/dataclasses.py TERecipeKwargs); torchao scales each tensor as it is

@@ -69,7 +69,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     read_trainer(arguments, strategy, assumptions)
     balanced(arguments, assumptions, "group_by_length")
     if files.arguments is None:
-        assumptions.pop("optimizer_implementation")
+        assumptions.pop("optimizer_implementation", None)
     architecture = model_of(arguments, "model_name_or_path", options, files.config)
     lengths(arguments, options, strategy)
     tuned(arguments, strategy, architecture)

@@ -18,7 +18,7 @@ from symsim.importers.merak.sources import DEGREES, Sources, read_sources
 from symsim.importers.merak.stages import pipeline
 from symsim.importers.merak.table import MERAK
 from symsim.importers.rules import settle
-from symsim.importers.trainer import batch, precision, update
+from symsim.importers.trainer import BEFORE, batch, precision, update
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.hub import shipped_model
 from symsim.inputs.models import load_model
@@ -54,7 +54,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _total(keys, strategy)
     _length(keys, strategy, model)
     precision(keys, strategy)
-    update(keys, strategy, assumptions)
+    update(keys, strategy, assumptions, default=BEFORE)
     sequence_parallel(keys, strategy, version, options.faithful, notes)
     tensor_parallel(keys, strategy, assumptions, model)
     data_parallel(keys, strategy, assumptions, options.faithful, notes)
