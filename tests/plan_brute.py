@@ -186,9 +186,9 @@ class Told(Search):
         self._tell("slower", cell, ~np.isin(cell.points, left.points))
         return left
 
-    def _bound(self, cell: Cell, variant: Any) -> Cell:
+    def _bound(self, cell: Cell, variant: Any, bounds: Any) -> Cell:
         at = len(self.told)
-        left = super()._bound(cell, variant)
+        left = super()._bound(cell, variant, bounds)
         slower = [points for _, _, points, _ in self.told[at:]]
         self._tell("larger", cell, ~np.isin(cell.points, np.concatenate([left.points, *slower])))
         return left

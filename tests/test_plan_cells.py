@@ -97,11 +97,14 @@ def test_blocks_with_too_many_ways_have_none(monkeypatch: pytest.MonkeyPatch) ->
     # four rows of recomputation, two dispatchers
     few = search._ways(asked, "embedding", search._free(0))
     assert few is not None and len(few) == 8
-    assert search._ways(asked, "moe", search._free(0)) is None
-    monkeypatch.setattr("symsim.planning.ways._MOST_WAYS", 1 << 10)
     # and with and without an exchange beside another micro-batch
     ways = search._ways(asked, "moe", search._free(0))
     assert ways is not None and len(ways) == 16 and len({tuple(map(id, w.definitions.values())) for w in ways}) > 4
+    monkeypatch.setattr("symsim.planning.ways._MOST_WAYS", 15)
+    assert search._ways(asked, "moe", search._free(0)) is None
+    # nor is it asked for again where it had too many
+    monkeypatch.setattr("symsim.planning.ways._MOST_WAYS", 16)
+    assert search._ways(asked, "moe", search._free(0)) is None and search._ways(asked, "embedding", search._free(0)) is not None
 
 
 def test_what_a_micro_batch_saves_counts_before_all_options_are_chosen() -> None:

@@ -22,9 +22,11 @@ from symsim.errors import InputError
 from symsim.grid.answer import Engine, answer
 from symsim.grid.axes import parse_axes
 from symsim.grid.conditions import evaluate, parse_any
+from symsim.grid.family import families
 from symsim.grid.question import ask
 from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep, whole
+from symsim.grid.variant import variants
 from symsim.inputs.models import override_architecture
 from symsim.program.base import read_base
 from symsim.program.bounds import best_points
@@ -399,6 +401,20 @@ def test_derived_options_are_derivations_of_their_own():
         "llama3-8b", {"dp": [2, 4], "optimizer_offload_fraction": "1/dp"}, strategy="use_precision_aware_optimizer=true,optimizer_cpu_offload=true"
     )
     assert len(halves) == 2
+
+
+def test_layers_are_cut_in_several_ways_by_one_derivation():
+    """Which layers a stage has is in its numbers alone; a column says which way it is."""
+    ends = {f"account_for_{end}_in_pipeline_split": [False, True] for end in ("embedding", "loss")}
+    axes, _ = parse_axes(["pp=2,3", *(f"{name}=false,true" for name in ends)])
+    space = Space(read_base("llama3-8b", "tp=2,sp=true", "h100-sxm", {}), axes)
+    (one,) = (one for family in families(space) for one in variants(family))
+    # the formulas of a pipeline whose stages may differ, which hold for all
+    assert all(getattr(one.asked.strategy, name) for name in ends)
+    rows = rows_of("llama3-8b", {"pp": [3], **ends}, columns="memory.peak", where="account_for_loss_in_pipeline_split == true")
+    assert len({r["memory.peak"] for r in rows}) == 2 and all(r["account_for_loss_in_pipeline_split"] for r in rows)
+    fixed = rows_of("llama3-8b", {"pp": [3]}, overrides={n: True for n in ends}, columns="memory.peak")
+    assert fixed[0]["memory.peak"] == next(r["memory.peak"] for r in rows if r["account_for_embedding_in_pipeline_split"])
 
 
 def test_data_ranks_follow_from_experts_unless_given():

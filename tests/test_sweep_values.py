@@ -44,12 +44,17 @@ TIMES = {
 PARTS = ("weights", "gradients", "optimizer", "activations", "transient")
 SIZES = ["micro_batch_size=1,2,3", "num_microbatches=1,4,8,24"]
 DENSE = ["tp=1,2,8", "sp==tp>1", "pp=1,2,5", "dp=1,2,6", *SIZES]
+ENDS = ["account_for_embedding_in_pipeline_split=false,true", "account_for_loss_in_pipeline_split=true,false"]
 MOE = ["tp=1,2", "sp==tp>1", "ep=1,2,8", "dp=1,8,16", *SIZES]
 
 CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "dense": ("llama3-8b", "h100-sxm", DENSE, ["seq_length=4096"]),
     "dense without a system": ("llama3-8b", None, DENSE, []),
     "interleaved": ("llama3-8b", "h100-sxm", ["pp=2,4", "vpp=2,4", "dp=1,4", "tp=1,4", *SIZES], []),
+    "ends that count as layers": ("llama3-8b", "h100-sxm", ["pp=1,2,3,17", "vpp=1,2", *ENDS, "dp=1,4", *SIZES], []),
+    "ends that count as layers of two kinds": ("deepseek-v3", "h800-sxm", ["pp=1,4,7,31,62", *ENDS, "ep=1,8", "dp=8", "zero=1,2", *SIZES], []),
+    "stages without experts": ("mixtral-8x7b", "h100-sxm", ["pp=11,33,34", *ENDS, "ep=8", "dp=8,16", "num_microbatches=1,64"], []),
+    "ends that follow from the depth": ("llama3-8b", "h100-sxm", ["pp=1,2,3,11", "account_for_loss_in_pipeline_split==pp>2", *SIZES], []),
     "one group a rank": ("qwen3-8b", "h100-sxm", ["tp=2,4,8,16", "sp=true"], []),
     "overlap": ("llama3-8b", "b200-sxm", [*DENSE, "overlap_grad_reduce=true", "overlap_param_gather=true"], []),
     "context parallel": ("llama3-8b", "a100-sxm-80", ["tp=1,2", "sp==tp>1", "cp=1,2,4", "cp_comm_type=p2p,all_gather,a2a", *SIZES], []),

@@ -20,7 +20,7 @@ from symsim.cost.step_time import check_system
 from symsim.errors import InputError
 from symsim.grid.axes import DerivedAxis
 from symsim.grid.conditions import evaluate, names
-from symsim.grid.names import DEGREES, RANKS, SIZES, Column, field_of, is_number, is_whole, largest
+from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, Column, field_of, is_number, is_whole, largest
 from symsim.grid.tabulate import tabulate, told_apart
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import override_architecture
@@ -117,7 +117,7 @@ class Family:
             elif column.place.part == "strategy":
                 key = column.place.key
                 varies = is_number(column) and len(column.values) > 1
-                found[key] = self.along(column.axis, column.values, np.int64) if varies else self._first(column)
+                found[key] = self.along(column.axis, column.values, bool if key in SPLITS else np.int64) if varies else self._first(column)
         waiting = dict(self.space.derived)
         while waiting:
             ready = [k for k, d in waiting.items() if not any(field_of(n) in waiting for n in names(d.expression))]

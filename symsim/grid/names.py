@@ -24,6 +24,8 @@ SIZES = (
 )
 # Fields whose symbol appears once they are above 1
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
+# Fields that say which layers a stage has; a derivation knows them by what its stages hold
+SPLITS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 # Names of an axis that are no setting of their own
 RANKS = ("world", "world_size")
 MACHINE = "system"
@@ -80,4 +82,4 @@ def is_number(column: Column) -> bool:
     """Whether a name varies as a symbol of one derivation; degrees do above 1."""
     part, key = column.place.part, column.place.key
     # how many ranks a tier joins decides what can run, and so do its neighbours'
-    return part in ("ranks", "symbol") or (part == "system" and key[-1] != "ranks") or (part == "strategy" and key in (*SIZES, *DEGREES))
+    return part in ("ranks", "symbol") or (part == "system" and key[-1] != "ranks") or (part == "strategy" and key in (*SIZES, *DEGREES, *SPLITS))

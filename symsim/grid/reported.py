@@ -19,9 +19,9 @@ from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid import within
 from symsim.grid.family import Array
 from symsim.grid.group import Group, group_of
-from symsim.grid.names import DEGREES, RANKS, SIZES, field_of
+from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, field_of
 from symsim.grid.symbols import Symbols
-from symsim.grid.variant import Variant, joined, strategy_at
+from symsim.grid.variant import Variant, field_at, joined, strategy_at
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.watched import was_read, watched
 from symsim.program.fullest import Pipeline
@@ -154,7 +154,10 @@ class Reported:
             _spanning(self.group.together([own.family.size(n) for own in self.own]), len(self.program.sizes))
             for n in ("pp", "vpp", "microbatches", "group")
         )
-        codes = (self.group.which * _DEPTHS + pp.astype(np.int64)) * _DEPTHS + vpp.astype(np.int64)
+        codes = self.group.which
+        for name in SPLITS:
+            codes = codes * 2 + _spanning(self.group.together([own.field(name) for own in self.own]), len(self.program.sizes)).astype(np.int64)
+        codes = (codes * _DEPTHS + pp.astype(np.int64)) * _DEPTHS + vpp.astype(np.int64)
         # rules over other axes too may let further points in, whose stages do no harm
         decided = _axes(codes) | _axes(m) | _axes(group)
         runs = joined([k for k in (*self.group.masks, *self._inside()) if _axes(k) <= decided], self.program.sizes)
@@ -181,7 +184,8 @@ class Reported:
 
     def _pipeline(self, pp: int, vpp: int, point: tuple[int, ...], variant: Variant) -> Pipeline:
         """The stages of a pipeline; those of another variant where all options that they read are the same."""
-        result, fields, space = variant.result, variant.fields, variant.family.space
+        result, space = variant.result, variant.family.space
+        fields = {**variant.fields, **{n: field_at(variant.fields[n], point) for n in SPLITS}}
         key = (pp, vpp, variant.family.spelt(result.model), *result.lowered.checkpointed)
         known = space.pipelines.setdefault(key, {})
         for read, pipelines in known.items():
@@ -307,6 +311,7 @@ def _cuts(codes: Array, m: Array, group: Array, runs: Array) -> tuple[list[Cut],
     cuts: list[Cut] = []
     for code, at, a, b in zip(distinct[there], first, begin, end):
         number, pipeline = divmod(int(code), _DEPTHS**2)
+        number >>= len(SPLITS)
         point = tuple(int(x) for x in np.unravel_index(int(points[at]), spread[3].shape))
         cuts.append((*divmod(pipeline, _DEPTHS), (pairs[0][a:b], pairs[1][a:b]), point, number))
     # where nothing runs it does not matter whose stages stand there

@@ -16,7 +16,7 @@ import numpy as np
 
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.family import Array, Family
-from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.names import DEGREES, SIZES, SPLITS
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked, Memories, deciding, evaluations
 from symsim.inputs.strategy import Strategy
@@ -51,7 +51,7 @@ class Points:
 class Variant(Points):
     """Points of a family that share one derivation.
 
-    fields: the family's, options that arrays decide now constant. point: positions of one of them.
+    fields: the family's, options that arrays decide now constant (`SPLITS` stay arrays). point: positions of one of them.
     """
 
     family: Family
@@ -75,7 +75,9 @@ class Undone:
         fixed, space = self.family.fixed, self.family.space
         symbols, changes = at_point(space, self.point)
         system = space.system(fixed["machine"], changes)
-        return Asked(fixed["architecture"], strategy_at(self.fields, self.point), fixed["assumptions"], symbols, system)
+        # formulas of stages that differ hold where they are alike too
+        uneven = {n: True for n in SPLITS if isinstance(v := self.fields.get(n), np.ndarray) and v.any()}
+        return Asked(fixed["architecture"], strategy_at({**self.fields, **uneven}, self.point), fixed["assumptions"], symbols, system)
 
 
 def neighbours(undone: Sequence[Undone]) -> list[int]:
@@ -102,7 +104,7 @@ def variants(family: Family) -> Iterator[Undone]:
     """The variants of a family that have a point that can run, not yet derived."""
     fields = family.fields
     flags = {name: np.asarray(flag) for name, flag in flags_of(family).items()}
-    options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES)}
+    options = {n: v for n, v in fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)}
     apart = [v for v in {**flags, **options}.values() if isinstance(v, np.ndarray) and v.size > 1]
     for chosen in family.cells():
         masks = [taken(m, chosen) for m in family.masks]
@@ -123,7 +125,7 @@ def variants(family: Family) -> Iterator[Undone]:
             if at is None:
                 continue
             point = tuple(int(c[k]) for c, k in zip(kept, at))
-            known = {n: _at(v, point) if n in options else v for n, v in fields.items()}
+            known = {n: field_at(v, point) if n in options else v for n, v in fields.items()}
             yield Undone(family, kept, known, wide, point)
 
 
@@ -155,8 +157,9 @@ def _spread(mask: Array, chosen: Sequence[Array], sizes: Sequence[int]) -> Array
     return made
 
 
-def _at(array: Array, point: Sequence[int]) -> Any:
-    return array[tuple(min(k, n - 1) for k, n in zip(point, array.shape))].item()
+def field_at(value: Any, point: Sequence[int]) -> Any:
+    """A field's value at a point: an array's element there."""
+    return value[tuple(min(k, n - 1) for k, n in zip(point, value.shape))].item() if isinstance(value, np.ndarray) else value
 
 
 def first_point(masks: Sequence[Array], sizes: Sequence[int]) -> tuple[int, ...] | None:
@@ -176,7 +179,7 @@ def joined(masks: Sequence[Array], sizes: Sequence[int]) -> Array:
 
 
 def strategy_at(fields: Mapping[str, Any], point: Sequence[int]) -> Strategy:
-    return Strategy(**{n: _at(v, point) if isinstance(v, np.ndarray) else v for n, v in fields.items()})
+    return Strategy(**{n: field_at(v, point) for n, v in fields.items()})
 
 
 def at_point(space: Space, point: Sequence[int]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:

@@ -28,9 +28,9 @@ class Choice:
 @dataclass(frozen=True)
 class Framework:
     """title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
-    derived: options that follow from others. staged: options that a pipeline of several stages has, with one
-    chunk a rank and with several. assumptions: what it does by itself that
-    others do otherwise. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
+    derived: options that follow from others. staged: options that a pipeline of several stages has, with one chunk a rank and with several. ends:
+    whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise. choices:
+    what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
     at a time on what was found."""
 
     title: str
@@ -38,6 +38,7 @@ class Framework:
     degrees: frozenset[str]
     derived: Mapping[str, str]
     staged: Mapping[str, tuple[Any, Any]]
+    ends: tuple[tuple[bool, bool], ...]
     assumptions: Mapping[str, str]
     choices: tuple[Choice, ...]
     further: tuple[str, ...]
@@ -57,6 +58,8 @@ def _latent(model: Architecture) -> bool:
 
 _DATA_OVERLAP = Choice(("overlap_grad_reduce", "overlap_param_gather"), ((False, False), (True, True)))
 
+_AS_CUT = ((False, False),)
+
 FRAMEWORKS: dict[str, Framework] = {
     "megatron": Framework(
         "Megatron-LM",
@@ -65,6 +68,7 @@ FRAMEWORKS: dict[str, Framework] = {
         {"sp": "tp>1", "overlap_p2p_comm": "vpp>1"},
         # boundary tensors in one exchange that the host waits for, unless they travel beside computation
         {"p2p_comm": ("batched", "asynchronous"), "batch_p2p_sync": (True, False)},
+        ((False, False), (False, True), (True, False), (True, True)),
         {"layernorm_linear_fusion": "fused", "apply_rope_fusion": "true"},
         (
             Choice(("recompute", "recompute_modules"), (("none", "core_attn"), ("full", "core_attn"))),
@@ -81,8 +85,6 @@ FRAMEWORKS: dict[str, Framework] = {
             "cuda_graph_impl=local",
             "cross_entropy_fusion=te",
             "cross_entropy_fusion=linear",
-            "account_for_loss_in_pipeline_split=true",
-            "account_for_embedding_in_pipeline_split=true",
             "defer_embedding_wgrad_compute=true",
             "delay_wgrad_compute=true",
             "use_precision_aware_optimizer=true",
@@ -99,6 +101,7 @@ FRAMEWORKS: dict[str, Framework] = {
         {"sp": "tp>1"},
         # stages keep what they gathered, and reduce gradients, until the last micro-batch (distributed/pipelining)
         {"reshard_after_backward": (False, False), "gradient_sync": ("last_microbatch", "last_microbatch")},
+        _AS_CUT,
         {"fsdp_parameters": "main", "recompute_early_stop": "false"},
         (
             Choice(("zero", "reshard_after_forward"), ((3, True), (3, False), (2, True))),
@@ -121,6 +124,7 @@ FRAMEWORKS: dict[str, Framework] = {
         frozenset({"ep"}),
         {},
         {},
+        _AS_CUT,
         {"fsdp_unit": "module", "zero_reduction": "all_reduce"},
         (
             Choice(("zero",), ((0,), (1,), (2,), (3,))),

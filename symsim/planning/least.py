@@ -7,8 +7,11 @@ last of these begins. What is not in common is left out of the sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from operator import and_
 
 from symsim.algebra.expr import ZERO, Expr, Number, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
@@ -35,28 +38,42 @@ _STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimize
 _PARTS = (*_STAY, of_stage("M", "earlier"))
 
 
-@dataclass(frozen=True)
 class Least:
-    """A derivation with definitions of the least time and the least peak of a set of strategies. known: that any of the two is more than zero.
-    exact: that all members take this time and need this memory. further: that a
-    stage's time or a rank's peak is known as a whole."""
+    """A derivation with definitions of the least peak and of the least time of all strategies that differ from its own in some options alone.
 
-    result: Evaluation
-    derived: Derived
-    known: bool
-    exact: bool
-    further: bool
+    of_memory: with the peak alone, since a set that does not fit is asked for no more; of_both: with the time too. known: that any of the two is
+    more than zero. exact: that all members take this time and need this memory. further: that a stage's time or a rank's peak is known as a whole.
+    """
+
+    def __init__(self, derived: Derived, free: frozenset[str], ways: Ways):
+        """ways: gives those of a block under all rows of the free options."""
+        self.derived, self._free, self._ways = derived, free, ways
+        self._common = common = Common(derived, free)
+        self._held = _memory(derived, common)
+        self.further = _has(common, of_stage("t")) or _has(common, _PEAK)
+        self.exact = not free or all(_has(common, key) for key in (of_step("t", "step"), _PEAK, _RESERVE))
+
+    @cached_property
+    def _taken(self) -> list[Definition]:
+        return _time(self.derived, self._common, self._free, self._ways)
+
+    @property
+    def known(self) -> bool:
+        return bool(self._held or self._taken)
+
+    @cached_property
+    def of_memory(self) -> Evaluation:
+        return _with(self.derived, self._held)
+
+    @cached_property
+    def of_both(self) -> Evaluation:
+        return _with(self.derived, [*self._taken, *self._held])
 
 
-def least(derived: Derived, free: frozenset[str], ways: Ways) -> Least:
-    """Of all strategies that differ from its own in these options alone. ways: gives those of a block under all rows of these."""
-    common = Common(derived, free)
-    made = [*_time(derived, common, free, ways), *_memory(derived, common)]
-    further = _has(common, of_stage("t")) or _has(common, _PEAK)
-    exact = not free or all(_has(common, key) for key in (of_step("t", "step"), _PEAK, _RESERVE))
-    known = {key.text: _said(key, ZERO, unit) for key, unit in ((LEAST_TIME, SECOND), (LEAST_MEMORY, BYTE), (LEAST_NEED, BYTE))}
-    definitions = {**derived.result.derivation.definitions, **known, **{d.symbol: d for d in made}}
-    return Least(replace(derived.result, counted=Counted(Derivation(definitions), {})), derived, bool(made), exact, further)
+def _with(derived: Derived, made: Sequence[Definition]) -> Evaluation:
+    nothing = {key.text: _said(key, ZERO, unit) for key, unit in ((LEAST_TIME, SECOND), (LEAST_MEMORY, BYTE), (LEAST_NEED, BYTE))}
+    definitions = {**derived.result.derivation.definitions, **nothing, **{d.symbol: d for d in made}}
+    return replace(derived.result, counted=Counted(Derivation(definitions), {}))
 
 
 def _said(key: Key, amount: Expr, unit: Unit) -> Definition:
@@ -73,10 +90,10 @@ def _time(derived: Derived, common: Common, free: frozenset[str], ways: Ways) ->
     if _has(common, of_stage("t")):
         own, more = of_stage("t"), []
     else:
-        amount = _of_blocks(derived, common, free, ways)
+        amount, of_ways = _of_blocks(derived, common, free, ways)
         if not amount and not tail:
             return []
-        own, more = _STAGE_TIME, [_said(_STAGE_TIME, amount, SECOND)]
+        own, more = _STAGE_TIME, [*of_ways, _said(_STAGE_TIME, amount, SECOND)]
     assert own.text in book or more
     least_of = {of_step("t", "least", phase=str(k)): one for k, one in enumerate(_pipeline(derived.result, own.expr))}
     said = [_said(key, one, SECOND) for key, one in least_of.items()]
@@ -99,56 +116,72 @@ def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
     return [m * slowest]
 
 
-def _of_blocks(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> Expr:
+def _of_blocks(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> tuple[Expr, list[Definition]]:
     """A stage's kernels, recomputation, and messages that nothing hides: of a block the least of its ways, where all are known, else what is
-    common."""
-    found = ZERO
-    for name in dict.fromkeys(d.key.block for d in common.definitions.values() if d.key.scope == "block"):
-        # while it is free what runs again, ways are many, and the least of them is that nothing does
-        known = None if derived.of_numbers & free or "recompute" in free else ways(name)
-        own = None if known is None else _least_way(derived, common, free, name, known)
-        found = found + (_of_common(derived, common, free, name) if own is None else own)
-    return found
+    common; and the definitions that these stand on."""
+    found, made, any_known = ZERO, list[Definition](), not derived.of_numbers & free
+    for name, _ in Counter(d.key.block for d in common.definitions.values() if d.key.scope == "block").most_common():
+        known = ways(name) if any_known else None
+        # of the largest the most depends
+        any_known &= bool(found) or known is not None
+        own = None if known is None else _least_ways(derived, common, free, name, known)
+        if own is None:
+            found = found + _of_common(derived, common, free, name)
+            continue
+        for number, (times, amount) in enumerate(own.items()):
+            made.append(_said(of_block("t", name, phase="least", part=str(number)), amount, SECOND))
+            found = found + made[-1].key.expr * times
+    return found, made
 
 
-def _least_way(derived: Derived, common: Common, free: frozenset[str], name: str, ways: Sequence[Way]) -> Expr | None:
-    """None where the derivation is none of these, or a way stands on what is not known."""
+def _least_ways(derived: Derived, common: Common, free: frozenset[str], name: str, ways: Sequence[Way]) -> dict[Expr, Expr] | None:
+    """By how often a stage takes it, what no way of a block takes less than. None where the derivation is none of the ways, or one stands on what is
+    not known."""
     base = common.definitions
     if not any(all(base.get(s) == d for s, d in way.definitions.items()) for way in ways):
         return None
-    amounts: list[dict[Expr, Expr]] = []
+    taken: list[dict[Expr, Counter[Expr]]] = []
     for way in ways:
-        told, amount = _Told(way.definitions, common), dict[Expr, Expr]()
-        for key, times in _parts_of_way(derived, free, name, way):
-            one = told.of(key.text)
-            if one is None:
-                return None
-            amount[one] = amount.get(one, ZERO) + times
-        amounts.append(amount)
-    # what all have is no matter of which is the least
-    shared = {one: times for one, times in amounts[0].items() if all(other.get(one) == times for other in amounts[1:])}
-    apart = dict.fromkeys(sum((one * times for one, times in amount.items() if one not in shared), ZERO) for amount in amounts)
-    return sum((one * times for one, times in shared.items()), minimum(*apart) if len(apart) > 1 else next(iter(apart)))
+        told = _Told(way.definitions, common)
+        for parts in _parts_of_way(derived, free, name, way):
+            taken.append({times: Counter() for _, times in parts})
+            for key, times in parts:
+                one = told.of(key.text)
+                if one is None:
+                    return None
+                if one:
+                    taken[-1][times][one] += 1
+    return {times: _least([amounts[times] for amounts in taken]) for times in taken[0] if all(times in amounts for amounts in taken)}
 
 
-def _parts_of_way(derived: Derived, free: frozenset[str], name: str, way: Way) -> Iterator[tuple[Key, Expr]]:
-    """What a block takes of a stage's micro-batch, and how often: its kernels, and what runs again and what nothing hides of messages where it is
-    known which of its layers are under full recomputation."""
-    strategy, in_full, often = derived.result.strategy, name in derived.result.lowered.checkpointed, symbol(runs(name))
+def _least(amounts: Sequence[Counter[Expr]]) -> Expr:
+    """The least of several sums of what is never less than 0: one that has all that another has is not."""
+    least: list[Counter[Expr]] = []
+    for amount in amounts:
+        if not any(other <= amount for other in least):
+            least = [*(other for other in least if not amount <= other), amount]
+    shared = reduce(and_, least)
+    apart = [sum((one * n for one, n in (amount - shared).items()), ZERO) for amount in least]
+    return sum((one * n for one, n in shared.items()), minimum(*apart) if len(apart) > 1 else ZERO)
+
+
+def _parts_of_way(derived: Derived, free: frozenset[str], name: str, way: Way) -> list[list[tuple[Key, Expr]]]:
+    """What a block takes of a stage's micro-batch, and how often: its kernels, what runs again, and what nothing hides of messages. Where it is not
+    known how many of its layers are under full recomputation, that of none and that of all: no number of them takes less than both."""
+    strategy, often = derived.result.strategy, symbol(runs(name))
     waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
     partial = "num_microbatches_with_partial_activation_checkpoints"
-    known = in_full == way.in_full and getattr(strategy, partial) is None and partial not in free
-    fully = layers(name, again=True).expr if in_full else ZERO
-    for made in way.definitions.values():
-        key = made.key
-        if key.scope != "block" or key.block != name or key.operation or not key.phase:
-            continue
-        if key.quantity == "t" and key.phase != "again":
-            # its backward may be put off (`PHASES`)
-            if not (waits and role_of(name).behind and key.phase == "weights"):
-                yield key, often
-        elif known and (key.quantity == "t" or (key.quantity == "e" and key.axis)):
-            yield key, fully if key.again else often - fully
+    own = [d.key for d in way.definitions.values() if d.key.scope == "block" and d.key.block == name and not d.key.operation and d.key.phase]
+    always = [(k, often) for k in own if k.quantity == "t" and k.phase != "again" and not (waits and role_of(name).behind and k.phase == "weights")]
+    varies = [k for k in own if (k.quantity == "t" and k.phase == "again") or (k.quantity == "e" and k.axis)]
+    if getattr(strategy, partial) is not None or partial in free:
+        return [always]
+    if not way.in_full:
+        return [always + [(k, often) for k in varies]]
+    if "recompute" in free:
+        return [always + [(k, often) for k in varies if k.again == whole] for whole in (False, True)]
+    fully = layers(name, again=True).expr
+    return [always + [(k, fully if k.again else often - fully) for k in varies]]
 
 
 class _Told:

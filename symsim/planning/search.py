@@ -29,7 +29,7 @@ from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
 from symsim.planning.certain import Derived, derived
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import LEAST_MEMORY, LEAST_NEED, LEAST_TIME, Least, least
+from symsim.planning.least import LEAST_MEMORY, LEAST_NEED, LEAST_TIME, Least
 from symsim.planning.members import Cuts, Part, Parts, parted
 from symsim.planning.ways import Free, Way, answers_that_vary, rows_of, ways_of
 from symsim.program.base import Base
@@ -164,6 +164,8 @@ class Search:
         self._derived: dict[str, Derived] = {}
         self._least: dict[tuple[str, frozenset[str]], Least] = {}
         self._further: dict[frozenset[str], bool] = {}
+        # blocks that had too many ways, with the free options
+        self._wayless: set[tuple[str, frozenset[str]]] = set()
         self._program = Program(self.space.sizes, small=_SMALL)
         self._idle: set[int] = set()
         self._cuts = Cuts()
@@ -273,7 +275,8 @@ class Search:
     def _in_turn(self) -> Beside:
         other = copy(self)
         other._waiting = []
-        other._derived, other._least, other._further, other._idle = dict(self._derived), dict(self._least), dict(self._further), set(self._idle)
+        other._derived, other._least, other._further = dict(self._derived), dict(self._least), dict(self._further)
+        other._wayless, other._idle = set(self._wayless), set(self._idle)
         return Beside(lambda message: lambda: other.answer(*pickle.loads(message)))
 
     def answer(self, cells: Sequence[Cell], known: Known) -> Answer:
@@ -318,11 +321,12 @@ class Search:
                 left.append(_of(cell, own >= number))
                 break
             undone = part.undone
-            variant = Variant(undone.chosen, [*undone.masks, *part.family.here], undone.family, undone.fields, _point(part), bounds.result)
+            masks = [*undone.masks, *part.family.here]
+            variant = Variant(undone.chosen, masks, undone.family, undone.fields, _point(part), bounds.derived.result)
             if self._decided(cell, part, bounds):
                 self._evaluate(inside, variant)
             else:
-                left.append(replace(self._bound(inside, variant), further=self._further_choices(bounds, depth)))
+                left.append(replace(self._bound(inside, variant, bounds), further=self._further_choices(bounds, depth)))
         return left
 
     def _allowed(self, cell: Cell, parts: Parts) -> Cell:
@@ -340,17 +344,20 @@ class Search:
         asked = replace(part.undone, point=_point(part)).asked
         known, key = self._derivation(asked, not free or self._further.get(free, True))
         if (key, free) not in self._least:
-            self._least[key, free] = least(known, free, lambda name: self._ways(asked, name, free))
+            self._least[key, free] = Least(known, free, lambda name: self._ways(asked, name, free))
             self._further.setdefault(free, self._least[key, free].further)
         return self._least[key, free]
 
     def _ways(self, asked: Derivable, name: str, free: frozenset[str]) -> list[Way] | None:
-        """A block under all rows of the free options; not where they change what is trained."""
-        if _OF_TRAINED & free or asked.strategy.padding_free or asked.strategy.placement is not None:
+        """A block under all rows of the free options; not where they change what is trained, nor where it had too many elsewhere."""
+        if _OF_TRAINED & free or asked.strategy.padding_free or asked.strategy.placement is not None or (name, free) in self._wayless:
             return None
         choices = tuple(rows_of(choice) for choice in self.choices if not free.isdisjoint(choice.names))
         memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
-        return ways_of(asked, memory, model, name, Free(choices, self._answers))
+        found = ways_of(asked, memory, model, name, Free(choices, self._answers))
+        if found is None:
+            self._wayless.add((name, free))
+        return found
 
     def _further_choices(self, bounds: Least, depth: int) -> int:
         """How many choices are to be made before a derivation tells more than it does now."""
@@ -365,23 +372,25 @@ class Search:
         kind = self._kind_of_options(cell.rows)
         return bounds.exact and part.family.alike and kind is not None and self._free(len(cell.rows)).isdisjoint(self._of_stages)
 
-    def _bound(self, cell: Cell, variant: Variant) -> Cell:
+    def _bound(self, cell: Cell, variant: Variant, bounds: Least) -> Cell:
         """What is left of a part, with the bounds of its points."""
         if len(self._program.lowered) > _MOST_VALUES:
             self._program = Program(self.space.sizes, small=_SMALL)
-        reported, members = Reported(variant, self._program), self._members(len(cell.rows))
-        wanted = [*(reported.quantity(k.text) for k in (LEAST_TIME, LEAST_MEMORY, LEAST_NEED)), reported.quantity("memory.capacity")]
+        held = Reported(replace(variant, result=bounds.of_memory), self._program)
+        memory, needed, capacity = (held.quantity(name) for name in (LEAST_MEMORY.text, LEAST_NEED.text, "memory.capacity"))
         if not self._free(len(cell.rows)).isdisjoint(self._of_stages):
             return cell
-        time, memory, needed, capacity = values_at(wanted, cell.points, self.space.sizes)
-        own = time if self.goal.objective == "time.step" else memory
-        low = np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))
-        bounded = Cell(cell.rows, cell.points, low)
         if self.goal.share is not None:
-            larger = needed * (1 - _ROUNDING) > capacity * self.goal.share
-            self.account.larger += int(larger.sum()) * members
-            bounded = _of(bounded, ~larger)
-        return self._ruled_out(bounded)
+            most, there = values_at([needed, capacity], cell.points, self.space.sizes)
+            larger = most * (1 - _ROUNDING) > there * self.goal.share
+            self.account.larger += int(larger.sum()) * self._members(len(cell.rows))
+            cell = _of(cell, ~larger)
+        if not len(cell.points):
+            return cell
+        if self.goal.objective == "time.step":
+            memory = Reported(replace(variant, result=bounds.of_both), self._program).quantity(LEAST_TIME.text)
+        (own,) = values_at([memory], cell.points, self.space.sizes)
+        return self._ruled_out(replace(cell, low=np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))))
 
     def _evaluate(self, cell: Cell, variant: Variant) -> None:
         """The exact values of a part, one for all members."""

@@ -11,7 +11,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
-from symsim.grid.names import DEGREES, RANKS, SIZES, field_of
+from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, field_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import Remembered
 from symsim.inputs.models import LoadedModel
@@ -25,7 +25,7 @@ _MICRO_BATCHES = (1, 2, 4, 8, 16)
 # a context-parallel rank with fewer tokens has more to say than to do
 _FEWEST_TOKENS = 1024
 _DEEPEST = 128
-_NUMBERS = frozenset((*SIZES, *DEGREES))
+_NUMBERS = frozenset((*SIZES, *DEGREES, *SPLITS))
 _OPTIONS = frozenset(Strategy.model_fields) - _NUMBERS
 # what every strategy of a plan has by what is asked
 GIVEN = {
@@ -156,9 +156,10 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
         depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
         chunks = _CHUNKS if "vpp" in has else (1,)
         staged = {name: values for name, values in asked.framework.staged.items() if name not in asked.fixed}
-        alone = tuple(Strategy.model_fields[name].default for name in staged)
+        alone = [tuple(Strategy.model_fields[name].default for name in (*staged, *SPLITS))]
         cut = [(p, v) for p in depths for v in chunks if v == 1 or (p > 1 and p * v <= model.num_layers)]
-        yield Choice(("pp", "vpp", *staged), tuple((p, v, *(alone if p == 1 else (s[v > 1] for s in staged.values()))) for p, v in cut))
+        rows = ((p, v, row) for p, v in cut for row in (alone if p == 1 else _of_stages(asked.framework, staged, v)))
+        yield Choice(("pp", "vpp", *staged, *SPLITS), tuple((p, v, *row) for p, v, row in rows))
     if "cp" in has:
         yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
     if model.moe is not None and "ep" in has:
@@ -166,6 +167,11 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
         if "etp" in has:
             yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
     yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
+
+
+def _of_stages(framework: Framework, staged: Mapping[str, tuple[Any, Any]], chunks: int) -> list[Row]:
+    """Of several stages: what the framework's pipelines of so many chunks a rank have, with every way to cut them."""
+    return [(*(values[chunks > 1] for values in staged.values()), *ends) for ends in framework.ends]
 
 
 def _choices(asked: Asked) -> Iterable[Choice]:

@@ -30,7 +30,7 @@ from symsim.lowering.tuned import tuned
 from symsim.planning.frameworks import Choice
 
 # of a block that has more, none are known
-_MOST_WAYS = 8
+_MOST_WAYS = 16
 
 Values = Mapping[str, Any]
 
