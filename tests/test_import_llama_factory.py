@@ -160,3 +160,48 @@ def test_rows_of_ppo_are_prompts_and_answers(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, {"stage": "ppo", "cutoff_len": 1024}))["seq_length"] == 2048
     told = {row.key: row.fate for row in job(tmp_path, {"stage": "sft", "cutoff_len": 1024, "max_new_tokens": 512}).rows}
     assert told["max_new_tokens"] != "mapped" and strategy(job(tmp_path, {"stage": "sft", "cutoff_len": 1024}))["seq_length"] == 1024
+
+
+SCRIPT = """MODEL=Qwen/Qwen2.5-7B
+export CUDA_VISIBLE_DEVICES=0,1,2,3
+cat > ds.json << END
+{"zero_optimization": {"stage": 3}}
+END
+NNODES=2 llamafactory-cli train --model_name_or_path $MODEL --stage sft --do_train --finetuning_type full --template qwen --cutoff_len 4096 \\
+    --deepspeed ds.json --per_device_train_batch_size 2 --gradient_accumulation_steps ${STEPS:-4} --bf16
+"""
+
+
+def test_a_script_that_starts_it(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT)
+    found = strategy(load_job("llama-factory", str(path)))
+    assert (found["zero"], found["dp"], found["micro_batch_size"], found["num_microbatches"], found["seq_length"]) == (3, 8, 2, 4, 4096)
+    other = strategy(load_job("llama-factory", str(path), variables={"STEPS": "2", "world": "16", "packed_document_length": "900"}))
+    assert (other["num_microbatches"], other["dp"]) == (2, 16)
+    path.write_text(SCRIPT.replace("$MODEL", "$MODELS"))
+    with pytest.raises(InputError, match=r"train\.sh:6: \$MODELS has no value; --var MODELS=VALUE gives it"):
+        load_job("llama-factory", str(path))
+    path.write_text("python prepare.py")
+    with pytest.raises(InputError, match="no command starts LLaMA-Factory"):
+        load_job("llama-factory", str(path))
+
+
+def test_a_script_with_a_yaml_and_keys_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(format_yaml({**BASE, "per_device_train_batch_size": 8, "cutoff_len": 1024}))
+    path = tmp_path / "train.sh"
+    path.write_text("torchrun --nproc_per_node 4 src/train.py --stage sft x\n")
+    with pytest.raises(InputError, match=r"train\.sh:1: stage is sft x; it should be one of"):
+        load_job("llama-factory", str(path))
+    path.write_text("llamafactory-cli train base.yaml more\n")
+    with pytest.raises(InputError, match=r"train\.sh:1: 'more' is no argument of LLaMA-Factory"):
+        load_job("llama-factory", str(path))
+    path.write_text("llamafactory-cli train base.yaml cutoff_len=2048 per_device_train_batch_size=1\n")
+    found = strategy(load_job("llama-factory", str(path)))
+    assert (found["seq_length"], found["micro_batch_size"]) == (2048, 1)
+
+
+def test_copies_in_few_bits_are_said(tmp_path: Path) -> None:
+    told = rows(job(tmp_path, {"model_name_or_path": "TechxGenus/Meta-Llama-3-8B-Instruct-AWQ", "finetuning_type": "lora"}))
+    assert told["model_name_or_path"].fate == "mapped" and "stored in few bits" in told["model_name_or_path"].why
+    assert "few bits" not in rows(job(tmp_path, {}))["model_name_or_path"].why

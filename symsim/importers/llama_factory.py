@@ -7,6 +7,7 @@ model/model_utils/checkpointing.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
@@ -17,12 +18,13 @@ from symsim.importers.documents import SAID, balanced, documents_said, packed_ro
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Keys, Silent, silent
+from symsim.importers.llama_factory_script import is_script, read_script
 from symsim.importers.llama_factory_v1 import is_v1, read_v1
 from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
-from symsim.importers.ranks import known_variables, spread
+from symsim.importers.ranks import WORLD, known_variables, spread, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import (
@@ -189,11 +191,17 @@ _WHOLE_SECTIONS = ("deepspeed", "vllm_config", "sglang_config", "kt_config", "re
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
-    """The job of a LLaMA-Factory YAML. InputError for a key that there is not or a value that cannot be."""
+    """The job of a LLaMA-Factory YAML, or of a script that starts it. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
-        raise InputError("'symsim import llama-factory' reads a YAML and, where it names one, its DeepSpeed JSON")
-    known_variables(options, SAID)
-    document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
+        raise InputError("'symsim import llama-factory' reads a YAML or a launch script and, where it names one, its DeepSpeed JSON")
+    if is_script(inputs[0]):
+        launched = read_script(inputs[0], options.variables)
+        document, said = launched.document, {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID)}
+        ranks = {} if launched.world is None or world_size(options) is not None else {"world": str(launched.world)}
+        options = replace(options, variables={**said, **ranks})
+    else:
+        known_variables(options, SAID)
+        document = read_json(inputs[0]) if inputs[0].lower().endswith(".json") else read_yaml(inputs[0])
     if is_v1(document):
         return read_v1(document, inputs[1] if len(inputs) == 2 else None, options)
     keys = Keys("a LLaMA-Factory file", of_sections(document, _WHOLE_SECTIONS), _TABLE, options.lenient)

@@ -50,5 +50,6 @@ def with_deepspeed(
     made = {**auto, "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": section}
     rows = configured(Document(made, name), keys, strategy, assumptions, architecture, options)
     host = " and states on the host" if "offload_optimizer" in section else ""
+    host += "; how many ranks share a layer (AutoTP) it does not tell: one here" if "autotp" in name else ""
     keys.note("deepspeed", "derived", "zero", f"the file is not here: stage {stage}{host} by its name, 'auto' for the rest")
     return [row for row in rows if row.key == "world"]

@@ -11,12 +11,12 @@ from symsim.importers.reading import Options
 from symsim.inputs.strategies import LARGEST_WORLD
 
 NODE = 8
-_WORLD = ("world", "world_size", "WORLD_SIZE", "NGPU", "num_processes", "nproc_per_node")
+WORLD = ("world", "world_size", "WORLD_SIZE", "NGPU", "num_processes", "nproc_per_node")
 
 
 def known_variables(options: Options, others: Iterable[str] = ()) -> None:
     """InputError for a --var of another name than those that say how many ranks, and the others."""
-    valid = [*_WORLD, *others]
+    valid = [*WORLD, *others]
     for name in options.variables:
         if name not in valid:
             raise InputError(f"--var {cut(name)} is not read here: {nearest(name, valid)}")
@@ -35,7 +35,7 @@ def variable(options: Options, *names: str) -> int | None:
 
 def world_size(options: Options) -> int | None:
     """The number of ranks that --var says, or None."""
-    return variable(options, *_WORLD)
+    return variable(options, *WORLD)
 
 
 def spread(keys: Keys, options: Options, strategy: dict[str, Any], found: int | None = None, said: str = "") -> None:

@@ -22,7 +22,7 @@ KINDS: dict[str, Kind] = {
     "calculon": Kind("APPLICATION.json EXECUTION.json SYSTEM.json", "calculon.reader", "Calculon"),
     "torchtitan": Kind("one .toml file, a .yaml of Primus, or config_registry.py --config NAME", "torchtitan.reader", "torchtitan"),
     "axolotl": Kind("FILE.yaml [DS.json]", "axolotl.reader", "axolotl"),
-    "llama-factory": Kind("FILE.yaml [DS.json]", "llama_factory", "LLaMA-Factory"),
+    "llama-factory": Kind("FILE.yaml, or a launch script, [DS.json]", "llama_factory", "LLaMA-Factory"),
     "gpt-neox": Kind("FILE.yml ..", "gpt_neox.reader", "GPT-NeoX"),
     "nanotron": Kind("one YAML", "nanotron.reader", "nanotron"),
     "torchtune": Kind("one YAML", "torchtune.reader", "torchtune"),

@@ -6,12 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from symsim.importers.keys import Keys
-from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
+from symsim.inputs.hub import downloaded_config, in_few_bits, is_hub_id, shipped_model
 from symsim.inputs.models import load_model
 
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
     from symsim.inputs.architecture import Architecture
+
+_STORED = "its weights are stored in few bits: timed in 2 bytes a parameter unless another key says so, by 1/4 to 1 byte and unpacked there"
 
 
 def model_of(keys: Keys, key: str, options: "Options", config: str | None = None) -> "Architecture | None":
@@ -40,5 +42,6 @@ def model_of(keys: Keys, key: str, options: "Options", config: str | None = None
     if shipped is None:
         keys.note(key, "refused", why="no model that comes with symsim has this id, and no directory here a config.json; --of MODEL names one")
         return None
-    keys.note(key, to=f"model {shipped.name}", why="" if shipped.exact else f"of the shape of {shipped.source}")
+    alike = "" if shipped.exact else f"of the shape of {shipped.source}"
+    keys.note(key, to=f"model {shipped.name}", why=f"{alike}; {_STORED}" if in_few_bits(reference) else alike)
     return load_model(shipped.name).architecture

@@ -13,10 +13,11 @@ from symsim.inputs.alike import ALIKE
 from symsim.inputs.shipped import list_models, models_directory
 
 _SOURCE = re.compile(r"^source:.*https://huggingface\.co/([\w.-]+/[\w.-]+)", re.MULTILINE)
+# words that say that the weights of a copy are stored in few bits
+_STORED = frozenset("awq gptq int4 int8 gguf 4bit 8bit nf4 nvfp4 aqlm 2bit".split())
 # words that say how a model was tuned or stored, not what shape it has
-_TUNED = frozenset(
-    "base instruct chat it pt hf mcore megatron thinking think sft dpo fp8 fp16 bf16 meta preview deduped unsloth python "
-    "awq gptq int4 int8 gguf bnb 4bit 8bit nf4 nvfp4 aqlm 2bit 1x16 linearized".split()
+_TUNED = _STORED | frozenset(
+    "base instruct chat it pt hf mcore megatron thinking think sft dpo fp8 fp16 bf16 meta preview deduped unsloth python bnb 1x16 linearized".split()
 )
 _DATED = re.compile(r"2[456][01]\d")
 
@@ -63,6 +64,11 @@ class Shipped:
     name: str
     source: str
     exact: bool
+
+
+def in_few_bits(reference: str) -> bool:
+    """Whether a hub id or a directory's name is that of a copy whose weights are stored in few bits (`Llama-3-8B-AWQ`)."""
+    return bool(_STORED & set(reference.rstrip("/").rpartition("/")[2].casefold().split("-")))
 
 
 def shipped_model(reference: str) -> Shipped | None:
