@@ -150,3 +150,8 @@ def test_pairs_with_a_reference_unless_its_outputs_are_in_the_data(tmp_path: Pat
         assert known.placed().reference_models == 0 and known.placed().micro_batch_size == pairs.micro_batch_size
         assert {row.key: row.fate for row in known.rows}["train_impl"] == "mapped"
     assert {row.key: row.fate for row in job(tmp_path, train_impl="reinforce").rows}["train_impl"] == "not_modelled"
+
+
+def test_keys_of_forks(tmp_path: Path) -> None:
+    told = {row.key: row.fate for row in job(tmp_path, use_flash_cross_entropy=True, warmup_iters=500, attention_type="groupedquery").rows}
+    assert told["use_flash_cross_entropy"] == "not_modelled" and told["warmup_iters"] == told["attention_type"] == "no_cost_effect"

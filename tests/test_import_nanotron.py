@@ -141,3 +141,10 @@ def test_every_name_has_a_row(tmp_path: Path) -> None:
 def test_what_cannot_be_is_a_sentence(tmp_path: Path, more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         job(tmp_path, **more)
+
+
+def test_messages_beside_products_by_their_older_name(tmp_path: Path) -> None:
+    made = job(tmp_path, parallelism={"tp": 2, "tp_column_linear_async_communication": True}, general={"name": "x"})
+    assert made.assumptions["tp_async_backward"] == "true"
+    told = {row.key: row.fate for row in made.rows}
+    assert told["parallelism.tp_column_linear_async_communication"] == "mapped" and told["general.name"] == "no_cost_effect"

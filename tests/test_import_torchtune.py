@@ -95,3 +95,11 @@ def test_what_is_trained_of_a_model_with_towers_is_no_unknown_key(tmp_path: Path
     path.write_text(format_yaml({"model": model, "tokenizer": {"max_seq_len": 1024}}))
     told = {row.key: row.fate for row in load_job("torchtune", str(path)).rows}
     assert told["model.decoder_trainable"] == told["model.encoder_trainable"] == "no_cost_effect"
+
+
+def test_numbers_of_rotary_embeddings_cost_nothing(tmp_path: Path) -> None:
+    model = {"_component_": "torchtune.models.llama3_2.llama3_2_1b", "rope_base": 500_000, "scale_factor": 32}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(format_yaml({"model": model, "tokenizer": {"max_seq_len": 1024}, "save_final_checkpoint": False}))
+    told = {row.key: row.fate for row in load_job("torchtune", str(path)).rows}
+    assert told["model.rope_base"] == told["model.scale_factor"] == told["save_final_checkpoint"] == "no_cost_effect"

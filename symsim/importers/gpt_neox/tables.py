@@ -26,6 +26,8 @@ DEEPSPEED = frozenset(
     tensorboard wandb csv_monitor elasticity comms_logger compression_training checkpoint data_types zero_allow_untested_optimizer aio""".split()
 )
 
+_SCALED = ("loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis", "min_loss_scale")
+
 SILENT: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
@@ -43,6 +45,11 @@ SILENT: dict[str, Silent] = {
         train_data_weights valid_data_weights test_data_weights weight_by_num_documents weighted_sampler_alpha data_impl split use_shared_fs
         mmap_warmup short_seq_prob allow_chopped eod_mask_loss deepscale deepscale_config dataset_impl""",
     ),
+    # of forks: StableLM's and Llemma's
+    **silent("not_modelled", "a loss in one kernel, its gradient over the logits: up to 8 bytes a logit less", "use_flash_cross_entropy"),
+    **silent("no_cost_effect", "read in fp16 alone", " ".join(f"bf16.{name}" for name in _SCALED)),
+    **silent("no_cost_effect", RATES, "decay_lr_to warmup_iters"),
+    **silent("no_cost_effect", "num_kv_heads says how many there are", "attention_type"),
     **silent("no_cost_effect", "rows are padded to seq_length where samples do not fill them, and computed whole", "pack_impl"),
     **silent("not_modelled", LOADING, "num_workers", (2, "2")),
     **silent(

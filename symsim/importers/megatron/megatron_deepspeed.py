@@ -62,11 +62,11 @@ TABLE: Mapping[str, Silent] = {
     **silent("no_cost_effect", "of the run: what is timed or logged", "profile_backward log_path log_level log_level_replica codecarbon_dir"),
     **silent("no_cost_effect", "of the run: when it ends, which steps it leaves out", "kill_switch_path skip_train_iteration_range train_tokens"),
     **silent("no_cost_effect", "of the run: evaluation", "eval_only moe_eval_capacity_factor inference ds_inference valid_num_workers"),
-    **silent("no_cost_effect", "of the run: checkpoints", "universal_checkpoint load_tag no_load_lr_state reset_iteration load_teacher"),
+    **silent("no_cost_effect", "of the run: its files", "universal_checkpoint load_tag no_load_lr_state reset_iteration reset_progress load_teacher"),
     **silent("no_cost_effect", "a check as the run begins", "abort_on_unmet_fused_kernel_constraints"),
     **silent("no_cost_effect", "the learning rate", "lr_decay_tokens lr_warmup_tokens override_lr_scheduler use_checkpoint_lr_scheduler"),
     **silent("no_cost_effect", "what is logged", "no_log_learnig_rate_to_tensorboard"),
-    **silent("no_cost_effect", "which samples of the loss count", "loss_on_targets_only reweight_loss_based_on_position_frequency"),
+    **silent("no_cost_effect", "which samples of the loss count", "loss_on_targets_only reweight_loss_based_on_position_frequency norm_target_loss"),
     **silent(
         "no_cost_effect",
         "which data are read",

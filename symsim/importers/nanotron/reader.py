@@ -36,6 +36,8 @@ _KERNELS = {
     "bias_dropout_fusion": "the residual addition is a kernel of its own",
     "gradient_accumulation_fusion": "weight gradients are written and then added",
 }
+# the older name first
+_BESIDE = ("tp_column_linear_async_communication", "tp_linear_async_communication")
 
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
@@ -89,10 +91,12 @@ def _mesh(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], opt
         strategy["sp"] = True
     elif split:
         keys.note("parallelism.tp_mode", "no_cost_effect", why="nothing to split at tp=1")
-    beside = keys.flag("parallelism.tp_linear_async_communication", False, to="assume.tp_async_backward", why="messages beside products in backward")
+    beside = False
+    for key in _BESIDE:
+        beside = keys.flag(f"parallelism.{key}", beside, to="assume.tp_async_backward", why="messages beside products in backward")
     again = keys.flag("parallelism.tp_recompute_allgather", True, to="assume.save_gathered", why="gathers run again for weight gradients")
     if strategy["tp"] == 1:
-        for key in ("tp_linear_async_communication", "tp_recompute_allgather"):
+        for key in (*_BESIDE, "tp_recompute_allgather"):
             if f"parallelism.{key}" in keys.given:
                 keys.note(f"parallelism.{key}", "no_cost_effect", why="no messages at tp=1")
         return

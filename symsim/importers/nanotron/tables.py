@@ -23,7 +23,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", RNG, "general.seed"),
     # of files from before it was published (brrr), StarCoder2's among them
     **silent("no_cost_effect", PATHS, "general.kill_switch_path model.tokenizer_name_or_path checkpoints.load_from_specific_checkpoint"),
-    **silent("no_cost_effect", RNG, "model.seed"),
+    **silent("no_cost_effect", PATHS, "general.name kill_switch_path"),
+    **silent("no_cost_effect", RNG, "model.seed brrr_data.seed"),
     **silent("no_cost_effect", RATES, "optimizer.learning_rate"),
     **silent(
         "no_cost_effect",
@@ -87,9 +88,9 @@ SILENT: dict[str, Silent] = {
 SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", _TURNED, "model.model_config.rope_scaling"),
     **silent("no_cost_effect", RATES, "optimizer.learning_rate_scheduler learning_rate_scheduler"),
-    **silent("no_cost_effect", LOGS, "logging metrics_logging"),
+    **silent("no_cost_effect", LOGS, "logging metrics_logging experiment_logger"),
     **silent("not_modelled", "belongs to the run: a profiler's hooks in the steps that it records", "profiler"),
     **silent("no_cost_effect", EVALUATION, "lighteval"),
     **silent("no_cost_effect", HUB, "s3_upload"),
-    **silent("no_cost_effect", DATA, "data data_stages doremi"),
+    **silent("no_cost_effect", DATA, "data data_stages doremi brrr_data.dataset"),
 }

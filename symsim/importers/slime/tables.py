@@ -34,6 +34,7 @@ OWN: dict[str, Silent] = {
     **silent("not_modelled", EVALUATION, "eval_interval", (None,)),
     **silent("not_modelled", SAVING, "save_interval", (None,)),
     **silent("no_cost_effect", SAVING, "save_hf async_save save load"),
+    **silent("not_modelled", OTHER_MODELS, "ref_micro_batch_size"),
     **silent("no_cost_effect", LENGTH, "num_epoch start_rollout_id"),
     **silent("no_cost_effect", PATHS, "hf_checkpoint model_name ref_load ref_ckpt_step train_env_vars dump_details qwen_gdn_backend train_backend"),
     **silent(
