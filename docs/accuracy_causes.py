@@ -54,7 +54,11 @@ CAUSES = (
     ),
     Cause(
         "micro-batches of one on Qwen3-30B are bound by the host",
-        "mended: launches of the host by framework, graphs by scope",
+        "mended: launches of the host by framework, graphs by scope. Micro-batches of eight on GB300 and B300 before container 26.06 stay "
+        "12 to 18 % short, on both hosts alike, so that kernels lack about 3 ms a layer: not padding of experts, "
+        "which returns at once where HybridEP has padded "
+        "(TransformerEngine module/fp8_padding.py), nor a router in fp32, which Megatron-Bridge does not set for it; copies of static "
+        "inputs of graphs would be 0.5 %, by hand",
         _has("bridge/", "Qwen3_30B"),
         "18 % short",
     ),
@@ -74,7 +78,9 @@ CAUSES = (
         "not mended: an imbalance of 1.8 would explain time and memory, and none is published. The same script at pp=2 instead of tp=2, its experts "
         "on as many ranks, took 2.5 s, and 2.95 with full recomputation (its headers at ea23c5e9d and c3f3ca4a4): these come out 10 and 4 % short, "
         "so that most is of tp=2. Experts without a capacity gather over it in shares of uneven size, for which torch sends one broadcast a rank "
-        "(Megatron-Core 0.12 tensor_parallel/mappings.py): in twice the time at two ranks, 18 % would be left",
+        "(Megatron-Core 0.12 tensor_parallel/mappings.py): in twice the time at two ranks, 19 % would be left. "
+        "Left so: it would bring runs of parallel folding with etp=tp, 1.5 to 5.8 % less by model than those with etp=1, to 0 to 2 % more, but "
+        "those of Qwen2 on 64 to 256 GPUs too far, as if half of it were so; how channels are divided between broadcasts is not known",
         _has("swift/moe", "megatron"),
         "25.6 % short",
     ),

@@ -113,6 +113,11 @@ FITS = (
 COEFFICIENTS = tuple(dict.fromkeys(one for fit in FITS for one in fit.moved))
 
 
+def used(system: str, name: str) -> bool:
+    """Whether a coefficient of the system was fitted to this step."""
+    return any(fit.system == system and fit.uses(name) for fit in FITS)
+
+
 def moves_of(system: str, elasticities: Mapping[str, float]) -> tuple[float, ...]:
     """By how many percent a step on this system changes with a percent of each of COEFFICIENTS."""
     return tuple(sum(elasticities.get(s, 0.0) for s in symbols) if system in systems else 0.0 for _, systems, symbols in COEFFICIENTS)
@@ -136,11 +141,11 @@ def _rows(steps: Iterable[Step]) -> list[Row]:
     made = []
     for step in steps:
         case = step.case
-        used = any(fit.system == case.system and fit.uses(case.id) for fit in FITS)
         # SimuMax cut its models to a few layers
         model = re.sub(r"-l[0-9]+$", "", case.architecture.name)
         container = case.id.partition("-")[0] if case.id.startswith("bridge/") else case.source
-        made.append(Row(case.id, case.source, case.system, model, container, -step.row.error, used, moves_of(case.system, step.elasticities)))
+        moves = moves_of(case.system, step.elasticities)
+        made.append(Row(case.id, case.source, case.system, model, container, -step.row.error, used(case.system, case.id), moves))
     return made
 
 

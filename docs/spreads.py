@@ -4,8 +4,9 @@ Of step i, ln(measured / predicted) = sum_k (sum_t e_ikt s_kt) z_k + s_run n_i: 
 kind k that are known so (t: measured, or estimated), z_k and n_i are normal of deviation 1. z is the same for all steps of one source on one
 system, whose numbers and software are one; that of guessed settings for those of one model, of which the same is guessed: a guess is wrong for
 all of them alike. The spreads s are those of the largest posterior: the likelihood of all groups, times a log-normal prior of each (`PRIOR`).
-All are then scaled so that normal intervals hold `LEVEL` of the steps, without what guesses add: an interval of `symsim eval` knows of none. Other
-numbers of kernels, networks or hosts are other residuals: run it again after any of them has changed (`python docs/remake.py` does).
+All are then scaled so that normal intervals hold `LEVEL` of the steps to which no coefficient was fitted, as a step is that nobody has measured yet;
+without what guesses add: an interval of `symsim eval` knows of none. Other numbers of kernels, networks or hosts are other residuals: run it again
+after any of them has changed (`python docs/remake.py` does).
 What no step was measured of is off besides, by spreads of its own: `accuracy_sources.py`.
 """
 
@@ -63,7 +64,8 @@ FREEDOM, ROUNDS = 3, 4  # of what a run adds: degrees of freedom, and rounds of 
 @dataclass(frozen=True)
 class Measured:
     """A measured step beside its prediction: ln(measured / predicted), and what moves it, by kind and how known; guessed: the settings that are;
-    of: what it is a measurement of; fitted: by how many percent it changes with one of each coefficient that is fitted to steps."""
+    of: what it is a measurement of; fitted: by how many percent it changes with one of each coefficient that is fitted to steps; used: one of
+    them was fitted to it."""
 
     id: str
     source: str
@@ -75,6 +77,7 @@ class Measured:
     moves: Mapping[tuple[str, str], float]
     of: Key
     fitted: tuple[float, ...]
+    used: bool
 
     @property
     def publisher(self) -> str:
@@ -103,6 +106,7 @@ def measured(case: Case, at: Evaluation, elasticities: Mapping[str, float] | Non
         {key: move for key, move in moves(at, known=known).items() if key[0] not in UNMEASURED},
         measured_as(at.model, at.strategy, at.system),
         accuracy_fitted.moves_of(case.system, known),
+        accuracy_fitted.used(case.system, case.id),
     )
 
 
@@ -164,7 +168,7 @@ class _Group:
 
 
 def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
-    """The spreads of the largest posterior, scaled so that intervals hold LEVEL of these rows.
+    """The spreads of the largest posterior, scaled so that intervals hold LEVEL of those that no fit used.
 
     Runs are of Student's distribution, not normal: few rows are far off for reasons of their own. It is met by weights, in rounds.
     """
@@ -193,7 +197,7 @@ def fitted(rows: Sequence[Measured], start: Fit | None = None) -> Fit:
             left = alone * np.linalg.solve(covariance, group.errors)
             weights[n] = (FREEDOM + 1) / (FREEDOM + left**2 / (alone * weights[n]))
     found = Fit(_spreads(at))
-    sizes = sorted(abs(row.error) / found.deviation(row) for row in rows)
+    sizes = sorted(abs(row.error) / found.deviation(row) for row in rows if not row.used)
     scale = sizes[min(len(sizes) - 1, math.ceil(LEVEL * len(sizes)) - 1)] / FACTOR
     return Fit({key: scale * spread for key, spread in found.spreads.items()})
 
@@ -226,9 +230,10 @@ def _least(cost: Callable[[Sequence[float]], float], start: Sequence[float], ste
 
 
 def coverage(rows: Sequence[Measured], fit: Fit, out: Mapping[str, bool]) -> list[str]:
-    """The table of what intervals hold, by source and by whether settings are guessed, in and out of sample."""
+    """The table of what intervals hold, by source, by whether a fit used the step and whether settings are guessed; in and out of sample."""
     lines = ["| rows | steps | median half-width | held | held, where the source was never fitted |", "|---|---|---|---|---|"]
     sets = {source: [row for row in rows if row.source == source] for source in dict.fromkeys(row.source for row in rows)}
+    sets |= {"a fit used": [row for row in rows if row.used], "no fit used": [row for row in rows if not row.used]}
     sets |= {"nothing guessed": [row for row in rows if not row.guessed], "with a guess": [row for row in rows if row.guessed], "all": list(rows)}
     for name, own in sets.items():
         width = median(math.exp(FACTOR * fit.deviation(r)) - 1 for r in own)
@@ -315,8 +320,9 @@ def section(rows: Sequence[Measured], apart: Sequence[Measured] = ()) -> list[st
         "## Intervals",
         "",
         f"Every step has an interval that is to hold {LEVEL:.0%} of measured steps ([time.md](time.md#how-far-it-may-be-off)). Its spreads are",
-        "estimated from the residuals of all rows here, and scaled so that it does, as `symsim eval` gives it, which takes settings for known.",
-        "The last column says what they would hold of a source that had never been seen (below). Half-widths are above the prediction.",
+        "estimated from the residuals of all rows here, and scaled so that it does of those to which no coefficient was fitted, as `symsim eval`",
+        "gives it, which takes settings for known: steps that a fit used are better off than one that nobody has measured yet. The last column",
+        "says what they would hold of a source that had never been seen (below). Half-widths are above the prediction.",
         "",
         *coverage(rows, fit, out),
         "",

@@ -90,10 +90,10 @@ def test_every_coefficient_fitted_to_steps_has_a_value_without_them() -> None:
     assert set(accuracy_sources.WITHOUT) == {(name, systems[0]) for name, systems, _ in accuracy_fitted.COEFFICIENTS}
 
 
-def _measured(name: str, system: str, error: float, moves: float = 0.0, framework: str = "te") -> spreads.Measured:
+def _measured(name: str, system: str, error: float, moves: float = 0.0, framework: str = "te", used: bool = False) -> spreads.Measured:
     of = (system, framework, "dense", "16-bit", "full")
     fitted = tuple(moves if k == 0 else 0.0 for k in range(len(accuracy_fitted.COEFFICIENTS)))
-    return spreads.Measured(name, name.split("/")[0], system, "m", "bf16", (), error, {("gemm", "measured"): 1.0}, of, fitted)
+    return spreads.Measured(name, name.split("/")[0], system, "m", "bf16", (), error, {("gemm", "measured"): 1.0}, of, fitted, used)
 
 
 FIT = spreads.Fit({(kind, tag): 0.02 if kind in ("gemm", "run") else 0.0 for kind in spreads.PRIOR for tag in spreads.TAGS})
@@ -112,6 +112,14 @@ def test_a_source_left_out_is_predicted_by_the_others() -> None:
     assert [alone[0].tier, alone[-1].tier, alone[-1].residual] == ["system", "system", 0.3]
     other = accuracy_sources.left_out([*rows, _measured("d/0", systems[0], 0.1, framework="eager")], [], FIT)
     assert [one.tier for one in other if one.row.publisher == "d"] == ["source"]
+
+
+def test_intervals_hold_the_level_of_steps_that_no_fit_used() -> None:
+    """Steps that coefficients were fitted to come out better than one that nobody has measured, and are no measure of it."""
+    fresh = [_measured(f"a/{n}", "s", 0.01 * n) for n in range(10)]
+    used = [_measured(f"b/{n}", "s", 0.001, used=True) for n in range(90)]
+    found = spreads.fitted([*fresh, *used])
+    assert sum(map(found.holds, fresh)) == 10 * spreads.LEVEL and all(map(found.holds, used))
 
 
 def test_a_spread_is_the_least_that_holds_the_level_of_groups() -> None:
