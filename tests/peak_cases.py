@@ -24,6 +24,7 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         **(tuned if o["method"] in ("lora", "dora") else {}),
         **({"freeze_parameters": ("embedding", "layers.0")} if o["method"] == "frozen" else {}),
     }
+    settings |= {"zero": 3, "dp": o["ranks"]} if o.get("ranks") else {}
     if how == "8 bit":
         settings |= {"optimizer_bits": 8, "main_params_dtype": "fp32"}
         how = ""
@@ -35,7 +36,8 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     def most(*names: str) -> int:
         return int(max(v for n, v in at.items() if n.startswith(names)))
 
-    return {"forward": most("M_at_forward"), "backward": most("M_at_backward", "M_at_first"), "update": most("M_at_optimizer")}
+    backward = most("M_at_backward", "M_at_first", "M_at_second")
+    return {"forward": most("M_at_forward", "M_at_gather"), "backward": backward, "update": most("M_at_optimizer")}
 
 
 def apart(found: dict[str, int], expected: dict[str, int], within: dict[str, float] | None = None) -> dict[str, str]:

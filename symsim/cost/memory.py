@@ -37,14 +37,24 @@ from symsim.cost.memory_backward import (
     saved_after,
     worst,
 )
-from symsim.cost.memory_gathered import first_gather, gathered_parameters, reduction_buffer, shard_gradients, trained_parameters, whole_gradients
-from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational
+from symsim.cost.memory_gathered import (
+    copied_out,
+    first_gather,
+    gathered_parameters,
+    reduction_buffer,
+    shard_gradients,
+    trained_parameters,
+    whole_gradients,
+)
+from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational, stream
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
+
+_FSDP = "torch distributed/fsdp/_fully_shard"
 
 # CUDA context and NCCL channels, outside PyTorch's allocator
 CONTEXT = {"none": 0, "cuda": 500 * MIB}
@@ -109,24 +119,19 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             front = held + activations.earlier + buckets + whole_gradients(rank, name) + at_first(rank, name, before, again)
             at(moment(phase="first"), front, f"backward of the first {in_words(name)} layer{' that is recomputed' if again else ''}", present=present)
         if rank.strategy.zero == 3 and name in rank.model.layer_kinds:
-            behind = reduction_buffer(rank, name) + shard_gradients(rank, trained_parameters(rank, name)) - saved + away(rank, name)
-            at(
-                moment(phase="second"),
-                backward + behind,
-                f"backward of the layer before {last}, whose gradients are reduced",
-                present=minimum(1, maximum(0, layers(name).expr - 1)) * present,
-                source="torch distributed/fsdp/_fully_shard",
-            )
+            several = minimum(1, maximum(0, layers(name).expr - 1)) * present
+            behind = reduction_buffer(rank, name) + rank.fresh * shard_gradients(rank, trained_parameters(rank, name)) - saved + away(rank, name)
+            meaning = f"backward of the layer before {last}, whose gradients are reduced"
+            at(moment(phase="second"), backward + behind, meaning, present=several, source=_FSDP)
+            if not rank.framework.main_gradients:
+                gathered = embedded(rank, name) + rest + stream(rank) + copied_out(rank, name)
+                at(moment(phase="gather"), gathered, f"parameters of {last} as they are gathered for forward", present=several, source=_FSDP)
     first = static.gradients + activations.earlier + first_layers(rank) + pairs_run(rank) * forwarded(rank) + buckets
     meaning = "backward of the first layer and of the embedding, with all other gradients made"
     at(of_stage("M_at", "first_layers"), first + whole_gradients(rank, EMBEDDING), meaning)
     if rank.strategy.zero == 3:
-        at(
-            of_stage("M_at", "first_gather"),
-            held + activations.earlier + first_gather(rank),
-            "parameters of the root and of the first layer as they are gathered",
-            source="torch distributed/fsdp/_fully_shard",
-        )
+        meaning = "parameters of the root and of the first layer as they are gathered"
+        at(of_stage("M_at", "first_gather"), held + activations.earlier + first_gather(rank), meaning, source=_FSDP)
         if rank.assume["fsdp_initialization"] == "device":
             whole = of_stage("P").expr * WIDTHS[rank.strategy.precision]
             meaning, latex = "parameters as they are made, before they are cut into shards", r"\hat{M}^{(i)}_{\mathrm{whole}}"

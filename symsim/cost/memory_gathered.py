@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, expr, maximum, symbol
+from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import EMBEDDING, HEAD
@@ -75,33 +75,46 @@ def shard_gradients(rank: Rank, parameters: Expr) -> Expr:
 
 def gathered_parameters(rank: Rank, name: str, *, backward: bool = False) -> Expr:
     """Whole parameters, and buffers of their gathers, while a block runs under FSDP (torch distributed/fsdp/_fully_shard):
-    the root's stay gathered, forward keeps the last gather's buffer until the next, backward gathers one unit ahead."""
+    the root's stay gathered, forward keeps the last gather's buffer until the next, backward gathers one unit ahead; of a rank alone, which gathers
+    nothing and copies its own, none of either."""
     if rank.strategy.zero != 3:
         return ZERO
     width = WIDTHS[rank.strategy.precision]
-    root = width * root_parameters(rank)
-    kinds = rank.model.kind_names()
+    root, kinds = width * root_parameters(rank), rank.model.kind_names()
+    several = _several(rank)
     kept = total(kept_layers(rank.lowered, k) * parameters_of(rank, k) for k in kinds)
-    largest = maximum(*((gathered_width(rank, k) * ahead(rank.lowered, k, kept) + narrow_ahead(rank, k)) * rank.has[k] for k in kinds))
+    largest = several * maximum(*((gathered_width(rank, k) * ahead(rank.lowered, k, kept) + narrow_ahead(rank, k)) * rank.has[k] for k in kinds))
     everything = total(unit_bytes(rank, k) * layers(k).expr for k in kinds) + narrow_everywhere(rank)
     after_forward = rank.strategy.reshard_after_forward
     resharded = after_forward is not False and rank.strategy.reshard_after_backward
     part = ZERO if isinstance(after_forward, bool) or not resharded else everything / after_forward
     if role_of(name).before:
-        return root + part + still_gathered(rank) if backward else root * 2
+        return root + part + still_gathered(rank) if backward else root * (1 + several)
     if role_of(name).of_root:
         return root + part + (width * kept if resharded else everything) + (largest if resharded or not backward else ZERO)
     next_to_run = gathered_width(rank, name) * ahead(rank.lowered, name, kept) + narrow_ahead(rank, name) if resharded or not backward else ZERO
+    next_to_run = several * next_to_run
     working = maximum(kept, at_work(rank.lowered, name)) if kept else at_work(rank.lowered, name)
     running = gathered_width(rank, name) * working + narrow_at_work(rank, name)
     return root + part + (running if resharded else everything) + next_to_run
+
+
+def copied_out(rank: Rank, name: str) -> Expr:
+    """The same as a layer's gathered parameters are copied out in forward, until when the buffer of the gather before is there too
+    (torch distributed/fsdp/_fully_shard/_fsdp_param_group.py wait_for_unshard)."""
+    return gathered_parameters(rank, name) + _several(rank) * gathered_width(rank, name) * ahead(rank.lowered, name)
+
+
+def _several(rank: Rank) -> Expr:
+    """1 where several ranks share parameters, 0 where one has all of its own (torch distributed/fsdp/_fully_shard/_fsdp_param_group.py unshard)."""
+    return minimum(1, shards(rank.lowered, False).shard - 1)
 
 
 def first_gather(rank: Rank) -> Expr:
     """The root's gathered parameters and its gather's buffer, the first layer's two, and what the embedding made."""
     kind = rank.model.layers[0].kinds[0]
     root = WIDTHS[rank.strategy.precision] * root_parameters(rank)
-    return (2 * root + 2 * unit_bytes(rank, kind) + stream(rank) + of_block("A", EMBEDDING).expr) * symbol("first_i")
+    return ((1 + _several(rank)) * (root + unit_bytes(rank, kind)) + stream(rank) + of_block("A", EMBEDDING).expr) * symbol("first_i")
 
 
 def trained_root(rank: Rank) -> Expr:

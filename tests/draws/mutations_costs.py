@@ -153,6 +153,13 @@ MEMORY = (
         ),
         ("a layer at work counts once", "saved_after(rank, name, again) - saved", "saved_after(rank, name, again)", "memory.py"),
         ("the embedding's result is a local of the model's forward", " + embedded(rank, name)", "", "torch_peaks.py"),
+        ("shards of earlier micro-batches are there already", "rank.fresh * shard_gradients", "shard_gradients", "torch_peaks.py"),
+        (
+            "a gather's buffer stays until the next is copied out",
+            'moment(phase="gather"), gathered',
+            'moment(phase="gather"), rest',
+            "torch_peaks.py",
+        ),
         ("the first layer of a kind behind others has a moment", "before := kinds_before(rank, name)", "before := [][:0]", "torch_peaks.py"),
         ("the update has its own temporaries", "static.gradients + optimizer_temporaries(rank)", "static.gradients", "memory.py"),
         (

@@ -29,13 +29,15 @@ import symsim  # noqa: E402
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch  # noqa: E402
+from torch.distributed.tensor import DTensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 from torch.utils.checkpoint import create_selective_checkpoint_contexts  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 from transformers.optimization import Adafactor  # noqa: E402
 
-KINDS = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma", "phi3", "glm4", "starcoder2", "granite", "qwen2_moe", "olmoe")
+DENSE = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "gemma", "phi3", "glm4", "starcoder2", "granite")
+KINDS = (*DENSE, "qwen2_moe", "olmoe")
 METHODS = ("full", "lora", "dora", "frozen")
 OPTIMIZERS = {
     "adam for_loop": lambda p: torch.optim.AdamW(p, foreach=False),
@@ -56,6 +58,7 @@ STORED = {
     "sac_attn": (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,),
 }
 STORED["sac_mm_attn"] = (*STORED["sac_mm"], *STORED["sac_attn"], torch.ops.aten._grouped_mm.default)
+_RESIZE = torch.UntypedStorage.resize_
 _LAYER_NORM = torch.nn.functional.layer_norm
 
 
@@ -80,11 +83,18 @@ class Live(TorchDispatchMode):
         self.at = ""
 
     def add(self, t: torch.Tensor) -> None:
-        storage = t.untyped_storage()
+        storage = (t._local_tensor if isinstance(t, DTensor) else t).untyped_storage()
         if storage._cdata not in self.known and t.device.type == "cpu":
             self.known[storage._cdata] = storage.nbytes()
             self.now += storage.nbytes()
             weakref.finalize(storage, self.forget, storage._cdata)
+
+    def resized(self, storage: torch.UntypedStorage, size: int) -> None:
+        """Storages of gathered parameters are emptied and filled again (torch distributed/fsdp/_fully_shard/_fsdp_common.py)."""
+        if storage._cdata in self.known:
+            self.now += size - self.known[storage._cdata]
+            self.known[storage._cdata] = size
+            self.most = max(self.most, self.now)
 
     def forget(self, which: int) -> None:
         self.now -= self.known.pop(which, 0)
@@ -97,6 +107,25 @@ class Live(TorchDispatchMode):
         if self.now > self.most:
             self.most, self.at = self.now, str(func)
         return result
+
+
+def shared_out(model: Any, ranks: int, live: Live) -> None:
+    """The model as torch's fully_shard has it, its layers each a unit, on one of so many ranks, of which the others are made up."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+    for unit in (*model.base_model.layers, model):
+        fully_shard(unit, mesh=mesh)
+
+    def resize(storage: torch.UntypedStorage, size: int) -> None:
+        live.resized(storage, size)
+        _RESIZE(storage, size)
+
+    torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
 
 
 def draw(rng: random.Random, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -207,10 +236,12 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         adapted = peft.LoraConfig(r=o["rank"], target_modules="all-linear", use_dora=o["method"] == "dora")
         model = peft.get_peft_model(model, adapted, autocast_adapter_dtype=o["autocast"])
     model.train()
+    live = Live()
+    if o.get("ranks"):
+        shared_out(model, o["ranks"], live)
     made_by = (OPTIMIZERS | FURTHER_OPTIMIZERS)[o["optimizer"]]
     update = Both(model, made_by) if o["optimizer"] == "muon" else made_by([p for p in model.parameters() if p.requires_grad])
     ids = torch.randint(1, config["vocab_size"], (o["b"], o["s"]))
-    live = Live()
     scales = [p.quant_state.absmax for p in model.parameters() if getattr(p, "quant_state", None) is not None]
     for t in (*model.parameters(), *model.buffers(), *scales):
         live.add(t)
@@ -242,13 +273,17 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--further", action="store_true", help=f"methods besides, one after the other: {', '.join(FURTHER)}")
+    parser.add_argument("--sharded", type=int, default=0, metavar="RANKS", help="parameters over so many ranks by torch's fully_shard (zero=3)")
     parser.add_argument("--only", type=int, default=None)
     parser.add_argument("--json", action="store_true", help="print rows for tests/oracle/peaks.json too")
     given = parser.parse_args()
     wrong = 0
     for index in range(given.count) if given.only is None else [given.only]:
         rng = random.Random(f"{given.seed}/{index}")
-        config, options = draw(rng, KINDS[index % len(KINDS)])
+        config, options = draw(rng, KINDS[index % (len(DENSE) if given.sharded else len(KINDS))])
+        if given.sharded:
+            config["tie_word_embeddings"] = False
+            options |= {"method": "full", "autocast": False, "ranks": given.sharded}
         if given.further:
             draw_further(rng, config, options, FURTHER[index % len(FURTHER)])
         try:
