@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -99,6 +100,21 @@ def test_whole_grids_are_the_same_bits(model: str, axes: tuple[str, ...]):
         # before NumPy, which computes some operations beforehand and leaves them in the plan
         found = scanned(CKernel(plan), plan)
         assert_same(found, scanned(NumpyKernel(plan), plan))
+
+
+@pytest.mark.skipif("clang" in (compiler() or ""), reason="what was vectorised is asked as GCC has it")
+def test_every_row_is_vectorised():
+    """A loop over a row that is not costs four times as much."""
+    sweep = sweep_of(*EXPERTS)
+    for variant in sweep.variants[:2]:
+        source = CKernel(plan_of(sweep, variant))._function("best")[0].source
+        flags = (*c_build._FLAGS, *c_build._OWN_CPU, "-w", "-fopt-info-vec-optimized")
+        command = [(compiler() or "").partition(":")[0], *flags, "-x", "c", "-", "-o", os.devnull, "-lm"]
+        said = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stderr
+        vectorised = {int(line.split(":")[1]) for line in said.splitlines() if "loop vectorized" in line}
+        rows = [k for k, line in enumerate(source.splitlines(), 1) if line.strip().startswith("#pragma omp simd")]
+        # said of the loop, of its pragma, or of what stands first in it
+        assert len(rows) > 2 and [k for k in rows if not {k, k + 1, k + 2} & vectorised] == []
 
 
 def test_the_best_are_those_of_numpy():
@@ -259,6 +275,20 @@ def test_remainders_and_depths_at_the_edges():
     outputs = [program.apply("add", program.apply(op, over_x), program.apply("mul", over_y, program.number(0))) for op in ("log2", "ceil", "floor")]
     plan = make_plan(program, [*outputs, program.apply("mod", over_x, over_y), program.apply("div", over_x, over_y)], longest=64, call=C_LOOP)
     assert_same(scanned(CKernel(plan), plan), scanned(NumpyKernel(plan), plan))
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_what_is_no_number_stays_none_beside_numbers(op: str):
+    x = np.array([np.nan, -np.inf, -1, 0, 2, np.inf])
+    program = Program((len(x), 40), small=0)
+    over_x, over_y = program.array(x[:, None]), program.array(np.arange(40.0)[None, :])
+    nowhere = program.apply("add", over_x, program.apply("mul", over_y, program.number(0)))
+    outputs = [program.apply(op, *pair) for one in (over_y, program.number(1)) for pair in ((one, nowhere), (nowhere, one))]
+    plan = make_plan(program, outputs, longest=64, call=C_LOOP)
+    found = scanned(CKernel(plan), plan)
+    assert "at_" + {"max": "least", "min": "most"}[op] + "(D[" in CKernel(plan).source
+    assert sum(np.isnan(output).sum() for outputs in found.values() for output in outputs) == 4 * 40
+    assert_same(found, scanned(NumpyKernel(plan), plan))
 
 
 @pytest.mark.parametrize("sizes", [SHAPES[0], SHAPES[1], SHAPES[4], SHAPES[5]], ids=str)

@@ -60,6 +60,8 @@ class Operator:
     vector: tuple[str, ...] = ()
     # C, of doubles (of truths, where it takes them); without it no program holds it
     c: str = ""
+    # the same where the first operand is known to be a number, if that is shorter
+    c_of_number: str = ""
     # JavaScript, where it is not as in C
     js: str = ""
     # the ends of the result, of NumPy and the ends of every operand; without it they follow from `ways`, which then hold of all numbers
@@ -211,6 +213,7 @@ def _extremes() -> Iterator[Operator]:
         python="({0} if {0} > {1} else {1})",
         numpy="maximum",
         c="larger({}, {})",
+        c_of_number="at_least({}, {})",
         latex=r"\max({})",
         sympy=lambda sympy, *x: sympy.Max(*x, evaluate=False),
         chosen=extreme(max),
@@ -221,6 +224,7 @@ def _extremes() -> Iterator[Operator]:
         python="({0} if {0} < {1} else {1})",
         numpy="minimum",
         c="smaller({}, {})",
+        c_of_number="at_most({}, {})",
         latex=r"\min({})",
         sympy=lambda sympy, *x: sympy.Min(*x, evaluate=False),
         chosen=extreme(min),

@@ -213,6 +213,10 @@ class Printer:
         if row.name == "where":
             yes, no = (self._as_truth(a) if is_boolean(value) else self._as_number(a) for a in args[1:])
             return row.c.format(self._as_truth(args[0]), yes, no)
+        if row.c_of_number:
+            # of operands that commute a number goes first
+            first, second = sorted(args, key=_is_number, reverse=True)
+            return (row.c_of_number if _is_number(first) else row.c).format(self._as_number(first), self._as_number(second))
         return row.c.format(*map(self._as_truth if row.takes_truths else self._as_number, args))
 
     # statements --------------------------------------------------------------------------------------------------------
@@ -433,3 +437,8 @@ class _Row:
 
 def _in_memory(text: str) -> bool:
     return text.startswith(("D[", "W["))
+
+
+def _is_number(value: Value) -> bool:
+    """Whether it is known already, and no nan among it."""
+    return value.known and not np.isnan(np.asarray(value.data, dtype=float)).any()

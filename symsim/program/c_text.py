@@ -7,9 +7,12 @@ PRELUDE = """\
 
 #define EACH static inline __attribute__((always_inline))
 
-/* what is no number stays none */
-EACH double larger(double a, double b) { return (a > b) | (a != a) ? a : b; }
-EACH double smaller(double a, double b) { return (a < b) | (a != a) ? a : b; }
+/* one instruction, whose answer is b where either is no number; then what is no number stays none. As one condition of both, a loop is not
+   vectorised that has a few of them */
+EACH double at_least(double a, double b) { return a > b ? a : b; }
+EACH double at_most(double a, double b) { return a < b ? a : b; }
+EACH double larger(double a, double b) { double c = at_least(a, b); return a == a ? c : a; }
+EACH double smaller(double a, double b) { double c = at_most(a, b); return a == a ? c : a; }
 EACH double up(double x) { return ceil(x * (1 - copysign(0x1p-49, x))); }
 EACH double down(double x) { return floor(x * (1 + copysign(0x1p-49, x))); }
 
