@@ -28,6 +28,16 @@ ERNIE = GROUPED | {
     "moe_num_shared_experts": 2,
     "moe_layer_start_index": 1,
 }
+_ROUTED = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 120} | {
+    **{"moe_intermediate_size": 24, "n_routed_experts": 4, "num_experts_per_tok": 2},
+}
+SARVAM = _ROUTED | {"model_type": "sarvam_moe", "num_key_value_heads": 2, "head_dim": 16}
+_LATENT = _ROUTED | {"kv_lora_rank": 24, "qk_nope_head_dim": 16, "v_head_dim": 16}
+SARVAM_LATENT = _LATENT | {"model_type": "sarvam_mla", "qk_rope_head_dim": 8}
+HY_V4_VL = _LATENT | {
+    **{"model_type": "hy_v4_vl_text", "q_lora_rank": 20, "qk_rope_head_dim": 64, "index_topk": 8, "index_head_dim": 128, "index_n_heads": 2},
+}
+GPT_SW3 = {"model_type": "gpt-sw3", "vocab_size": 382, "n_positions": 262, "n_embd": 48, "n_layer": 3, "n_head": 3, "n_inner": 16}
 GLM4 = GROUPED | {"model_type": "glm4", "head_dim": 16}
 PHIMOE = GROUPED | {"model_type": "phimoe", "num_local_experts": 8, "attention_bias": True}
 FALCON = {"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 512}
@@ -281,6 +291,10 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
         271872,
         3072,
     ),
+    "sarvam, mixture": (SARVAM, 1, "eager", 2, 48, 455056, 3072),  # of transformers 5.24, as the next two
+    "sarvam 105b, mixture": (SARVAM_LATENT, 1, "eager", 2, 48, 428560, 1536),
+    "hy v4 vl, offsets in fp32": (HY_V4_VL, 1, "eager", 2, 48, 971920, 0),
+    "gpt-sw3": (GPT_SW3, 0, "eager", 2, 20, 42560, 0),
     "opt": (OPT, 1, "eager", 2, 48, 241152, 0),
     "phi": (PLAIN | {"model_type": "phi", "partial_rotary_factor": 0.5}, 1, "eager", 2, 48, 338688, 1536),
     "bloom": (BLOOM, 1, "eager", 2, 48, 308736, 0),

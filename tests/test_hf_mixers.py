@@ -146,6 +146,20 @@ COUNTED: dict[str, tuple[dict[str, Any], dict[str, int], int | None]] = {
         },
         None,
     ),
+    "bailing_hybrid, a latent of queries": (
+        LING | {"q_lora_rank": 24, "layer_group_size": 2},
+        {
+            "embedding": 81424,
+            "attention": 1104148,
+            "norm": 1584,
+            "experts": 548352,
+            "router": 1344,
+            "shared_experts": 274176,
+            "mlp": 8064,
+            "lm_head": 81424,
+        },
+        None,  # transformers 5.24, whose fallback of a delta rule multiplies elementwise (tests/draws/huggingface.py)
+    ),
     "olmo_hybrid": (OLMO_HYBRID, {"embedding": 5760, "mlp": 73728, "norm": 708, "attention": 48600, "lm_head": 5760}, 12098048),
     "gemma4_text": (GEMMA4, {"embedding": 17488, "attention": 81920, "norm": 2196, "mlp": 156672}, 11447040),
     "gemma4_text, keys as values": (GEMMA4 | EQUAL_KEYS, {"embedding": 6400, "attention": 78336, "norm": 1840, "mlp": 110592}, 9059072),

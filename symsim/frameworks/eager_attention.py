@@ -215,11 +215,12 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
         masks = ["mask"]
     if (offsets and not code.scores_in_fp32) or code.scores_shifted:
         scores.tensor("largest", "int64", ["b", at.heads, "s"])
-    if code.softmax_in_compute_type:
+    widened = bool(offsets) and code.sinks_in_fp32
+    if code.softmax_in_compute_type and not widened:
         scores.softmax("probabilities", precision)
     else:
         scores.softmax("softmax", "fp32")
-        if code.scores_in_fp32:
+        if code.scores_in_fp32 or widened:
             scores.keys = "z"  # what is cast is without the offset
         if precision != "fp32":
             scores.cast("probabilities", precision)

@@ -1,6 +1,7 @@
 """Facts of Hugging Face module code that no config key tells, by model_type: what the eager profile follows.
 
-Read at transformers 5.23, src/transformers/models/<model_type>/modeling_<model_type>.py.
+Read at transformers 5.23, src/transformers/models/<model_type>/modeling_<model_type>.py; types that came later at 5.24, whose routers hold their
+weights in fp32 (docs/accuracy.md says what that moves of the others).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class ModuleCode:
     """*RMSNorm: (weight * x).to(dtype), where Llama casts x first."""
     norm_weight_cast: bool = False
     """The same, of an fp32 copy of the weight."""
+    gated_norm_in_fp32: bool = False
+    """The norm of a delta net too, which is multiplied by its gate before it is cast; in other families it is as Llama's."""
     norm_by_power: bool = False
     """*RMSNorm: torch.pow(mean, -0.5) for rsqrt(mean), which keeps the mean."""
     norm_in_fp32: bool = False
@@ -69,6 +72,8 @@ class ModuleCode:
     """eager_attention_forward without dtype=float32."""
     scores_in_fp32: bool = False
     """eager_attention_forward multiplies fp32 copies of queries and keys."""
+    sinks_in_fp32: bool = False
+    """Offsets of the softmax are fp32 parameters, and so are the scores that they are put beside."""
     scores_bounded: bool = False
     """The scores' maximum with the least number of their type, which keeps them and that number in fp32."""
     scores_shifted: bool = False
@@ -87,6 +92,7 @@ _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
 _CENTRED = ModuleCode(centred_norm=True)
 _GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True, router_is_linear=True)
 _ROUTER = ModuleCode(router_in_fp32=True)
+_WIDE_ROUTER = ModuleCode(router_in_fp32=True, router_weight_in_fp32=True)
 
 
 MODULE_CODE = {
@@ -136,6 +142,7 @@ MODULE_CODE = {
     "glm4_moe": ModuleCode(router_in_fp32=True, rotary_concatenates=True),
     "glm4_moe_lite": _ROUTER,
     "glm_moe_dsa": _ROUTER,
+    "gpt-sw3": ModuleCode(softmax_in_compute_type=True),
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neo": ModuleCode(scores_in_fp32=True),
     "gptj": ModuleCode(scores_in_fp32=True, rotary_repeated_by_call=True),
@@ -145,11 +152,22 @@ MODULE_CODE = {
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True, shared_experts_first=True),
     "hy_v3": _ROUTER,
     "hy_v4": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True),
+    "hy_v4_vl_text": ModuleCode(
+        router_in_fp32=True,
+        router_weight_in_fp32=True,
+        softmax_in_compute_type=True,
+        sinks_in_fp32=True,
+        rotary_by_row=True,
+        rotary_repeated=True,
+    ),
     "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,
     "kimi_linear": _ROUTER,
     "laguna": ModuleCode(router_casts_weights=True, shared_experts_first=True),
+    "lara_mini": ModuleCode(
+        norm_weight_in_fp32=True, norm_weight_cast=True, gated_norm_in_fp32=True, router_in_fp32=True, router_casts_weights=True
+    ),
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True),
     "mimo_v2_flash": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True, scores_shifted=True, rotary_concatenates=True),
@@ -169,6 +187,8 @@ MODULE_CODE = {
     "olmo_hybrid": _OLMO2,
     "persimmon": ModuleCode(rotary_concatenates=True),
     "mellum": ModuleCode(router_casts_weights=True),
+    "sarvam_mla": _WIDE_ROUTER,
+    "sarvam_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, rotary_concatenates=True),
     "solar_open": _ROUTER,
     "olmoe": ModuleCode(router_casts_weights=True),
     "phi3": ModuleCode(rotary_concatenates=True),

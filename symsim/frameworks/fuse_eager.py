@@ -109,7 +109,10 @@ def eager_norm(k: Kernels, op: Op) -> None:
     elif op.of(Norm).unit_offset:
         weight = run(k, "add", [parameters[0]], dtype="fp32", kind="index")
         cast(k, run(k, "mul", [unscaled, weight], of=parameters), precision, into=y)
-    elif (code.norm_weight_in_fp32 and over != ("D_v",)) or code.centred_norm:  # gated norms of delta nets are as Llama's in every family
+    elif over == ("D_v",) and code.gated_norm_in_fp32:
+        run(k, "mul", [cast(k, parameters[0], "fp32"), unscaled], k.dims_of(x), of=parameters, into=y)
+        k.retype(y, dtype="fp32")
+    elif (code.norm_weight_in_fp32 and over != ("D_v",)) or code.centred_norm:  # other gated norms of delta nets are as Llama's in every family
         weight = cast(k, parameters[0], "fp32") if code.centred_norm or code.norm_weight_cast else parameters[0]
         cast(k, run(k, "mul", [weight, unscaled], k.dims_of(x), "fp32", of=[] if weight in parameters else parameters), precision, into=y)
     else:

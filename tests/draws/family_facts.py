@@ -69,8 +69,10 @@ def main() -> None:
     import transformers
 
     known = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {"families": {}}
-    made = known["families"] | {name: facts(name) for name in sys.argv[1:]}
     source = {"transformers": transformers.__version__, "torch": torch.__version__, "rows": ROWS, "tokens": TOKENS}
+    later = {} if transformers.__version__ == known.get("source", source)["transformers"] else {"transformers": transformers.__version__}
+    made = known["families"] | {name: facts(name) | later for name in sys.argv[1:]}
+    source = known.get("source", source)  # of rows that do not say another
     lines = [f"{json.dumps(name)}:{json.dumps(made[name], separators=(',', ':'))}" for name in sorted(made)]
     PATH.write_text(f'{{"source": {json.dumps(source)}, "families": {{\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
 

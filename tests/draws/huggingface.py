@@ -53,7 +53,7 @@ INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_v
           "qwen2_5_omni_text": "qwen2_5_omni_thinker", "qwen3_omni_moe_text": "qwen3_omni_moe_thinker",
           "deepseek_ocr2_text": "deepseek_ocr2", "granite_docling_text": "granite_docling",
           "granite4_vision_text": "granite4_vision", "step3p5": "step3p7",
-    "mistral_large4_text": "mistral_large4",
+    "mistral_large4_text": "mistral_large4", "hy_v4_vl_text": "hy_v4_vl",
     "muse_glimmer_text": "muse_glimmer", "kosmos_2_text_model": "kosmos-2", "emu3_text_model": "emu3"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
@@ -292,6 +292,7 @@ WINDOWED = ("muse_glimmer_text",
             "cwm", "exaone4", "exaone_moe", "ministral", "olmo3", "vaultgemma", "granite_swa", "granitemoe_swa",
             "afmoe", "kolibri1", "flint", "mimo_v2_flash", "laguna", "step3p5", "beam", "mellum",
             "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")  # fmt: skip
+HY_V4: dict[str, Drawn] = {"hc_mult": within(1, 4), "hidden_act": lambda d: "silu" if d.rng.random() < 0.9 else "relu"}
 # keys that differ from family to family, or that transformers takes although its config class does not declare them
 FAMILY: dict[str, dict[str, Drawn]] = {
     "qwen2": {"layer_types": layer_types("full_attention", "sliding_attention")},
@@ -301,6 +302,16 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         kind: {"layer_types": layer_types("full_attention", "linear_attention"), "full_attention_interval": within(1, 4)}
         for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
     },
+    "lara_mini": {
+        "layer_types": layer_types("full_attention", "sliding_attention", "linear_attention"),
+        "num_key_value_heads": lambda d: d.groups,
+        "linear_num_key_heads": lambda d: d.key_heads,
+        "linear_num_value_heads": lambda d: d.key_heads * d.rng.randint(1, 3),
+        "head_dim": HEAD,
+        "rope_parameters": lambda d: None,
+    },
+    "sarvam_moe": {"num_key_value_heads": lambda d: d.groups},
+    "sarvam_mla": {"head_dim": lambda d: None},
     "olmo_hybrid": {"layer_types": layer_types("full_attention", "linear_attention"), "hidden_act": lambda d: "silu"},
     "minimax": {"layer_types": layer_types("full_attention", "linear_attention")},
     "kimi_linear": {"layer_types": layer_types("full_attention", "linear_attention"), "first_k_dense_replace": within(0, 3)},
@@ -340,7 +351,8 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "num_key_value_heads": lambda d: d.groups,
         "shared_intermediate_size": WIDTH,
     },
-    "hy_v4": {"hc_mult": within(1, 4), "hidden_act": lambda d: "silu" if d.rng.random() < 0.9 else "relu"},
+    "hy_v4": HY_V4,
+    "hy_v4_vl_text": HY_V4 | {"qk_rope_head_dim": lambda d: 64, "rope_parameters": lambda d: None},  # sections of positions of 64
     "deepseek_v4": {
         "layer_types": layer_types("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"),
         "compress_rates": lambda d: d.maybe(
@@ -514,6 +526,8 @@ REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "h
             "modernbert-decoder": ("attention_dropout", "rope_parameters"),
             "lfm2_moe": ("layer_types",), "gpt_neo": ("attention_types",), "electra": ("embedding_size",),
             "big_bird": ("attention_type",), "emu3_text_model": ("bos_token_id",), "ibert": ("hidden_act",), "hy_v4": ("hidden_act",),
+            "hy_v4_vl_text": ("hidden_act", "rope_parameters", "qk_rope_head_dim"),
+            "lara_mini": ("layer_types", "num_key_value_heads", "head_dim", "rope_parameters"),
             "minimax_m3_vl_text": ("head_dim", "num_key_value_heads", "index_n_heads", "index_head_dim", "shared_intermediate_size"),
             "albert": ("embedding_size", "num_hidden_groups", "hidden_dropout_prob"), "esm": ("position_embedding_type",),
             "rembert": ("input_embedding_size", "output_embedding_size"),

@@ -60,6 +60,7 @@ DENSE: dict[str, Family] = {
                 "post_norm_eps": "small constant of a norm"}),
     "internlm3": _LLAMA_BLOCKS,
     "iquestcoder": _LLAMA_BLOCKS,
+    "exaone": _LLAMA_BLOCKS,
     "arcee": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, heads_divide=True),
     "apertus": Family(attention=BIASED | {"qk_norm": "head"},
                       mlp=PLAIN | {"activation": lambda c: c.word("hidden_act", ACTIVATIONS | {"xielu": "xielu"})}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, SQUARE, TWO_NORMS, after, experts, rotary_fraction, sparse
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, QWEN_MOE, SQUARE, TWO_NORMS, after, experts, rotary_fraction, sparse
 from symsim.inputs.hf.patterns import sparse_from
 from symsim.inputs.hf.patterns_heads import lfm3_mixers
 from symsim.inputs.hf.patterns_mixers import (
@@ -22,6 +22,7 @@ from symsim.inputs.hf.patterns_mixers import (
     hy_indexers,
     indexed_turns,
     kimi_mixers,
+    lara_mixers,
     lfm2_mixers,
     lfm2_width,
     mixed,
@@ -79,6 +80,10 @@ _V4_UNREAD = {
     "expert_dtype": "the weights are taken as trained; a strategy sets their precision"}
 
 
+_SPLIT_DELTA_NET: Fields = {"fused_in_proj": False} | {key: integer(key) for key in (
+    "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")}
+
+
 _BAILING_NAMES = {"n_routed_experts": ("num_local_experts", "num_experts")}
 
 
@@ -92,6 +97,15 @@ _M3_NAMES = {f"index_{name}": (f"sparse_attention_config.sparse_{theirs}",) for 
 
 
 _MINIMAX_FACTORS = [f"{branch}_{which}_factor" for branch in ("full_attn", "linear_attn", "mlp") for which in ("alpha", "beta")]
+
+
+_HY_V4 = Family(
+    {"indexer_types": None}, attention=_SPARSE_ATTENTION | {"sinks": True, "output_gate": True, "output_gate_bias": False},
+    moe=DEEPSEEK_MOE | {"clamped": True, "clamped_shared": False}, mixers=hy_indexers, ffns=sparse_from(1),
+    model={"hyper_connections": lambda c: {"streams": c.integer("hc_mult"), "independent": True}},
+    require={"hidden_act": ("silu", "routed experts have a clamped SwiGLU whatever the others have")},
+    unread=_LATENT_UNREAD | {"hc_eps": "small constant of a gate", "hc_magnitude": "scale, clamp or noise, elementwise",
+                             "swiglu_limit": "scale, clamp or noise, elementwise", "learnable_sink_init": "initial weights"})
 
 
 MIXING: dict[str, Family] = {
@@ -120,13 +134,8 @@ MIXING: dict[str, Family] = {
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},
                           attention=_SPARSE_ATTENTION, moe=DEEPSEEK_MOE, mixers=glm_indexers, ffns=sparse_from("first_k_dense_replace"),
                           unread=_LATENT_UNREAD),
-    "hy_v4": Family(
-        {"indexer_types": None}, attention=_SPARSE_ATTENTION | {"sinks": True, "output_gate": True, "output_gate_bias": False},
-        moe=DEEPSEEK_MOE | {"clamped": True, "clamped_shared": False}, mixers=hy_indexers, ffns=sparse_from(1),
-        model={"hyper_connections": lambda c: {"streams": c.integer("hc_mult"), "independent": True}},
-        require={"hidden_act": ("silu", "routed experts have a clamped SwiGLU whatever the others have")},
-        unread=_LATENT_UNREAD | {"hc_eps": "small constant of a gate", "hc_magnitude": "scale, clamp or noise, elementwise",
-                                 "swiglu_limit": "scale, clamp or noise, elementwise", "learnable_sink_init": "initial weights"}),
+    "hy_v4": _HY_V4,
+    "hy_v4_vl_text": _HY_V4,
     "mistral_large4_text": Family(
         {"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2, "no_rope_layer_interval": 4},
         attention=_SPARSE_ATTENTION | {"q_lora_rank": None, "flat_heads": True, "log_scaling": True, "dsa_indexer_input_norm": True},
@@ -160,12 +169,15 @@ MIXING: dict[str, Family] = {
                                  "moe_router_activation_func": "fixed by the module code", "use_grouped_topk": "fixed by the module code",
                                  "mla_use_nope": "fixed by the module code", "model_max_length": "sets the angles of rotary positions"}),
     "bailing_hybrid": Family(
-        attention=MLA | BIASED | {"q_lora_rank": None, "head_gate": True, "gate_in_fp32": True},
+        attention=MLA | BIASED | {"head_gate": True, "gate_in_fp32": True},
         moe=DEEPSEEK_MOE, mixers=bailing_mixers, ffns=sparse_from("first_k_dense_replace"), linear=_BAILING_KDA, names=_BAILING_NAMES,
         model={"tie_word_embeddings": False},
         defaults=dict.fromkeys(("linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim")),
         unread=_LATENT_UNREAD | {"tie_word_embeddings": "the head is never tied", "mtp_loss_scaling_factor": "weight of an auxiliary loss",
                                  "kda_safe_gate": "how a decay is bounded, elementwise", "kda_lower_bound": "how a decay is bounded, elementwise"}),
+    "lara_mini": Family(
+        attention=BIASED | {"qk_norm": "head"}, linear=_SPLIT_DELTA_NET, mixers=lara_mixers, ffns=sparse,
+        moe=QWEN_MOE | {"moe_shared_expert_intermediate_size": integer("shared_expert_intermediate_size")}),
     "lfm3": Family(
         attention=BIASED | {"qk_norm": "head", "head_gate": flag("use_attention_gate")}, short_convolution=_SHORT_CONVOLUTION, mixers=lfm3_mixers,
         model={"norms": choose("use_sandwich_norm", FOUR_NORMS, TWO_NORMS)}, defaults={"partial_rotary_factor": 1.0}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import Config, Value, flag, given, integer
+from symsim.inputs.hf.config import Config, Value, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import (
     BIASED,
@@ -34,6 +34,9 @@ from symsim.inputs.hf.patterns_heads import beam_mixers, flint_ffns, flint_windo
 
 _ROUTER = {"scoring_func": "fixed by the module code", "topk_method": "fixed by the module code", "moe_layer_freq": "not read by transformers",
            "first_k_dense_replace": "not read by transformers: mlp_layer_types says it"}
+
+
+_NAMED_ROUTER = {key: why for key, why in _ROUTER.items() if key != "first_k_dense_replace"}
 
 
 _MLA_UNREAD = {"num_key_value_heads": "latent attention has a key and a value for every query head", "head_dim": "set by qk_rope_head_dim",
@@ -111,6 +114,11 @@ SPARSE: dict[str, Family] = {
                                    "moe_shared_expert_intermediate_size": integer("shared_expert_intermediate_size")}),
     "mellum": Family(attention=BIASED | {"qk_norm": "head"}, mixers=listed(always), moe=QWEN_MOE, ffns=sparse_from(0)),
     "mistral4": Family(attention=MLA, moe=DEEPSEEK_MOE | _SOFTMAX, ffns=after_first, unread=_MLA_UNREAD),
+    "sarvam_mla": Family(attention=MLA, moe=DEEPSEEK_MOE, ffns=after_first, unread=_MLA_UNREAD | _NAMED_ROUTER),
+    "sarvam_moe": Family(
+        {"partial_rotary_factor": 1.0}, attention={"qkv_bias": flag("attention_bias"), "qk_norm": choose("use_qk_norm", "head", "none"),
+                                                   "rotary_fraction": rotary_fraction},
+        moe=DEEPSEEK_MOE, ffns=after_first, unread=_NAMED_ROUTER),
     "solar_open": Family(
         attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction}, moe=DEEPSEEK_MOE, ffns=sparse, unread=_ROUTER),
     "axk1": Family(attention=MLA | {"q_lora_rank": integer("q_lora_rank")}, moe=DEEPSEEK_MOE, mixers=normed_experts(full, 1), ffns=sparse_from(1),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value
-from symsim.inputs.hf.fields import Mixers
+from symsim.inputs.hf.fields import Mixers, typed
 from symsim.inputs.hf.patterns import sparse_from
 
 
@@ -72,6 +72,16 @@ OLMO_DELTA_NET: Fields = {
     "fused_in_proj": False,
     "separate_qkv": True,
 }
+
+
+def lara_mixers(c: Config) -> list[LayerKind]:
+    """configuration_lara_mini.py: of five layers two are delta nets, two have a window, and one attends to everything, without RoPE."""
+    period = ("linear_attention", "sliding_attention", "linear_attention", "full_attention", "sliding_attention")
+    types = c.items("layer_types", str, c.depth) or [period[i % len(period)] for i in range(c.depth)]
+    attending = typed(c, ["full_attention" if name == "linear_attention" else name for name in types])
+    delta = LayerKind(mixer="linear_attention")
+    return [delta if name == "linear_attention" else kind.model_copy(update={"rope": kind.window is not None})
+            for kind, name in zip(attending, types, strict=True)]
 
 
 def glm_indexers(c: Config) -> list[LayerKind]:

@@ -62,6 +62,7 @@ _UNTIED_BY_DEFAULT = {
     "glm46v": "glm4v_text",
     "glmga": "glm4v_text",
     "granite4_vision": "granite4_vision_text",
+    "hy_v4_vl": "hy_v4_vl_text",
     "idefics2": "mistral",
     "idefics3": "llama",
     "llava_next": "llama",
