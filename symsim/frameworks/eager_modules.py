@@ -26,6 +26,8 @@ class ModuleCode:
     """The norm of a delta net too, which is multiplied by its gate before it is cast; in other families it is as Llama's."""
     norm_by_power: bool = False
     """*RMSNorm: torch.pow(mean, -0.5) for rsqrt(mean), which keeps the mean."""
+    plain_norm_by_power: bool = False
+    """The same of norms without a weight alone."""
     norm_in_fp32: bool = False
     """layer_norm of an fp32 copy."""
     centred_norm: bool = False
@@ -178,6 +180,7 @@ MODULE_CODE = {
     "granitemoeshared": ModuleCode(shared_gate_up_joined=True),
     "mistral_large4_text": ModuleCode(router_in_fp32=True, router_gathers=True),
     "minimax_m3_vl_text": ModuleCode(rotary_concatenates=True, shared_experts_first=True, shared_gate_up_joined=True),
+    "muse_glimmer_text": ModuleCode(plain_norm_by_power=True),
     "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
     "modernbert": ModuleCode(rotary_in_fp32=True),
     "modernbert-decoder": ModuleCode(rotary_in_fp32=True),

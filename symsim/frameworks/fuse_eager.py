@@ -99,7 +99,8 @@ def eager_norm(k: Kernels, op: Op) -> None:
     else:
         squared = x
     variance = run(k, "mean", [run(k, "pow", [squared])], rows, kind="index", op_kind="norm", over=over)
-    scale = run(k, "pow" if code.norm_by_power else "rsqrt", [variance], kind="index")
+    by_power = code.norm_by_power or (code.plain_norm_by_power and not parameters)
+    scale = run(k, "pow" if by_power else "rsqrt", [variance], kind="index")
     if not parameters and code.norm_scale_cast and k.tensors[op.inputs[0]].dtype != "fp32":
         run(k, "mul", [op.inputs[0], cast(k, scale, precision)], k.dims_of(x), into=y)
         return

@@ -43,7 +43,10 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     made = AutoConfig.for_model(values.pop("model_type"), **values)
     auto = AutoModelForCausalLM if type(made) in AutoModelForCausalLM._model_mapping else AutoModel  # a text tower alone
     more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
-    model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+    try:
+        model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+    except ValueError:  # experts of a module code of its own
+        model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16).train()
     for name, module in model.named_modules():
         if name.endswith(("attn_hc", "ffn_hc")):  # kept in fp32 by their class (_keep_in_fp32_modules_strict)
             module.float()
